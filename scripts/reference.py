@@ -1,0 +1,218 @@
+"""Write what the documentation says of the configuration from the models that read it.
+
+    python scripts/reference.py            write docs/configuration.md and docs/servers.schema.json anew
+    python scripts/reference.py --check    exit with 1 if they are not what would be written
+
+In the page, what stands between `<!-- fields: MODEL -->` and `<!-- end -->` is a table of that model's fields; the rest
+is written by people. A field is described by its docstring, where it is declared.
+"""
+
+import ast
+import inspect
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from mcpbridge.config.foreign import NAME, NAME_LENGTH
+from mcpbridge.config.schema import Settings
+from mcpbridge.units import parse_bytes, parse_seconds, show_bytes, show_seconds
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/configuration.md"
+SCHEMA = ROOT / "docs/servers.schema.json"
+
+SET_WHILE_LOADING = {"unavailable", "source"}
+"""Fields that people do not write."""
+
+_BLOCK = re.compile(r"(<!-- fields: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_VARIABLE = r"\$\{"
+"""A value may also be brought in by a variable, and is checked when it is there."""
+
+
+def main() -> int:
+    stale = [path for path, text in pages() if not path.exists() or path.read_text("utf-8") != text]
+    if "--check" in sys.argv[1:]:
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} is not up to date: run `make docs`", file=sys.stderr)
+        return 1 if stale else 0
+    for path, text in pages():
+        path.write_text(text, "utf-8")
+    return 0
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Each generated file and what must stand in it."""
+    models = {model.__name__: model for model in models_in(Settings)}
+    written = PAGE.read_text("utf-8")
+    yield PAGE, _BLOCK.sub(lambda block: f"{block[1]}{table(models[block[2]])}{block[3]}", written)
+    yield SCHEMA, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def models_in(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model and those in its fields."""
+    yield model
+    for field in model.model_fields.values():
+        kinds: list[Any] = [field.annotation]
+        while kinds:
+            kind = kinds.pop()
+            kinds += get_args(kind)
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from models_in(kind)
+
+
+# -- the page
+
+
+def table(model: type[BaseModel]) -> str:
+    """The fields of a model as a Markdown table."""
+    rows = ["| key | value | default | |", "|---|---|---|---|"]
+    for name, field in model.model_fields.items():
+        if name not in SET_WHILE_LOADING:
+            told = docstrings(model)[name].replace("|", r"\|").replace("\n", " ")
+            rows.append(f"| `{name}` | {kind_of(field)} | {default_of(field)} | {told} |")
+    return "\n".join(rows) + "\n"
+
+
+@cache
+def docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """What stands below each field in the source."""
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(str(text.value.value))
+        for field, text in zip(definition.body, definition.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+def kind_of(field: FieldInfo) -> str:
+    """What people write there."""
+    reader = reader_of(field)
+    words = "time" if reader is parse_seconds else "size" if reader is parse_bytes else _words(field.annotation)
+    limits = _limits(field)
+    return f"{words}, {limits}" if limits else words
+
+
+def _words(kind: Any) -> str:
+    given, parts = get_origin(kind), [part for part in get_args(kind) if part is not NoneType]
+    if given is Literal:
+        return ", ".join(f'`"{part}"`' for part in parts)
+    if given is list:
+        return f"list of {_words(parts[0])}s"
+    if given is dict:
+        return f"table of {_words(parts[1])}s"
+    if hasattr(kind, "__metadata__"):  # Annotated
+        return _words(parts[0])
+    if parts:
+        return " or ".join(map(_words, parts))
+    if issubclass(kind, BaseModel):
+        return "table"
+    return {str: "text", int: "number", float: "number", bool: "`true` or `false`"}[kind]
+
+
+def _limits(field: FieldInfo) -> str:
+    found: dict[str, Any] = {}
+    for part in field.metadata:
+        found |= {name: getattr(part, name) for name in ("gt", "ge", "le") if hasattr(part, name)}
+    reader = reader_of(field)
+    show: Callable[[Any], str] = show_bytes if reader is parse_bytes else str
+    if "ge" in found and "le" in found:
+        return f"{show(found['ge'])} to {show(found['le'])}"
+    if "gt" in found:
+        return f"above {found['gt']}"
+    return f"at least {show(found['ge'])}" if found.get("ge") else ""
+
+
+def default_of(field: FieldInfo) -> str:
+    """The default, as people would write it."""
+    value: Any = field.default
+    if field.is_required():
+        return "required"
+    if value is None or isinstance(value, BaseModel) or value == {}:
+        return ""
+    if reader_of(field) is parse_seconds:
+        return f'`"{show_seconds(value)}"`' if value else "`0`"
+    if reader_of(field) is parse_bytes:
+        return f'`"{show_bytes(value)}"`'
+    return f"`{json.dumps(value)}`"
+
+
+def reader_of(field: FieldInfo) -> Callable[[object], object] | None:
+    """`parse_seconds` or `parse_bytes`, where one of them reads the value."""
+    readers = [part.func for part in field.metadata if isinstance(part, BeforeValidator)]
+    return next((reader for reader in (parse_seconds, parse_bytes) if reader in readers), None)
+
+
+# -- the schema
+
+
+class _Schema(GenerateJsonSchema):
+    """What may stand in a file; looser than the models where they take more than one spelling."""
+
+    def function_before_schema(self, schema: Any) -> JsonSchemaValue:
+        reader = schema["function"]["function"]
+        if reader is parse_seconds:
+            return _quantity("30s", "5 min", "1.5h")
+        if reader is parse_bytes:
+            return _quantity("64 KiB", "2 MiB", "10 MB")
+        return super().function_before_schema(schema)
+
+
+def _quantity(*examples: str) -> JsonSchemaValue:
+    text = {"type": "string", "pattern": rf"^\s*[0-9._]+\s*[A-Za-z]*\s*$|{_VARIABLE}", "examples": list(examples)}
+    return {"anyOf": [{"type": "number", "minimum": 0}, text]}
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of `servers.toml`."""
+    schema = Settings.model_json_schema(schema_generator=_Schema)
+    by_name = {model.__name__: model for model in models_in(Settings)}
+    for name, part in [("Settings", schema), *schema.get("$defs", {}).items()]:
+        _describe(part, by_name[name])
+    server = schema["$defs"]["ServerSettings"]
+    server["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
+    [variable] = server["properties"]["env"]["patternProperties"].values()
+    variable["type"] = ["string", "number", "boolean"]
+    schema["properties"]["servers"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$", "maxLength": NAME_LENGTH}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "mcpbridge: servers.toml",
+    }
+
+
+def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
+    for name in SET_WHILE_LOADING & part["properties"].keys():
+        del part["properties"][name]
+    for name, about in part["properties"].items():
+        about.pop("title", None)
+        kinds = [kind for kind in about.get("anyOf", []) if kind != {"type": "null"}]
+        if len(kinds) == 1:  # TOML has no null
+            del about["anyOf"]
+            about.update(kinds[0])
+        if about.get("default", ...) is None or isinstance(about.get("default"), dict):
+            del about["default"]
+        about["description"] = docstrings(model)[name]
+        _or_variable(about)
+
+
+def _or_variable(about: dict[str, Any]) -> None:
+    """Numbers and words may be written as a text that holds a variable."""
+    if about.get("type") in ("integer", "boolean") or "enum" in about:
+        inner = {key: about.pop(key) for key in [*about] if key not in ("description", "default")}
+        about["anyOf"] = [inner, {"type": "string", "pattern": _VARIABLE}]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""From what a client calls to what it means: the wire name, or one of the aliases that are never listed.
+
+Spec 2.5 and 2.11: `server/tool`, `server.tool`, and the bare tool name where exactly one server has it (apps in
+a client call tools by their bare names). Names come out of tables that were filled from the list; none is split.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
+
+from mcpbridge.catalog.guesses import likely_meant
+from mcpbridge.errors import UnknownName
+
+__all__ = ["Directory", "Listed"]
+
+_Ref = TypeVar("_Ref")
+
+_CANDIDATES = 8
+
+
+class Listed(NamedTuple, Generic[_Ref]):
+    """One thing that has a name: how it is listed, whose it is, what it is called there, and what it stands for."""
+
+    wire: str
+    server: str
+    name: str
+    ref: _Ref
+
+
+class Directory(Generic[_Ref]):
+    """All tools (or all prompts) by all their names."""
+
+    def __init__(self, kind: str, listed: Iterable[Listed[_Ref]]) -> None:
+        """`kind` is the word for error messages. Wire names are unique; the rest may be ambiguous."""
+        self._kind = kind
+        wires: dict[str, _Ref] = {}
+        ids, dotted, bare = (defaultdict[str, list[str]](list) for _ in range(3))
+        for wire, server, name, ref in listed:
+            wires[wire] = ref
+            ids[f"{server}/{name}"].append(wire)
+            dotted[f"{server}.{name}"].append(wire)
+            bare[name].append(wire)
+        self._wires = wires
+        self._aliases = (ids, dotted, bare)
+
+    @property
+    def wires(self) -> Mapping[str, _Ref]:
+        """What is listed, by wire name, in the order in which it came."""
+        return MappingProxyType(self._wires)
+
+    def find(self, name: str) -> _Ref:
+        """What `name` means.
+
+        Raises:
+            UnknownName: nothing, or more than one thing; says which names would work.
+        """
+        ref = self._wires.get(name)
+        if ref is not None:
+            return ref
+        for aliases in self._aliases:
+            wires = aliases.get(name)
+            if wires is not None and len(wires) == 1:
+                return self._wires[wires[0]]
+            if wires is not None:
+                raise UnknownName(self._kind, name, candidates=wires[:_CANDIDATES], ambiguous=True)
+        raise UnknownName(self._kind, name, candidates=self._guesses(name))
+
+    def _guesses(self, name: str) -> list[str]:
+        """Wire names close to `name`, or whose bare name is."""
+        _, _, bare = self._aliases
+        guesses: dict[str, None] = {}
+        for guess in likely_meant(name, {**self._wires, **bare}):
+            guesses |= dict.fromkeys([guess] if guess in self._wires else bare[guess][:_CANDIDATES])
+        return list(guesses)[:_CANDIDATES]

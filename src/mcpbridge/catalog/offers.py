@@ -1,0 +1,158 @@
+"""What one upstream offers, and what of it the configuration lets through.
+
+One server at a time: that names of several servers clash is for `snapshot.py` to see.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from mcpbridge.catalog.definitions import KINDS, Changes, Definition, Kind, Unusable, check
+from mcpbridge.upstream.settings import NameFilter, ServerSettings
+from mcpbridge.wire.frame import encode
+
+__all__ = ["MOST", "Accepted", "Dropped", "Item", "Offer", "accept", "lets_through", "matches_any"]
+
+MOST = 5_000
+"""Definitions of one kind that one server may list; the rest is left out."""
+
+_LONGEST_NAME_SHOWN = 200
+_NO_CHANGES: Changes = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one upstream offers now: its raw definitions, each the bytes as they came."""
+
+    server: str
+    tools: tuple[bytes, ...] = ()
+    prompts: tuple[bytes, ...] = ()
+    resources: tuple[bytes, ...] = ()
+    templates: tuple[bytes, ...] = ()
+
+    def of(self, kind: Kind) -> tuple[bytes, ...]:
+        """The definitions of one kind."""
+        return {"tools": self.tools, "prompts": self.prompts, "resources": self.resources}.get(kind, self.templates)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Something that a server offers and clients do not see, and why."""
+
+    server: str
+    kind: Kind
+    name: str
+    """As the server calls it, shortened; empty when it could not be read."""
+    reason: str
+    field: str | None = None
+    """The member that was left out or mended; None when the whole definition was left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A definition that passed, and what the configuration makes of it."""
+
+    name: str
+    """What it is called behind the server's prefix; the URI or template for resources."""
+    definition: Definition
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An offer after all checks, each kind in canonical order."""
+
+    server: str
+    items: Mapping[Kind, tuple[Item, ...]]
+    hidden: Mapping[Kind, frozenset[str]]
+    """Keys of what the configuration hides."""
+    dropped: tuple[Dropped, ...]
+    checked: Mapping[tuple[Kind, bytes], Definition | Unusable]
+    """What `check` said of each definition, for the next time: lists mostly repeat themselves."""
+
+
+def lets_through(names: NameFilter, *spellings: str) -> bool:
+    """Whether one of the spellings is included and none excluded."""
+    return matches_any(names.include, *spellings) and not matches_any(names.exclude, *spellings)
+
+
+def matches_any(globs: Iterable[str], *spellings: str) -> bool:
+    """Whether one of the globs matches one of the spellings. Case counts, on every system."""
+    return any(fnmatchcase(spelling, glob) for glob in globs for spelling in spellings)
+
+
+def accept(offer: Offer, settings: ServerSettings | None, before: Accepted | None = None) -> Accepted:
+    """Check an offer; `before` is the same server's last one under the same settings."""
+    reading = _Reading(offer.server, settings, before)
+    items: dict[Kind, tuple[Item, ...]] = {kind: reading.read(kind, offer.of(kind)) for kind in KINDS}
+    hidden: dict[Kind, frozenset[str]] = {kind: frozenset(keys) for kind, keys in reading.hidden.items()}
+    return Accepted(offer.server, items, hidden, tuple(reading.dropped), reading.checked)
+
+
+class _Reading:
+    """The state of one `accept`."""
+
+    def __init__(self, server: str, settings: ServerSettings | None, before: Accepted | None) -> None:
+        self.server = server
+        self.settings = settings
+        self.over_http = settings is not None and settings.url is not None
+        self.known: Mapping[tuple[Kind, bytes], Definition | Unusable] = before.checked if before else {}
+        self.checked: dict[tuple[Kind, bytes], Definition | Unusable] = {}
+        self.hidden: dict[Kind, set[str]] = {kind: set[str]() for kind in KINDS}
+        self.dropped: list[Dropped] = []
+
+    def read(self, kind: Kind, offered: tuple[bytes, ...]) -> tuple[Item, ...]:
+        if len(offered) > MOST:
+            self._drop(kind, "", f"{len(offered) - MOST} of {len(offered)} left out: a server may list {MOST}")
+        shown = [self._configured(definition) for definition in self._usable(kind, offered[:MOST])]
+        # A tool that has the name by itself comes before one that was renamed to it.
+        shown.sort(key=lambda item: (item.name, item.name != item.definition.key, item.definition.key))
+        return tuple(self._first_of_each(kind, shown))
+
+    def _usable(self, kind: Kind, offered: Iterable[bytes]) -> Iterator[Definition]:
+        """The definitions that can be listed and that the configuration does not hide, once each."""
+        seen: set[str] = set()
+        for raw in offered:
+            found = self.checked[kind, raw] = self.known.get((kind, raw)) or check(kind, raw, over_http=self.over_http)
+            if isinstance(found, Unusable):
+                self._drop(kind, found.name, found.reason)
+                continue
+            if found.key in seen:
+                self._drop(kind, found.key, "listed before under the same name")
+                continue
+            seen.add(found.key)
+            if self._is_hidden(found):
+                self.hidden[kind].add(found.key)
+                continue
+            for field, fault in found.faults:
+                self._drop(kind, found.key, fault, field)
+            yield found
+
+    def _is_hidden(self, definition: Definition) -> bool:
+        if self.settings is None:
+            return False
+        if definition.kind == "tools":
+            tool = self.settings.tool.get(definition.key)
+            return not lets_through(self.settings.tools, definition.key) or (tool is not None and tool.disabled)
+        if definition.kind == "prompts":
+            return not lets_through(self.settings.prompts, definition.key)
+        return not lets_through(self.settings.resources, definition.key, definition.name)
+
+    def _configured(self, definition: Definition) -> Item:
+        tool = self.settings.tool.get(definition.key) if self.settings and definition.kind == "tools" else None
+        if tool is None:
+            return Item(definition.key, definition, _NO_CHANGES)
+        changes = _NO_CHANGES if tool.description is None else {"description": encode(tool.description)}
+        return Item(tool.rename or definition.key, definition, changes)
+
+    def _first_of_each(self, kind: Kind, items: Iterable[Item]) -> Iterator[Item]:
+        last: str | None = None
+        for item in items:
+            if item.name == last:
+                self._drop(kind, item.definition.key, f"renamed to {last!r}, which another tool is called")
+            else:
+                yield item
+            last = item.name
+
+    def _drop(self, kind: Kind, name: str, reason: str, field: str | None = None) -> None:
+        self.dropped.append(Dropped(self.server, kind, name[:_LONGEST_NAME_SHOWN], reason, field))

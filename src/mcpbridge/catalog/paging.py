@@ -1,0 +1,108 @@
+"""The answers to the list methods, encoded beforehand, and the cursors between their pages.
+
+A cursor says where it stands ("after this entry of this kind"), so it needs no memory of who asked, survives a
+restart, and still means the right place when the list has changed in between (spec, pagination).
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import msgspec
+
+from mcpbridge.catalog.definitions import Kind
+from mcpbridge.errors import BadRequest
+from mcpbridge.wire.codes import INVALID_PARAMS
+from mcpbridge.wire.frame import encode
+
+__all__ = ["Entry", "Listing"]
+
+_LONGEST_CURSOR = 16_384
+_MEMBER: dict[Kind, bytes] = {
+    "tools": b"tools",
+    "prompts": b"prompts",
+    "resources": b"resources",
+    "templates": b"resourceTemplates",
+}
+_Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing in a listing: where it sorts, and its definition as either era sees it."""
+
+    key: _Key
+    """(server, name); unique within a listing."""
+    legacy: bytes
+    modern: bytes
+    digest: bytes
+    """Of both forms."""
+
+
+class Listing:
+    """Everything of one kind, in order, cut into pages."""
+
+    def __init__(self, kind: Kind, entries: Sequence[Entry], page_size: int, modern_members: bytes) -> None:
+        """`entries` are sorted by key. `page_size` 0: one page. `modern_members` end each modern page."""
+        self._kind: Kind = kind
+        self._entries = entries
+        self._keys = [entry.key for entry in entries]
+        self._page_size = page_size or max(len(entries), 1)
+        self._modern_members = modern_members
+        self._pages: dict[tuple[int, bool], bytes] = {}
+        digest = sha256(kind.encode())
+        for entry in entries:
+            digest.update(entry.digest)
+        self.digest = digest.hexdigest()
+
+    def page(self, cursor: str | None, *, modern: bool) -> bytes:
+        """The result object of the page behind `cursor`, on one line. An empty cursor is taken for none.
+
+        A page that a walk from the start meets is encoded once; asking again costs a look-up.
+
+        Raises:
+            BadRequest: the cursor is not one of this listing's (−32602).
+        """
+        start = bisect_right(self._keys, self._position(cursor)) if cursor else 0
+        page = self._pages.get((start, modern))
+        if page is None:
+            page = self._encoded(start, modern)
+            if start % self._page_size == 0:  # a cursor from an older list may point anywhere, and often
+                self._pages[start, modern] = page
+        return page
+
+    def _encoded(self, start: int, modern: bool) -> bytes:
+        shown = self._entries[start : start + self._page_size]
+        parts = [entry.modern if modern else entry.legacy for entry in shown]
+        end = b"]"
+        if start + len(shown) < len(self._entries):
+            end += b',"nextCursor":' + encode(self._cursor(shown[-1].key))
+        if modern:
+            end += b"," + self._modern_members
+        begin = b'{"%b":[' % _MEMBER[self._kind]
+        if not parts:
+            return b"%b%b}" % (begin, end)
+        # The ends go to their neighbours, so that megabytes are joined in one copy.
+        parts[0] = begin + parts[0]
+        parts[-1] = b"%b%b}" % (parts[-1], end)
+        return b",".join(parts)
+
+    def _cursor(self, key: _Key) -> str:
+        return urlsafe_b64encode(encode([self._kind, *key])).decode().rstrip("=")
+
+    def _position(self, cursor: str) -> _Key:
+        try:
+            if len(cursor) > _LONGEST_CURSOR:
+                raise ValueError(cursor)
+            padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+            kind, server, name = _decode_cursor(urlsafe_b64decode(padded))
+            if kind != self._kind or self._cursor((server, name)) != cursor:
+                raise ValueError(cursor)
+        except ValueError as error:  # the codecs' and msgspec's errors all are ValueErrors
+            raise BadRequest(INVALID_PARAMS, "Invalid cursor: list again from the start") from error
+        return server, name
+
+
+_decode_cursor = msgspec.json.Decoder(tuple[str, str, str]).decode

@@ -1,0 +1,93 @@
+"""When the next snapshot is made, and who is told.
+
+Upstreams come and go in bursts (all of them at start-up; a server that registers its tools one by one), so changes
+are gathered for a moment and become one snapshot. Clients are told only of what they can see: a list that a server
+announces as changed and that comes out the same announces nothing.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
+from mcpbridge.upstream.settings import ServerSettings
+
+__all__ = ["Catalog", "OnChange"]
+
+OnChange = Callable[[Snapshot, frozenset[Kind]], None]
+"""Gets the new snapshot and the kinds whose listing is not what it was. Called on the event loop; must not raise."""
+
+
+class Catalog:
+    """The current snapshot. All methods are called on the event loop's thread."""
+
+    def __init__(
+        self, settings: Mapping[str, ServerSettings], builder: Builder | None = None, *, settle: float = 0.05
+    ) -> None:
+        """`settle`: seconds to gather changes, counted from the first one, so that a steady stream cannot defer it."""
+        self._settings = settings
+        self._builder = builder or Builder()
+        self._settle = settle
+        self._offers: dict[str, Offer] = {}
+        self._listeners: list[OnChange] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._snapshot = self._builder.build((), settings)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The catalog as it was last made; changes under way are not in it (see `flush`)."""
+        return self._snapshot
+
+    def update(self, offer: Offer) -> None:
+        """A server's whole offer, in place of its last one."""
+        if self._offers.get(offer.server) != offer:
+            self._offers[offer.server] = offer
+            self._schedule()
+
+    def remove(self, server: str) -> None:
+        """A server that offers nothing any more; unknown ones are fine."""
+        if self._offers.pop(server, None) is not None:
+            self._schedule()
+
+    def configure(self, settings: Mapping[str, ServerSettings]) -> None:
+        """Other settings for the same offers: filters, renames, servers that came or went."""
+        self._settings = settings
+        self._schedule()
+
+    def flush(self) -> Snapshot:
+        """The snapshot with every change up to now in it; listeners are told before this returns."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._rebuild()
+        return self._snapshot
+
+    def on_change(self, listener: OnChange) -> Callable[[], None]:
+        """Tell `listener` of every new snapshot that lists something else. Returns how to stop that."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
+
+    def close(self) -> None:
+        """Drop changes that are still being gathered; nobody is told of them."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._settle, self._rebuild)
+
+    def _rebuild(self) -> None:
+        self._timer = None
+        before = self._snapshot
+        self._snapshot = self._builder.build(tuple(self._offers.values()), self._settings)
+        after = self._snapshot
+        changed: frozenset[Kind] = frozenset(
+            kind for kind in KINDS if after.kind_digest(kind) != before.kind_digest(kind)
+        )
+        if changed:
+            for listener in tuple(self._listeners):
+                listener(self._snapshot, changed)

@@ -1,0 +1,365 @@
+"""The merged catalog of all upstreams at one moment: immutable, and a pure function of their offers and the settings.
+
+Everything is decided when it is built, off the call path: names, URIs, what clients see of each definition, and in
+which order (server, name: the same bytes after a restart, since clients cache prompts by prefix). What a client asks
+for is then a look-up.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from types import MappingProxyType
+from typing import TypeVar
+
+from msgspec import Raw
+
+from mcpbridge.catalog.definitions import KINDS, Changes, Kind, form_for_legacy, form_for_modern, with_ui_uris
+from mcpbridge.catalog.directory import Directory, Listed
+from mcpbridge.catalog.names import wire_names
+from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
+from mcpbridge.catalog.paging import Entry, Listing
+from mcpbridge.catalog.seen_uris import SeenUris
+from mcpbridge.catalog.uri_index import ServerUris, UriIndex
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire.frame import encode
+
+__all__ = [
+    "KINDS",
+    "Builder",
+    "Dropped",
+    "Kind",
+    "Offer",
+    "PromptRef",
+    "ResourceRef",
+    "Snapshot",
+    "TemplateRef",
+    "ToolRef",
+    "build",
+]
+
+_Ref = TypeVar("_Ref")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRef:
+    """One tool: whose it is, what it is called where, and its definition."""
+
+    server: str
+    name: str
+    """The upstream's own name, the one to call it by there."""
+    wire: str
+    """The name that clients see."""
+    id: str
+    """`server/tool`, the name in configuration and logs; a renamed tool's new one."""
+    definition: bytes
+    """As the upstream sent it; arguments are checked against this one."""
+    published: bytes
+    """As clients of the revisions up to 2025-11-25 see it."""
+    published_modern: bytes
+    """As clients from 2026-07-28 on see it; the same object where it is the same."""
+    headers: Mapping[tuple[str, ...], str]
+    """Path of an argument to the token of the `Mcp-Param-…` header that repeats it to a modern HTTP upstream."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRef:
+    """One prompt; the fields mean what they do in `ToolRef`."""
+
+    server: str
+    name: str
+    wire: str
+    id: str
+    definition: bytes
+    published: bytes
+    published_modern: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRef:
+    """One listed resource. `uri` is the upstream's own, `published_uri` what clients see."""
+
+    server: str
+    uri: str
+    published_uri: str
+    definition: bytes
+    published: bytes
+    published_modern: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateRef:
+    """One resource template. `template` is the upstream's own, `published_template` what clients see."""
+
+    server: str
+    template: str
+    published_template: str
+    definition: bytes
+    published: bytes
+    published_modern: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What all upstreams offer together. Made by `build` or a `Builder`."""
+
+    digest: str
+    """Changes when, and only when, something that is listed changed."""
+    tools: Mapping[str, ToolRef]
+    """By wire name, in canonical order; so are the next three, by what clients see."""
+    prompts: Mapping[str, PromptRef]
+    resources: Mapping[str, ResourceRef]
+    templates: Mapping[str, TemplateRef]
+    dropped: tuple[Dropped, ...]
+    """What clients do not see, or not in full, though it is offered and not hidden by the configuration."""
+    _tool_names: Directory[ToolRef]
+    _prompt_names: Directory[PromptRef]
+    _uris: UriIndex
+    _listings: Mapping[Kind, Listing]
+
+    def tool(self, name: str) -> ToolRef:
+        """The tool of this wire name, `server/tool`, `server.tool`, or bare name if one server alone has it.
+
+        Raises:
+            UnknownName: there is none, or several.
+        """
+        return self._tool_names.find(name)
+
+    def prompt(self, name: str) -> PromptRef:
+        """The prompt of this name; the names are those of `tool`, and so are the errors."""
+        return self._prompt_names.find(name)
+
+    def resource(self, uri: str) -> tuple[str, str]:
+        """(server, the upstream's own URI) for a URI from a client, listed or not.
+
+        Raises:
+            UnknownName: no upstream's, hidden by the configuration, or several upstreams'.
+        """
+        return self._uris.resolve(uri)
+
+    def template(self, uri_template: str) -> tuple[str, str]:
+        """(server, the upstream's own template) for a published template, as in a completion's `ref.uri`.
+
+        Raises:
+            UnknownName: there is none.
+        """
+        return self._uris.resolve_template(uri_template)
+
+    def published_uri(self, server: str, uri: str) -> str:
+        """How clients must spell this upstream's URI: in updates, and in links and resources inside results.
+
+        An unlisted URI that nobody else could be asked for stays as it is, and is remembered as this upstream's.
+        """
+        return self._uris.publish(server, uri)
+
+    def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
+        """Whether a result of this upstream needs a look for URIs to publish; a search, far cheaper than a parse."""
+        return self._uris.may_hold_uris(server, result)
+
+    def page(self, kind: Kind, cursor: str | None, *, modern: bool) -> bytes:
+        """The result object of one page of a listing, on one line.
+
+        Raises:
+            BadRequest: the cursor is none of ours (−32602).
+        """
+        return self._listings[kind].page(cursor, modern=modern)
+
+    def kind_digest(self, kind: Kind) -> str:
+        """Changes when, and only when, what is listed of this kind changed."""
+        return self._listings[kind].digest
+
+
+class Builder:
+    """Makes snapshots one after the other, and redoes only what changed in between."""
+
+    def __init__(self, *, name_length: int = 48, page_size: int = 0, ttl_ms: int = 0, modern_tail: bytes = b"") -> None:
+        """How all snapshots are cut.
+
+        `name_length`: characters of the longest wire name. `page_size`: entries a page; 0 for one page. `ttl_ms`:
+        how long modern clients may go without asking again. `modern_tail`: members (`"name":value,…`) that end
+        every page for modern clients, such as the `_meta` with the bridge's own `serverInfo`.
+        """
+        self._name_length = name_length
+        self._page_size = page_size
+        # The view is the same for everybody now, but saying so would let a cache in between outlive that.
+        members = b'"resultType":"complete","ttlMs":%d,"cacheScope":"private"' % ttl_ms
+        self._modern_members = b"%b,%b" % (members, modern_tail) if modern_tail else members
+        self._seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
+        self._entries: dict[_EntryKey, Entry] = {}
+        self._seen_uris = SeenUris()
+
+    def build(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
+        """The catalog of these offers, at most one a server."""
+        accepted = self._accepted(offers, settings)
+        names = {*accepted, *settings}
+        uris = UriIndex((_uris_of(accepted.get(name), name, settings.get(name)) for name in names), self._seen_uris)
+        making = _Making(accepted, uris, self._name_length, self._entries)
+        tools, prompts = making.tools(), making.prompts()
+        resources, templates = making.resources(), making.templates()
+        self._entries = making.entries
+        listings: dict[Kind, Listing] = {
+            kind: Listing(kind, making.listed[kind], self._page_size, self._modern_members) for kind in KINDS
+        }
+        digest = sha256("".join(listings[kind].digest for kind in KINDS).encode()).hexdigest()
+        return Snapshot(
+            digest=digest,
+            tools=tools.wires,
+            prompts=prompts.wires,
+            resources=MappingProxyType(resources),
+            templates=MappingProxyType(templates),
+            dropped=(*(drop for server in accepted.values() for drop in server.dropped), *making.dropped),
+            _tool_names=tools,
+            _prompt_names=prompts,
+            _uris=uris,
+            _listings=listings,
+        )
+
+    def _accepted(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> dict[str, Accepted]:
+        """Each offer checked, in order of the servers' names; the same offer under the same settings only once."""
+        seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
+        for offer in sorted(offers, key=lambda offer: offer.server):
+            own = settings.get(offer.server)
+            last_offer, last_own, last = self._seen.get(offer.server, (None, None, None))
+            if last is None or last_own != own:
+                last = accept(offer, own)
+            elif last_offer is not offer:
+                last = accept(offer, own, last)
+            seen[offer.server] = offer, own, last
+        self._seen = seen
+        return {server: last for server, (_, _, last) in seen.items()}
+
+
+def build(
+    offers: Sequence[Offer],
+    settings: Mapping[str, ServerSettings],
+    *,
+    name_length: int = 48,
+    page_size: int = 0,
+    ttl_ms: int = 0,
+    modern_tail: bytes = b"",
+) -> Snapshot:
+    """One snapshot; see `Builder` for the parameters."""
+    builder = Builder(name_length=name_length, page_size=page_size, ttl_ms=ttl_ms, modern_tail=modern_tail)
+    return builder.build(offers, settings)
+
+
+_EntryKey = tuple[Kind, str, str, bytes, tuple[tuple[str, bytes | None], ...]]
+
+
+class _Making:
+    """One snapshot on its way."""
+
+    def __init__(
+        self, servers: Mapping[str, Accepted], uris: UriIndex, name_length: int, known: Mapping[_EntryKey, Entry]
+    ) -> None:
+        self._servers = servers
+        self._uris = uris
+        self._name_length = name_length
+        self._known = known
+        self.entries: dict[_EntryKey, Entry] = {}
+        self.listed = defaultdict[Kind, list[Entry]](list)
+        self.dropped: list[Dropped] = []
+
+    def tools(self) -> Directory[ToolRef]:
+        wires = self._wires("tools")
+        ui_uris = defaultdict[str, dict[str, str]](dict)
+        for (server, uri), published in self._uris.resources.items():
+            ui_uris[server][uri] = published
+        found: list[Listed[ToolRef]] = []
+        for server, item in self._items("tools"):
+            wire, definition = wires[server, item.name], item.definition
+            ui = with_ui_uris(definition, ui_uris[server])
+            entry = self._entry("tools", server, item, {**item.changes, **ui, "name": encode(wire)})
+            ref = ToolRef(
+                server=server,
+                name=definition.key,
+                wire=wire,
+                id=f"{server}/{item.name}",
+                definition=definition.raw,
+                published=entry.legacy,
+                published_modern=entry.modern,
+                headers=definition.headers,
+            )
+            found.append(Listed(wire, server, item.name, ref))
+        return Directory("tool", found)
+
+    def prompts(self) -> Directory[PromptRef]:
+        wires = self._wires("prompts")
+        found: list[Listed[PromptRef]] = []
+        for server, item in self._items("prompts"):
+            wire, raw = wires[server, item.name], item.definition.raw
+            entry = self._entry("prompts", server, item, {"name": encode(wire)})
+            key = item.definition.key
+            ref = PromptRef(server, key, wire, f"{server}/{item.name}", raw, entry.legacy, entry.modern)
+            found.append(Listed(wire, server, item.name, ref))
+        return Directory("prompt", found)
+
+    def resources(self) -> dict[str, ResourceRef]:
+        refs: dict[str, ResourceRef] = {}
+        for server, item in self._items("resources"):
+            published = self._uris.resources[server, item.name]
+            if self._is_free(refs.get(published), "resources", server, item):
+                entry = self._entry("resources", server, item, _moved("uri", item.name, published))
+                refs[published] = ResourceRef(
+                    server, item.name, published, item.definition.raw, entry.legacy, entry.modern
+                )
+        return refs
+
+    def templates(self) -> dict[str, TemplateRef]:
+        refs: dict[str, TemplateRef] = {}
+        for server, item in self._items("templates"):
+            published = self._uris.templates[server, item.name]
+            if self._is_free(refs.get(published), "templates", server, item):
+                entry = self._entry("templates", server, item, _moved("uriTemplate", item.name, published))
+                refs[published] = TemplateRef(
+                    server, item.name, published, item.definition.raw, entry.legacy, entry.modern
+                )
+        return refs
+
+    def _items(self, kind: Kind) -> list[tuple[str, Item]]:
+        return [(server, item) for server, accepted in self._servers.items() for item in accepted.items[kind]]
+
+    def _wires(self, kind: Kind) -> dict[tuple[str, str], str]:
+        return wire_names(((server, item.name) for server, item in self._items(kind)), limit=self._name_length)
+
+    def _is_free(self, owner: ResourceRef | TemplateRef | None, kind: Kind, server: str, item: Item) -> bool:
+        """A web address stays as it is, so it can be listed once only."""
+        if owner is None:
+            return True
+        self.dropped.append(Dropped(server, kind, item.name[:200], f"a web address that {owner.server!r} lists"))
+        return False
+
+    def _entry(self, kind: Kind, server: str, item: Item, changes: Changes) -> Entry:
+        """The two forms of a definition under these changes, made or remembered; listed as a side effect."""
+        key = kind, server, item.name, item.definition.raw, tuple(changes.items())
+        entry = self._known.get(key)
+        if entry is None:
+            legacy, modern = form_for_legacy(item.definition, changes), form_for_modern(item.definition, changes)
+            if legacy == modern:
+                modern = legacy  # one copy
+            digest = sha256(legacy + b"\0" + modern).digest()
+            entry = Entry((server, item.name), legacy, modern, digest)
+        self.entries[key] = entry
+        self.listed[kind].append(entry)
+        return entry
+
+
+def _uris_of(accepted: Accepted | None, server: str, settings: ServerSettings | None) -> ServerUris:
+    names = settings.resources if settings else ServerUris(server).names
+    if accepted is None:
+        return ServerUris(server, names=names)
+    listed = tuple(item.name for item in accepted.items["resources"])
+    hidden = accepted.hidden["resources"]
+    return ServerUris(
+        server,
+        listed=listed,
+        unlisted=tuple({uri for item in accepted.items["tools"] for uri in item.definition.ui} - {*listed, *hidden}),
+        templates=tuple(item.name for item in accepted.items["templates"]),
+        hidden=hidden,
+        hidden_templates=tuple(accepted.hidden["templates"]),
+        names=names,
+    )
+
+
+def _moved(member: str, uri: str, published: str) -> Changes:
+    return {} if uri == published else {member: encode(published)}

@@ -1,0 +1,79 @@
+"""`mcpbridge call`: call one tool and print its result."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from mcpbridge.bridge import Bridge
+from mcpbridge.cli import engine
+from mcpbridge.cli.arguments import from_json, from_words
+from mcpbridge.cli.exits import OK
+from mcpbridge.cli.options import config_option
+from mcpbridge.cli.output import print_json, print_text, show_contents
+from mcpbridge.cli.states import failure_code
+from mcpbridge.config.load import Loaded
+from mcpbridge.redaction import Redactor
+
+__all__ = ["command"]
+
+
+@click.command("call")
+@click.argument("tool")
+@click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
+@config_option
+@click.option("--json", "given", metavar="ARGS", help="All arguments as a JSON object; - reads it from standard input.")
+@click.option("--raw", is_flag=True, help="Print the whole result as one JSON document.")
+def command(*, tool: str, words: tuple[str, ...], config: str | None, given: str | None, raw: bool) -> int:
+    """Call TOOL, by the name that `list` shows, or as SERVER/TOOL.
+
+    A value is taken as text where the tool wants text, and otherwise as JSON if it is JSON:
+    mcpbridge call time/convert_time source_timezone=UTC time=12:30 target_timezone=Asia/Tokyo
+    """
+    if given is not None and words:
+        raise click.UsageError("Give the arguments as KEY=VALUE or with --json, not both.")
+
+    async def calling(loaded: Loaded, redact: Redactor) -> int:
+        text = sys.stdin.read() if given == "-" else given
+        arguments = None if text is None else from_json(text)
+        if likely := engine.likely_servers(loaded, tool):
+            async with engine.settle(loaded, redact, likely) as bridge:
+                if (schema := await _schema_of(bridge, tool)) is not None:
+                    return await _call(bridge, arguments, schema)
+                engine.warn_of_absent(bridge)  # ends here if none of them is there
+        async with engine.settle(loaded, redact) as bridge:
+            if (schema := await _schema_of(bridge, tool)) is None:
+                engine.warn_of_absent(bridge)
+            return await _call(bridge, arguments, schema or {})
+
+    async def _call(bridge: Bridge, arguments: dict[str, Any] | None, schema: dict[str, Any]) -> int:
+        arguments = from_words(words, schema) if arguments is None else arguments
+        result = await engine.ask(bridge, "tools/call", {"name": tool, "arguments": arguments})
+        return _print(result, raw=raw)
+
+    return engine.run(calling, config, as_json=raw or given is not None)
+
+
+async def _schema_of(bridge: Bridge, tool: str) -> dict[str, Any] | None:
+    """The input schema of the tool that `tool` probably names; only for reading arguments, the bridge resolves it."""
+    ends = tuple(tool.replace(separator, "__", 1) for separator in ("/", "."))
+    for entry in await engine.all_pages(bridge, "tools", "tools/list"):
+        name = str(entry.get("name"))
+        if name == tool or name in ends or name.endswith(f"__{tool}"):
+            return entry.get("inputSchema") or {}
+    return None
+
+
+def _print(result: dict[str, Any], *, raw: bool) -> int:
+    failed = bool(result.get("isError"))
+    content: Sequence[dict[str, Any]] = result.get("content") or []
+    if raw:
+        print_json(result)
+    elif content:
+        show_contents(content)
+    elif result.get("structuredContent") is not None:
+        print_json(result["structuredContent"])
+    elif not failed:
+        print_text("(an empty result)")
+    return failure_code(result.get("_meta")) if failed else OK

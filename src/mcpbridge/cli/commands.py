@@ -1,0 +1,79 @@
+"""All subcommands but `serve`, as a click group. Each one's module is imported when it is used."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from mcpbridge._version import __version__
+from mcpbridge.cli.exits import INTERRUPTED, report
+from mcpbridge.errors import nearest
+
+__all__ = ["run"]
+
+_SUMMARIES = {
+    "serve": "Serve all configured servers as one, on stdio or over HTTP.",
+    "list": "List what the servers offer.",
+    "call": "Call a tool.",
+    "read": "Read a resource.",
+    "check": "Check the configuration and connect to every server.",
+    "status": "Show the bridges that are running.",
+    "token": "Make bearer tokens for the HTTP front.",
+}
+
+
+class _Commands(click.Group):
+    """Finds a subcommand `x` as the object `command` of `mcpbridge.cli.x`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_SUMMARIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _SUMMARIES:
+            return None
+        if cmd_name == "serve":  # has a parser of its own, and is dispatched before this module is imported
+            return click.Command("serve")
+        return importlib.import_module(f"mcpbridge.cli.{cmd_name}").command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _SUMMARIES and not name.startswith("-"):
+            close = nearest(name, _SUMMARIES, limit=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(_SUMMARIES)}."
+            ctx.fail(f"No such command {name!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_SUMMARIES.items()))  # without importing any of them
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="mcpbridge %(version)s")
+def _mcpbridge() -> None:
+    """One MCP server in front of all of yours.
+
+    The servers stand in servers.toml, or in any mcpServers JSON named with --config.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a subcommand and return its exit code."""
+    try:
+        code = _mcpbridge.main(list(arguments), prog_name="mcpbridge", standalone_mode=False)
+    except click.ClickException as error:
+        error.show(file=sys.stderr)
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None and error.ctx.parent is None:
+            print("The options of a command come after it: mcpbridge list --config FILE.", file=sys.stderr)
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except Exception as error:  # the end of the program: what it knows, it says
+        known = report(error, as_json=False)
+        if known is None:
+            raise
+        return known
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,123 @@
+"""A bridge for the time of one command: load the configuration, start what the command needs, ask, stop."""
+
+import functools
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import anyio
+
+from mcpbridge.bridge import Bridge, RequestFailed
+from mcpbridge.cli.exits import OK, UNREACHABLE, fail, only_error, report
+from mcpbridge.cli.output import note, progress, visible
+from mcpbridge.cli.states import State, failure_code, fault, is_ready
+from mcpbridge.config.load import Loaded, load
+from mcpbridge.config.schema import LogSettings
+from mcpbridge.errors import ConfigError, nearest
+from mcpbridge.redaction import Redactor
+from mcpbridge.telemetry import set_up_logs
+
+__all__ = ["Command", "all_pages", "ask", "likely_servers", "run", "settle", "wanted_servers", "warn_of_absent"]
+
+Command = Callable[[Loaded, Redactor], Awaitable[int]]
+"""The work of a command; returns the exit code."""
+
+_QUIET = LogSettings(level="critical")
+"""A command says in its own words what went wrong."""
+
+
+def run(command: Command, config: str | None, *, as_json: bool = False) -> int:
+    """Load the configuration, run the command on an event loop and return its exit code. Errors are reported."""
+    redact = Redactor()
+    try:
+        loaded = load(config)
+        redact = Redactor(loaded.secrets)
+        set_up_logs(_QUIET, redact)
+        for warning in loaded.warnings:
+            note(redact(warning))
+        options = {"use_uvloop": find_spec("uvloop") is not None}
+        code = anyio.run(functools.partial(command, loaded, redact), backend_options=options)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
+        if isinstance(only_error(error), BrokenPipeError):  # the reader of our output has seen enough, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+        known = report(error, as_json=as_json, redact=redact)
+        if known is None:
+            raise
+        return known
+    return code
+
+
+@asynccontextmanager
+async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None = None) -> AsyncGenerator[Bridge]:
+    """A bridge whose servers (all, or those named) are ready or have failed once.
+
+    Raises:
+        ConfigError: there is no server of such a name.
+    """
+    settings = loaded.settings
+    known = settings.servers
+    if servers is not None:
+        for name in servers:
+            if name not in known:
+                close = nearest(name, known, limit=1)
+                hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
+                raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
+        settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})
+    enabled = [server for server in settings.servers.values() if not server.disabled]
+    longest = max((server.init_timeout for server in enabled), default=0.0)
+    async with Bridge(settings, redact=redact) as bridge:
+        with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
+            await bridge.settled(longest + 1)
+        yield bridge
+
+
+def wanted_servers(bridge: Bridge) -> list[State]:
+    """What the bridge says of each server that is not switched off."""
+    servers = bridge.settings.servers
+    return [server for server in bridge.status()["servers"] if not servers[server["name"]].disabled]
+
+
+def warn_of_absent(bridge: Bridge) -> None:
+    """Say which servers are missing from what is shown; end the command if all of them are."""
+    servers = wanted_servers(bridge)
+    absent = [server for server in servers if not is_ready(server)]
+    for server in absent:
+        note(f"{server['name']} is missing: {fault(server)}")
+    if absent and len(absent) == len(servers):
+        fail(UNREACHABLE, "no server could be reached", "`mcpbridge check` tells more.")
+
+
+async def ask(bridge: Bridge, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result of a request; an error ends the command with the exit code that fits."""
+    try:
+        return await bridge.request(method, params)
+    except RequestFailed as error:
+        fail(failure_code(error.data), visible(str(error)))
+
+
+async def all_pages(bridge: Bridge, kind: str, method: str) -> list[dict[str, Any]]:
+    """Every entry of a listing; `kind` is the member that holds them."""
+    entries: list[dict[str, Any]] = []
+    params: dict[str, Any] = {}
+    while True:
+        page = await ask(bridge, method, params)
+        entries += page.get(kind, [])
+        if not page.get("nextCursor"):
+            return entries
+        params = {"cursor": page["nextCursor"]}
+
+
+def likely_servers(loaded: Loaded, name: str) -> list[str] | None:
+    """The servers that can own the tool `name`, going by the prefixes it may have; None: it could be any.
+
+    Starting one server instead of all makes a call quicker. The bridge still resolves the name by its table.
+    """
+    separators = ("/", ".", "__")
+    return [
+        server for server in loaded.settings.servers if name.startswith(tuple(server + s for s in separators))
+    ] or None

@@ -1,0 +1,80 @@
+"""`mcpbridge list`: what the servers offer, merged, under the names that clients see."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from mcpbridge.bridge import Bridge
+from mcpbridge.cli import engine
+from mcpbridge.cli.options import as_json_option, config_option
+from mcpbridge.cli.output import first_line, print_json, print_table
+from mcpbridge.config.load import Loaded
+from mcpbridge.redaction import Redactor
+
+__all__ = ["command"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One of the lists that MCP has."""
+
+    key: str
+    """The member of the answer that holds the list; also its title."""
+    method: str
+    name: str
+    """The member of an entry that a person identifies it by."""
+
+
+_TOOLS = _Kind("tools", "tools/list", "name")
+_RESOURCES = _Kind("resources", "resources/list", "uri")
+_TEMPLATES = _Kind("resourceTemplates", "resources/templates/list", "uriTemplate")
+_PROMPTS = _Kind("prompts", "prompts/list", "name")
+
+
+@click.command("list")
+@config_option
+@as_json_option
+@click.option("--server", metavar="NAME", help="Only what this server offers.")
+@click.option("--resources", is_flag=True, help="List resources and their templates instead of tools.")
+@click.option("--prompts", is_flag=True, help="List prompts instead of tools.")
+@click.option("--all", "everything", is_flag=True, help="List tools, resources, templates and prompts.")
+def command(
+    *, config: str | None, as_json: bool, server: str | None, resources: bool, prompts: bool, everything: bool
+) -> int:
+    """List what the servers offer, under the names that clients see."""
+    kinds = [_RESOURCES, _TEMPLATES] * resources + [_PROMPTS] * prompts
+    if everything:
+        kinds = [_TOOLS, _RESOURCES, _TEMPLATES, _PROMPTS]
+
+    async def listing(loaded: Loaded, redact: Redactor) -> int:
+        async with engine.settle(loaded, redact, [server] if server else None) as bridge:
+            engine.warn_of_absent(bridge)
+            await _print(bridge, kinds or [_TOOLS], as_json=as_json)
+        return 0
+
+    return engine.run(listing, config, as_json=as_json)
+
+
+async def _print(bridge: Bridge, kinds: Sequence[_Kind], *, as_json: bool) -> None:
+    found = {kind: await engine.all_pages(bridge, kind.key, kind.method) for kind in kinds}
+    if as_json:
+        print_json({kind.key: entries for kind, entries in found.items()})
+        return
+    for number, (kind, entries) in enumerate(found.items()):
+        if len(found) > 1:
+            print(f"{'' if number == 0 else chr(10)}{_spaced(kind.key)} ({len(entries)})")
+        if entries:
+            print_table([_spaced(kind.key).capitalize(), "Description"], [_row(kind, entry) for entry in entries])
+        elif len(found) == 1:
+            print(f"no {_spaced(kind.key)}")
+
+
+def _row(kind: _Kind, entry: dict[str, Any]) -> list[str]:
+    told = entry.get("description") or entry.get("title") or (entry.get("name") if kind.name != "name" else "") or ""
+    return [str(entry.get(kind.name, "")), first_line(str(told), 100)]
+
+
+def _spaced(key: str) -> str:
+    return "resource templates" if key == "resourceTemplates" else key

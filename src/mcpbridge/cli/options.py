@@ -1,0 +1,8 @@
+"""Options that several subcommands have."""
+
+import click
+
+__all__ = ["as_json_option", "config_option"]
+
+config_option = click.option("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON.")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

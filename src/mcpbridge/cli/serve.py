@@ -1,0 +1,239 @@
+"""`mcpbridge serve`: run the bridge until the client goes or a signal ends it.
+
+Exit codes: 0 when the client closed its end or SIGTERM (SIGHUP) asked for the end, 130 on SIGINT, 2 for a wrong
+configuration or an address that cannot be used.
+"""
+
+import argparse
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+from mcpbridge.cli.exits import INTERRUPTED, OK, report
+from mcpbridge.config.load import Loaded, load
+from mcpbridge.errors import ConfigError
+from mcpbridge.redaction import Redactor
+
+if TYPE_CHECKING:  # loaded where it is used: on stdio it is not
+    from mcpbridge.downstream.http import Entrance
+
+__all__ = ["DEFAULT_ADDRESS", "Address", "parse_address", "serve"]
+
+DEFAULT_ADDRESS = "127.0.0.1:8808"
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    """A name or an IP address without brackets."""
+    port: int
+    """0: the system chooses."""
+
+
+def parse_address(text: str) -> Address:
+    """`HOST:PORT`, `[IPV6]:PORT`, `:PORT` or `PORT`; without a host it is 127.0.0.1.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    host, _, port = text.rpartition(":")
+    if port.isascii() and port.isdigit() and int(port) < 65536:
+        if host.startswith("[") and host.endswith("]"):
+            return Address(host[1:-1], int(port))
+        if ":" not in host:
+            return Address(host or "127.0.0.1", int(port))
+    hint = f"Expected HOST:PORT such as {DEFAULT_ADDRESS} or [::1]:8808."
+    raise ConfigError(f"not an address to listen on: {text!r}", key="--http", hint=hint)
+
+
+def serve(arguments: Sequence[str]) -> int:
+    """Run the bridge with the command line `arguments` (those after `serve`); returns the exit code."""
+    options = _options(arguments)
+    redact = Redactor()
+    try:
+        loaded = load(options.config)
+        token, address = _access(options, loaded, os.environ)
+        redact = Redactor([*loaded.secrets, *filter(None, [token])])
+        return _run(loaded, redact, address=address, no_auth=options.no_auth, token=token, level=options.log_level)
+    except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
+        code = report(error, as_json=False, redact=redact)
+        if code is None:
+            raise
+        return code
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="mcpbridge serve",
+        description="Serve all configured MCP servers as one: on standard input and output, or over HTTP.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON")
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        nargs="?",
+        const=DEFAULT_ADDRESS,
+        help=f"serve streamable HTTP instead of stdio (default {DEFAULT_ADDRESS})",
+    )
+    parser.add_argument(
+        "--no-auth", action="store_true", help="allow anyone who reaches the address, also from outside"
+    )
+    parser.add_argument("--token-env", metavar="VAR", help="environment variable that holds a bearer token to ask for")
+    levels = ["debug", "info", "warning", "error", "critical"]
+    parser.add_argument("--log-level", choices=levels, help="the least severe level to log, instead of the file's")
+    return parser.parse_args(arguments)
+
+
+def _access(
+    options: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
+) -> tuple[str | None, Address | None]:
+    """The token and address to serve with.
+
+    Raises:
+        ConfigError: they contradict each other, or anyone could use the bridge without having been let in.
+    """
+    if options.http is None:
+        given = "--no-auth" if options.no_auth else "--token-env" if options.token_env else None
+        if given:
+            raise ConfigError("only means something with --http", key=given)
+        return None, None
+    address = parse_address(options.http)
+    token = None
+    if options.token_env:
+        token = environ.get(options.token_env)
+        if not token:
+            raise ConfigError(f"the environment variable {options.token_env} is missing or empty", key="--token-env")
+        os.environ.pop(options.token_env, None)  # no upstream has to know it, not even with `inherit_env = true`
+    from mcpbridge.downstream.http_guard import is_loopback
+
+    if not is_loopback(address.host) and not (loaded.settings.http.tokens or token or options.no_auth):
+        hint = (
+            "Make a token with `mcpbridge token new` and add it to the configuration, give one with --token-env VAR,\n"
+            "  listen on 127.0.0.1, or say --no-auth if anyone who reaches the address may use every tool."
+        )
+        raise ConfigError(f"{address.host} can be reached from other machines, and no token is set", hint=hint)
+    return token, address
+
+
+def _run(
+    loaded: Loaded, redact: Redactor, *, address: Address | None, no_auth: bool, token: str | None, level: str | None
+) -> int:
+    # Standard output belongs to the protocol from here on. The imports below and all libraries get one that leads to
+    # standard error, so that a stray print cannot reach the client.
+    streams = _claim_standard_streams() if address is None else None
+    from mcpbridge.telemetry import set_up_logs
+
+    log_settings = loaded.settings.log
+    set_up_logs(log_settings.model_copy(update={"level": level}) if level else log_settings, redact)
+    import anyio
+
+    return anyio.run(
+        _serve,
+        loaded,
+        redact,
+        address,
+        no_auth,
+        token,
+        streams,
+        backend_options={"use_uvloop": find_spec("uvloop") is not None},
+    )
+
+
+def _claim_standard_streams() -> tuple[int, int]:
+    """Private descriptors for standard input and output; what others find in their places is empty, and stderr."""
+    try:
+        streams = os.dup(0), os.dup(1)
+    except OSError as error:
+        hint = "Without --http, a client talks to the bridge through them."
+        raise ConfigError("standard input or output is closed", hint=hint) from error
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return streams
+
+
+async def _serve(
+    loaded: Loaded,
+    redact: Redactor,
+    address: Address | None,
+    no_auth: bool,
+    token: str | None,
+    streams: tuple[int, int] | None,
+) -> int:
+    import anyio
+    import structlog
+
+    from mcpbridge.admin.status_socket import Status, publish, runtime_directory
+    from mcpbridge.bridge import Bridge
+
+    log = structlog.get_logger()
+    for warning in loaded.warnings:
+        log.warning("configuration", note=warning)
+    received: list[signal.Signals] = []
+    front = "stdio"
+
+    def ready(url: str) -> None:
+        nonlocal front
+        front = url
+        log.info("listening", url=url)
+
+    async def run_front(bridge: Bridge, at: "Entrance | None") -> None:
+        if streams:
+            from mcpbridge.downstream.stdio import serve_stdio
+
+            if os.isatty(streams[0]):
+                log.info("waiting for an MCP client on standard input", end="Ctrl-D", http="mcpbridge serve --http")
+            await serve_stdio(
+                bridge.server, in_fd=streams[0], out_fd=streams[1], max_frame=loaded.settings.limits.max_frame
+            )
+            log.info("stopping", reason="the client closed its end")
+        elif at:
+            from mcpbridge.downstream.http import serve_http
+
+            await serve_http(bridge, loaded.settings.http, at, on_ready=ready)
+
+    serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
+    with _entrance(loaded, address, no_auth, token) as at, anyio.open_signal_receiver(*_ending_signals()) as signals:
+        async with anyio.create_task_group() as tasks:
+
+            async def end_on_signal() -> None:
+                async for number in signals:
+                    if received:  # asked twice: the upstreams end with us (parent-death signal)
+                        os._exit(INTERRUPTED)
+                    received.append(number)
+                    log.info("stopping", signal=number.name)
+                    serving.cancel()
+
+            tasks.start_soon(end_on_signal)
+            async with Bridge(loaded.settings, redact=redact) as bridge:
+
+                def told() -> Status:
+                    return redact.values_of({**bridge.status(), "front": front})
+
+                async with publish(told, runtime_directory(os.environ)):
+                    with serving:
+                        await run_front(bridge, at)
+            tasks.cancel_scope.cancel()
+    return INTERRUPTED if signal.SIGINT in received else OK
+
+
+def _entrance(
+    loaded: Loaded, address: Address | None, no_auth: bool, token: str | None
+) -> "AbstractContextManager[Entrance | None]":
+    """The address, taken before any server is started: one that is in use must have no other effect."""
+    if address is None:
+        return nullcontext()
+    from mcpbridge.downstream.http import entrance
+
+    return entrance(loaded.settings.http, host=address.host, port=address.port, no_auth=no_auth, token=token)
+
+
+def _ending_signals() -> list[signal.Signals]:
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]

@@ -1,0 +1,59 @@
+"""`mcpbridge status`: the bridges of this user that are running, and how their servers are."""
+
+import os
+from typing import cast
+
+import click
+
+from mcpbridge.admin.status_socket import Status, ask_all, runtime_directory
+from mcpbridge.cli.exits import OK, UNREACHABLE, fail, report
+from mcpbridge.cli.options import as_json_option
+from mcpbridge.cli.output import print_json, print_table, visible
+from mcpbridge.cli.states import State, describe, offers
+from mcpbridge.errors import ConfigError
+from mcpbridge.units import show_seconds
+
+__all__ = ["command"]
+
+
+@click.command("status")
+@as_json_option
+def command(*, as_json: bool) -> int:
+    """Show the bridges that are running, and how their servers are. Exit code 4 if there is none."""
+    try:
+        found = ask_all(runtime_directory(os.environ))
+    except ConfigError as error:
+        return report(error, as_json=as_json) or OK
+    if as_json:
+        print_json({"bridges": found})
+        return OK if found else UNREACHABLE
+    if not found:
+        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
+    for number, bridge in enumerate(found):
+        if number:
+            print()
+        _show(bridge)
+    return OK
+
+
+def _show(bridge: Status) -> None:
+    if "error" in bridge:
+        print(f"process {bridge.get('pid')}: {bridge['error']}")
+        return
+    up = show_seconds(round(float(str(bridge.get("uptime_s", 0)))))
+    clients = bridge.get("clients", 0)
+    told = f"up {up}, {clients} {'client' if clients == 1 else 'clients'}"
+    print(visible(f"mcpbridge {bridge.get('version')}, process {bridge.get('pid')}, {bridge.get('front')}, {told}"))
+    servers = cast("list[State]", bridge.get("servers", []))
+    if servers:
+        titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Offers"]
+        print_table(titles, list(map(_row, servers)), wraps="State" if any(map(_is_troubled, servers)) else "Offers")
+
+
+def _is_troubled(server: State) -> bool:
+    return bool(server.get("reason"))
+
+
+def _row(server: State) -> list[str]:
+    cells = [str(server.get(key) or "-") for key in ("transport", "protocol", "pid")]
+    return [str(server["name"]), describe(server), *cells, str(server.get("restarts", 0)), offers(server)]

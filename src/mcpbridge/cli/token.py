@@ -1,0 +1,34 @@
+"""`mcpbridge token`: bearer tokens for the HTTP front."""
+
+import hashlib
+import secrets
+
+import click
+
+from mcpbridge.cli.options import as_json_option
+from mcpbridge.cli.output import note, print_json
+
+__all__ = ["command"]
+
+
+@click.group("token")
+def command() -> None:
+    """Make bearer tokens for the HTTP front."""
+
+
+@command.command("new")
+@click.argument("name", default="me")
+@as_json_option
+def new(*, name: str, as_json: bool) -> int:
+    """Make a token for NAME. It is shown this once; the configuration holds only its SHA-256."""
+    token = f"mcpb_{secrets.token_urlsafe(32)}"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    if as_json:
+        print_json({"name": name, "token": token, "sha256": digest})
+        return 0
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    note("the token, which is not shown again; clients send it as `Authorization: Bearer TOKEN`:")
+    print(token)
+    note("and what to add to servers.toml:")
+    print(f'\n[[http.tokens]]\nname = "{quoted}"\nsha256 = "{digest}"')
+    return 0

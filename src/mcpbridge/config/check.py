@@ -1,0 +1,116 @@
+"""From a parsed configuration document to settings: expand its variables, check it, find the secrets in it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
+
+from mcpbridge.config import foreign
+from mcpbridge.config.expand import Expansion, Missing, Resolved
+from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, unknown_key
+from mcpbridge.config.schema import Settings
+from mcpbridge.errors import ConfigError
+from mcpbridge.redaction import SECRET_NAME
+
+__all__ = ["check", "refuse_what_only_loading_sets"]
+
+_PLAIN_NAMES = {"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
+"""Environment variables whose values are no secrets, though they often come from a variable."""
+
+
+def check(
+    document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf
+) -> tuple[Settings, set[str]]:
+    """The settings that the document of the file `path` stands for, and the secrets in them.
+
+    Raises:
+        ConfigError: the document is wrong.
+    """
+    file, directory = str(path), path.absolute().parent
+    expansion = Expansion(environ, directory)
+    expanded = cast("dict[str, object]", expansion.of(document))
+    for missing in expansion.missing:
+        if not _is_of_server(missing.key):
+            raise ConfigError(missing.reason, file=place(file, line_of(missing.key)), key=dotted(missing.key))
+    servers = expanded.get("servers")
+    if isinstance(servers, dict):
+        for name, server in cast("dict[str, object]", servers).items():
+            if len(name) > foreign.NAME_LENGTH or not foreign.NAME.fullmatch(name):
+                hint = (
+                    f"Use letters, digits, - and _, a letter or digit first, at most {foreign.NAME_LENGTH} characters."
+                )
+                where = place(file, line_of(["servers", name]))
+                raise ConfigError(
+                    "not usable as the name of a server", file=where, key=dotted(["servers", name]), hint=hint
+                )
+            if isinstance(server, dict):
+                lost = [missing for missing in expansion.missing if missing.key[1] == name]
+                _without_lost_values(cast("dict[str, object]", server), lost)
+                _from_directory(cast("dict[str, object]", server), directory)
+    try:
+        settings = Settings.model_validate({**expanded, "source": str(path.absolute())})
+    except ValidationError as error:
+        raise as_config_error(error, document, root=Settings, file=file, line_of=line_of) from None
+    return settings, _secrets(settings, expansion.resolved)
+
+
+def refuse_what_only_loading_sets(document: Mapping[str, object], file: str, line_of: LineOf) -> None:
+    """Treat keys that people must not write as the unknown keys that they are to them."""
+    servers = document.get("servers")
+    names = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
+    keys = [["source"]] if "source" in document else []
+    keys += [["servers", name, "unavailable"] for name, server in names.items() if _has(server, "unavailable")]
+    if keys:
+        raise unknown_key(Settings, keys[0], file=file, line_of=line_of)
+
+
+def _has(server: object, key: str) -> bool:
+    return isinstance(server, dict) and key in server
+
+
+def _without_lost_values(server: dict[str, object], lost: Sequence[Missing]) -> None:
+    """Make the rest of a server checkable whose variables are missing, and say in it why it is off."""
+    if not lost:
+        return
+    for missing in lost:
+        key = missing.key[2]
+        stand_in = {"command": "unavailable", "url": "http://unavailable.invalid"}.get(key)
+        if stand_in:
+            server[key] = stand_in
+        else:
+            server.pop(key, None)
+    reasons = dict.fromkeys(f"{missing.reason} in {dotted(missing.key[2:])}" for missing in lost)
+    server["unavailable"] = "; ".join(reasons)
+
+
+def _from_directory(server: dict[str, object], directory: Path) -> None:
+    """Let relative paths start where the file is: a client may start the bridge anywhere."""
+    for key in ("cwd", "command"):
+        value = server.get(key)
+        if not isinstance(value, str) or not value:
+            continue
+        path = Path(value).expanduser() if value.startswith("~") else Path(value)
+        is_bare = "/" not in value.split()[0] if value.split() else True
+        if key == "cwd" or not is_bare:  # a bare command is looked up in PATH
+            server[key] = str(directory / path)
+
+
+def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
+    """What to mask: all that variables brought into `env` and `headers`, and whatever has a name like a secret's."""
+    found: set[str] = set()
+    for one in resolved:
+        section, name = one.key[2:4] if _is_of_server(one.key) and len(one.key) > 3 else ("", "")
+        private = section in ("env", "headers") and name not in _PLAIN_NAMES
+        if private or one.reference.startswith("file:") or SECRET_NAME.search(one.reference):
+            found.add(one.value)
+    for server in settings.servers.values():
+        for name, value in (*server.env.items(), *server.headers.items()):
+            if SECRET_NAME.search(name):
+                scheme, _, rest = value.partition(" ")  # "Bearer …", "Basic …"
+                found.add(rest if scheme.isalpha() and rest else value)
+    return found
+
+
+def _is_of_server(key: Sequence[str]) -> bool:
+    return len(key) > 2 and key[0] == "servers"

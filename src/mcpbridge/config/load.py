@@ -1,0 +1,162 @@
+"""Find, read, expand and check the configuration.
+
+A missing `${VAR}` costs the server that needs it, not the bridge; anything else that is wrong is a `ConfigError`,
+because a bridge that guesses what was meant is worse than one that says what to mend.
+"""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mcpbridge.config import foreign, position
+from mcpbridge.config.check import check, refuse_what_only_loading_sets
+from mcpbridge.config.schema import Settings
+from mcpbridge.errors import ConfigError
+
+__all__ = ["FILE_NAME", "Loaded", "find", "load", "read"]
+
+FILE_NAME = "servers.toml"
+_LARGEST_FILE = 4 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and what came to light while reading it."""
+
+    settings: Settings
+    warnings: tuple[str, ...] = ()
+    """What was left out or assumed; for people."""
+    secrets: tuple[str, ...] = ()
+    """Values to mask wherever text leaves the process."""
+
+
+def load(explicit: str | None = None, environ: Mapping[str, str] | None = None) -> Loaded:
+    """The configuration that a command started here and now should use.
+
+    Raises:
+        ConfigError: there is none, it cannot be read, or it is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    return read(find(explicit, environ), environ)
+
+
+def find(explicit: str | None, environ: Mapping[str, str]) -> Path:
+    """Which file to read: `explicit`, `$MCPBRIDGE_CONFIG`, `./servers.toml`, the user's configuration directory.
+
+    Raises:
+        ConfigError: none of them is there.
+    """
+    for named, source in ((explicit, "--config"), (environ.get("MCPBRIDGE_CONFIG"), "$MCPBRIDGE_CONFIG")):
+        if named:
+            path = Path(named).expanduser()
+            if not path.is_file():
+                what = "is a directory" if path.is_dir() else "no such file"
+                raise ConfigError(f"{what} (from {source})", file=str(path))
+            return path
+    places = (Path(FILE_NAME), _user_directory(environ) / FILE_NAME)
+    for path in places:
+        if path.is_file():
+            return path
+    looked = " and ".join(str(place) for place in places)
+    hint = (
+        f"Write {FILE_NAME}, for instance:\n\n    [servers.time]\n"
+        '    command = "uvx"\n    args = ["mcp-server-time"]\n\n'
+        "  or name one: --config FILE (any mcpServers JSON works too)."
+    )
+    raise ConfigError(f"no configuration: looked for {looked}", hint=hint)
+
+
+def _user_directory(environ: Mapping[str, str]) -> Path:
+    from platformdirs import user_config_path  # costs 10 ms, and most starts name their file
+
+    asked = environ.get("XDG_CONFIG_HOME")
+    return Path(asked) / "mcpbridge" if asked else user_config_path("mcpbridge", appauthor=False, roaming=True)
+
+
+def read(path: Path, environ: Mapping[str, str]) -> Loaded:
+    """Read and check one file: `servers.toml`, or an `mcpServers` JSON if its name ends in `.json`.
+
+    Raises:
+        ConfigError: it cannot be read, or it is wrong.
+    """
+    file = str(path)
+    text = _text(path)
+    if path.suffix.lower() in (".json", ".jsonc"):
+        document, warnings = _parse_json(text, file)
+        line_of = partial(_json_line, foreign.plain_json(text))
+    else:
+        document, warnings = _parse_toml(text, file), []
+        line_of = partial(position.toml_line, text)
+        refuse_what_only_loading_sets(document, file, line_of)
+    settings, secrets = check(document, path, environ, line_of)
+    if not settings.servers:
+        warnings.append(f"{file}: no servers are configured")
+    return Loaded(settings, tuple(warnings), tuple(sorted(secrets)))
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    if len(data) > _LARGEST_FILE:
+        raise ConfigError("larger than 4 MiB, which no configuration is", file=str(path))
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError("not UTF-8", file=f"{path}:{line}", hint="Save it as UTF-8.") from error
+
+
+def _parse_toml(text: str, file: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$", str(error), re.DOTALL)
+        what, line, column = found.groups() if found else (str(error), None, None)
+        where = f"{file}:{line}:{column}" if line else f"{file}:{text.count(chr(10)) + 1}"
+        shown = text.splitlines()[int(line) - 1].strip()[:80] if line and int(line) <= len(text.splitlines()) else ""
+        hint = _toml_hint(shown)
+        raise ConfigError(f"not valid TOML: {what[:1].lower()}{what[1:]}", file=where, hint=hint) from error
+    except RecursionError as error:
+        raise ConfigError("nested too deeply", file=file) from error
+
+
+def _toml_hint(line: str) -> str | None:
+    """What a line that TOML refuses probably needs. Shows the line only up to its `=`: a value may be a secret."""
+    key, equals, value = line.partition("=")
+    if equals and re.match(r"\s*[A-Za-z$~/.]", value) and value.strip() not in ("true", "false"):
+        return f"At `{key.strip()} = …`: text needs quotes."
+    if line.startswith("{"):
+        return "This looks like JSON: give the file a name that ends in .json."
+    return f"At `{key.strip()}{' = …' if equals else ''}`." if key.strip() else None
+
+
+def _parse_json(text: str, file: str) -> tuple[dict[str, object], list[str]]:
+    repeated: list[str] = []
+
+    def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        names = [name for name, _ in pairs]
+        repeated.extend(sorted({name for name in names if names.count(name) > 1}))
+        return dict(pairs)
+
+    try:
+        parsed: object = json.loads(foreign.plain_json(text), object_pairs_hook=members)
+    except json.JSONDecodeError as error:
+        where = f"{file}:{error.lineno}:{error.colno}"
+        raise ConfigError(f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}", file=where) from error
+    except RecursionError as error:
+        raise ConfigError("nested too deeply", file=file) from error
+    document, warnings = foreign.translate(parsed, file)
+    return document, [f"{file}: the key {name!r} stands twice; the last one counts" for name in repeated] + warnings
+
+
+def _json_line(text: str, key: Sequence[str]) -> int | None:
+    _, *rest = key or [""]
+    return next(filter(None, (position.json_line(text, [top, *rest]) for top in ("mcpServers", "servers"))), None)

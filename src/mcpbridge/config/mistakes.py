@@ -1,0 +1,138 @@
+"""What pydantic found wrong with a configuration, as one `ConfigError` that a person can act on.
+
+It names file, line, key, the value as it was written (never an expanded one, which may be a secret) and the nearest
+valid key.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from mcpbridge.errors import ConfigError, nearest
+from mcpbridge.redaction import SECRET_NAME
+
+__all__ = ["LineOf", "as_config_error", "dotted", "place", "unknown_key"]
+
+LineOf = Callable[[Sequence[str]], int | None]
+"""The line of a key in the file at hand, if it is known."""
+
+_SET_WHILE_LOADING = {"unavailable", "source"}
+_WHAT = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a table of keys and values"),
+    "list_type": "expected a list",
+}
+"""Mistakes that pydantic tells in words of its own, which name our classes."""
+_NOT_SHOWN = {"env", "headers", "tokens", "args", "url"}
+"""Sections whose values may be secrets."""
+
+
+def dotted(key: Sequence[str]) -> str:
+    """A key as TOML writes it: `servers.github.tool."a.b".rename`."""
+    parts = [part if part.replace("-", "").replace("_", "").isalnum() else f'"{part}"' for part in key]
+    return ".".join(parts)
+
+
+def place(file: str, line: int | None) -> str:
+    """`file:line`, or the file alone."""
+    return f"{file}:{line}" if line else file
+
+
+def unknown_key(root: type[BaseModel], key: Sequence[str], *, file: str, line_of: LineOf) -> ConfigError:
+    """The error for a key that does not exist; names the nearest of those that do."""
+    model = _model_at(root, key[:-1])
+    valid = sorted(model.model_fields.keys() - _SET_WHILE_LOADING) if model else []
+    close = nearest(key[-1], valid, limit=1) or nearest(key[-1].lower().replace("-", "_"), valid, limit=1)
+    hint = f"Did you mean `{close[0]}`?" if close else f"Valid keys here: {', '.join(valid)}." if valid else ""
+    return ConfigError("unknown key", file=place(file, line_of(key)), key=dotted(key), hint=hint or None)
+
+
+def as_config_error(
+    error: ValidationError, document: Mapping[str, object], *, root: type[BaseModel], file: str, line_of: LineOf
+) -> ConfigError:
+    """The first mistake, with the others behind it. `document` is the configuration as it was written."""
+    mistakes = [_one(details, document, root, file, line_of) for details in error.errors()]
+    first, others = mistakes[0], mistakes[1:]
+    hint = "\n  ".join(filter(None, [first.hint, *map(_behind, others)]))
+    return ConfigError(first.what, file=first.file, key=first.key, hint=hint or None)
+
+
+def _behind(other: ConfigError) -> str:
+    """A further mistake, in lines that stand below the first."""
+    text = f"{other.file}: {other.key}: {other.what}"
+    return f"{text}\n  {other.hint}".replace("\n", "\n  ") if other.hint else text
+
+
+def _one(
+    details: Any, document: Mapping[str, object], root: type[BaseModel], file: str, line_of: LineOf
+) -> ConfigError:
+    key = [str(part) for part in details["loc"] if part != "[key]"]
+    written = _value_at(document, key)
+    while key and written is _ABSENT and details["type"] != "missing":
+        key.pop()  # pydantic adds which member of a union it tried
+        written = _value_at(document, key)
+    if details["type"] == "extra_forbidden":
+        return unknown_key(root, key, file=file, line_of=line_of)
+    if key[-1:] == ["command"] and (fix := _as_command(written)):
+        what = "expected the program alone; its arguments belong into `args`"
+        return ConfigError(what, file=place(file, line_of(key)), key=dotted(key), hint=fix)
+    what = _WHAT.get(details["type"]) or str(details["msg"]).removeprefix("Value error, ")
+    what = what[:1].lower() + what[1:]
+    if isinstance(written, str | int | float) and not _NOT_SHOWN.intersection(key):
+        what += f" (found {_shown(written)})"
+    elif details["type"] == "missing":
+        what = "missing"
+    return ConfigError(what, file=place(file, line_of(key)), key=dotted(key))
+
+
+def _as_command(written: object) -> str:
+    """How a command that has its arguments in it is to be written; empty if it has none."""
+    if isinstance(written, str):
+        try:
+            words = shlex.split(written)
+        except ValueError:  # an open quote
+            words = written.split()
+    elif isinstance(written, list):
+        words = [str(word) for word in cast("list[object]", written)]
+    else:
+        return ""
+    if not words or written == words[0]:
+        return ""
+    program, *arguments = (json.dumps(word, ensure_ascii=False) for word in words)
+    shown = "…" if any(map(SECRET_NAME.search, arguments)) else ", ".join(arguments)
+    return f"Write:\n    command = {program}\n    args = [{shown}]"
+
+
+def _shown(value: str | float) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+_ABSENT = object()
+
+
+def _value_at(document: object, key: Sequence[str]) -> object:
+    for part in key:
+        if isinstance(document, dict):
+            document = cast("dict[str, object]", document).get(part, _ABSENT)
+        elif isinstance(document, list) and part.isdigit() and int(part) < len(cast("list[object]", document)):
+            document = cast("list[object]", document)[int(part)]
+        else:
+            return _ABSENT
+    return document
+
+
+def _model_at(root: type[BaseModel], key: Sequence[str]) -> type[BaseModel] | None:
+    """The model whose fields are the valid keys at `key`; None where any key is valid."""
+    kind: Any = root
+    for part in key:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            field = kind.model_fields.get(part)
+            kind = field.annotation if field else None
+        else:
+            kind = get_args(kind)[-1] if get_args(kind) else None  # the values of a dict, the items of a list
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

@@ -1,0 +1,77 @@
+"""The whole configuration as one value. Each larger section's model lives beside the code that reads it."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.units import Bytes, Seconds
+from mcpbridge.upstream.settings import ServerSettings
+
+__all__ = ["BridgeSettings", "LimitSettings", "LogSettings", "Settings"]
+
+
+class BridgeSettings(BaseModel):
+    """The `bridge` section: how the bridge presents itself."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(default="mcpbridge", min_length=1, max_length=64)
+    """The server name that clients see."""
+
+    instructions: str | None = None
+    """What clients are told about the whole. Left out: that names begin with the server they come from."""
+
+    startup_wait: Seconds = 3
+    """Seconds that the first listing waits for servers that are still starting."""
+
+    name_length: int = Field(default=48, ge=16, le=128)
+    """Characters of the longest tool name; a longer one is cut and gets a hash. Clients add their own prefix."""
+
+    page_size: int = Field(default=0, ge=0)
+    """Entries a page of a listing; 0: all in one."""
+
+
+class LimitSettings(BaseModel):
+    """The `limits` section: what the bridge refuses to carry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_frame: Bytes = Field(default=64 * 1024**2, ge=1024)
+    """Bytes of the largest message that is read from a peer."""
+
+
+class LogSettings(BaseModel):
+    """The `log` section. Logs go to standard error: on stdio, standard output belongs to the protocol."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    """The least severe level to write."""
+
+    format: Literal["auto", "json", "console"] = "auto"
+    """`json`: one object a line; `console`: for people; `auto`: `console` on a terminal, else `json`."""
+
+
+class Settings(BaseModel):
+    """A configuration file, read and checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    servers: dict[str, ServerSettings] = {}
+    """The upstreams, by name."""
+
+    bridge: BridgeSettings = BridgeSettings()
+    """How the bridge presents itself."""
+
+    limits: LimitSettings = LimitSettings()
+    """What it refuses to carry."""
+
+    log: LogSettings = LogSettings()
+    """What it writes to standard error."""
+
+    http: HttpSettings = HttpSettings()
+    """The HTTP front."""
+
+    source: str | None = None
+    """The path of the file; None when there is none. Set while loading, never by people."""

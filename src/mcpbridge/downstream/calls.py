@@ -1,0 +1,200 @@
+"""Listing and calling: requests that the catalog answers, or that an upstream gets.
+
+A name is resolved once, against the snapshot of that moment; what follows knows only the server and its own name.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from msgspec import Raw
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Kind, Snapshot
+from mcpbridge.downstream.channel import Client, Notify
+from mcpbridge.downstream.handling import Handler, Startup, text
+from mcpbridge.downstream.links import publish_uris
+from mcpbridge.downstream.updates import CallUpdates
+from mcpbridge.errors import BadRequest, UnknownName, UpstreamGarbled
+from mcpbridge.model import Call, Plan, ignore_update
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.supervisor import Upstream
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import INVALID_PARAMS
+from mcpbridge.wire.envelope import complete_for_modern, strip_for_legacy
+from mcpbridge.wire.frame import Frame
+
+__all__ = ["Calls"]
+
+_Found = TypeVar("_Found")
+
+_NO_COMPLETION = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
+
+
+class Calls:
+    """Handlers of the requests that concern tools, prompts and resources."""
+
+    def __init__(self, catalog: Catalog, pool: Pool, plan: Plan, server_info: bytes, startup: Startup) -> None:
+        """`server_info`: the bridge's own, encoded."""
+        self._catalog, self._pool, self._plan = catalog, pool, plan
+        self._server_info, self._settled, self._more = server_info, startup.settled, startup.more
+        self._clock = asyncio.get_running_loop().time
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By method; the same in both eras."""
+        return {
+            "tools/call": self.call_tool,
+            "tools/list": self._list("tools"),
+            "prompts/list": self._list("prompts"),
+            "prompts/get": self.get_prompt,
+            "resources/list": self._list("resources"),
+            "resources/templates/list": self._list("templates"),
+            "resources/read": self.read_resource,
+            "completion/complete": self.complete,
+        }
+
+    def _list(self, kind: Kind) -> Handler:
+        async def answer_list(client: Client, frame: Frame, _: Notify) -> bytes:
+            await self._settled()
+            params = _params(frame)
+            cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
+            return self._catalog.flush().page(kind, cursor, modern=client.modern)
+
+        return answer_list
+
+    async def call_tool(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        """`tools/call`: by wire name or alias."""
+        params = _params(frame)
+        name = text(params, "name")
+        try:
+            ref = self._catalog.snapshot.tool(name)
+        except UnknownName:
+            ref = await self.find(name, lambda snapshot: snapshot.tool(name))
+        if ref.name != name:
+            params.put("name", ref.name)
+        arguments = params.get("arguments")
+        if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
+            raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
+        target = ref.server, ref.name
+        headers = _mirrored(ref.headers, params) if ref.headers else ()
+        return (await self._deliver(client, "tools/call", target, params, notify, headers=headers)).data
+
+    async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        """`prompts/get`."""
+        params = _params(frame)
+        name = text(params, "name")
+        ref = await self.find(name, lambda snapshot: snapshot.prompt(name))
+        params.put("name", ref.name)
+        return (await self._deliver(client, "prompts/get", (ref.server, ref.name), params, notify)).data
+
+    async def read_resource(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        """`resources/read`: listed ones, expansions of templates, and links out of results."""
+        params = _params(frame)
+        uri = text(params, "uri")
+        target = await self.find(uri, lambda snapshot: snapshot.resource(uri))
+        params.put("uri", target[1])
+        return (await self._deliver(client, "resources/read", target, params, notify, cacheable=True)).data
+
+    async def complete(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        """`completion/complete`: by the owner of the prompt or template; nothing where it does not complete."""
+        params = _params(frame)
+        ref = params.inner("ref") or Body()
+        kind = text(ref, "type")
+        if kind == "ref/prompt":
+            name = text(ref, "name")
+            prompt = await self.find(name, lambda snapshot: snapshot.prompt(name))
+            target = prompt.server, prompt.name
+            ref.put("name", prompt.name)
+        elif kind == "ref/resource":
+            uri = text(ref, "uri")
+            target = await self.find(uri, lambda snapshot: snapshot.template(uri))
+            ref.put("uri", target[1])
+        else:
+            raise BadRequest(INVALID_PARAMS, f"Unknown kind of reference: {kind[:50]!r}")
+        upstream = self._pool.upstreams.get(target[0])
+        if upstream is not None and upstream.session is not None and not upstream.session.declares("completions"):
+            nothing = Body(_NO_COMPLETION)
+            return (complete_for_modern(nothing, self._server_info) if client.modern else nothing).data
+        params.put("ref", ref)
+        return (await self._deliver(client, "completion/complete", target, params, notify)).data
+
+    async def find(self, name: str, look: Callable[[Snapshot], _Found]) -> _Found:
+        """What `look` finds; while servers are starting it may be a server's that has not listed yet.
+
+        Raises:
+            UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
+            UnknownName: nobody has it.
+        """
+        try:
+            return look(self._catalog.snapshot)
+        except UnknownName:
+            upstream = self._named_in(name)
+        if upstream is not None:
+            await upstream.ready()  # its own start alone is waited for
+            return look(self._catalog.flush())
+        while True:
+            is_over = not await self._more()
+            try:
+                return look(self._catalog.flush())
+            except UnknownName:
+                if is_over:
+                    raise
+
+    def _named_in(self, name: str) -> Upstream | None:
+        """The server whose prefix the name has, if it has not listed anything so far."""
+        for server, upstream in self._pool.upstreams.items():
+            if not upstream.lists and name.startswith((f"{server}__", f"{server}/", f"{server}.")):
+                return upstream
+        return None
+
+    async def _deliver(
+        self,
+        client: Client,
+        method: str,
+        target: tuple[str, str],
+        params: Body,
+        notify: Notify,
+        *,
+        cacheable: bool = False,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> Body:
+        """Send the call on its way; the result comes back as this client must get it."""
+        server, name = target
+        meta = params.inner("_meta")
+        token = meta.get("progressToken") if meta is not None else None
+        update = ignore_update
+        if token is not None or client.log_level:
+            update = CallUpdates(notify, server, token, client.log_level, self._clock)
+        call = Call(method, server, name, params, meta, token is not None, client.log_level, update, headers)
+        result = await self._plan(call)
+        snapshot = self._catalog.snapshot
+        if snapshot.may_hold_uris(server, result.data):
+            publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
+        if client.modern:
+            return complete_for_modern(result, self._server_info, cacheable=cacheable)
+        upstream = self._pool.upstreams.get(server)
+        if upstream is not None and upstream.modern:
+            _require_complete(server, result)
+            strip_for_legacy(result, is_tool_result=method == "tools/call")
+        return result
+
+
+def _require_complete(server: str, result: Body) -> None:
+    """A legacy client can take final results only; the bridge declared nothing that would let the server ask."""
+    kind = bytes(result.get("resultType") or b'"complete"')
+    if kind != b'"complete"':
+        shown = kind[:40].decode("utf-8", "replace")
+        raise UpstreamGarbled(server, f"its result is of the kind {shown}, which was not declared to it")
+
+
+def _mirrored(marks: Mapping[tuple[str, ...], str], params: Body) -> tuple[tuple[str, str], ...]:
+    """The arguments that the tool's schema marks with `x-mcp-header`, as `Mcp-Param-*` headers."""
+    from mcpbridge.wire.sdk import mcp_param_headers  # rare, and it loads a part of the SDK
+
+    arguments = params.inner("arguments")
+    return tuple(mcp_param_headers(marks, arguments.value()).items()) if arguments is not None else ()
+
+
+def _params(frame: Frame) -> Body:
+    return Body(frame.params) if bytes(memoryview(frame.params)[:1]) else Body()

@@ -1,0 +1,196 @@
+"""Serve the HTTP front: take the address, run the HTTP server in this event loop, stop it gently.
+
+`mcpbridge.downstream.http_app` answers the requests; this file owns the socket and the server's life.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import anyio
+import uvicorn
+
+from mcpbridge.downstream.http_app import HttpFront, make_app
+from mcpbridge.downstream.http_auth import Authenticator
+from mcpbridge.downstream.http_connection import BoundedConnection
+from mcpbridge.downstream.http_core import RunningBridge
+from mcpbridge.downstream.http_guard import is_loopback
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.errors import ConfigError
+
+__all__ = ["Entrance", "entrance", "make_app", "serve_http"]
+
+_DRAIN = 5.0
+"""Seconds that open requests get to finish when the bridge stops."""
+_LAST_MOMENT = 1.0
+"""Seconds for what was withdrawn then to send its last words."""
+_IDLE_CONNECTION = 75
+"""Seconds that a connection without requests is kept: longer than clients keep theirs, so that they close first."""
+_BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """An address that is ours, and who may come in there. Whoever connects waits until it is served."""
+
+    listener: socket.socket
+    auth: Authenticator
+    loopback: bool
+    """Only this machine reaches it."""
+    origin: str
+    """`http://HOST:PORT`, with the port that was taken."""
+
+
+@contextmanager
+def entrance(
+    settings: HttpSettings, *, host: str, port: int, no_auth: bool = False, token: str | None = None
+) -> Generator[Entrance]:
+    """Take the address, which can fail, before anything is started that has effects.
+
+    `port` 0 takes any free one. `token` is a plain bearer token besides the configured ones.
+
+    Raises:
+        ConfigError: the address cannot be used, or would let anyone in without a token.
+    """
+    auth = Authenticator(settings.tokens, token)
+    with _listen(host, port) as listener:
+        address, actual_port = listener.getsockname()[:2]
+        loopback = is_loopback(address)
+        if auth.is_open and not loopback and not no_auth:
+            raise ConfigError(
+                f"{host} can be reached from other machines, and no token is configured",
+                key="http.tokens",
+                hint="Make one with `mcpbridge token new`, listen on 127.0.0.1, or allow anyone with `--no-auth`.",
+            )
+        shown = f"[{address}]" if ":" in address else address
+        yield Entrance(listener, auth, loopback, f"http://{shown}:{actual_port}")
+
+
+async def serve_http(
+    bridge: RunningBridge, settings: HttpSettings, at: Entrance, *, on_ready: Callable[[str], None]
+) -> None:
+    """Serve until cancelled, then let open requests finish for some seconds. `on_ready` gets the URL."""
+    app = make_app(bridge, settings, at.auth, loopback=at.loopback)
+    await _serve(app, at.listener, lambda: on_ready(at.origin + settings.path))
+
+
+async def _serve(app: HttpFront, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http=BoundedConnection,
+            ws="none",
+            loop="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_CONNECTION,
+        ),
+        on_ready,
+    )
+    # A task of its own: being cancelled here must not cancel the requests, which are to finish.
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_DRAIN + _LAST_MOMENT + 2):
+            server.stop_listening()
+            await app.stop(_DRAIN)
+            server.stop()
+            await asyncio.wait([serving])
+        serving.cancel()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a part of a program: it leaves signals alone and does not poll for its end."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._stopped = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to the program."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Keep the Date header fresh until stopped."""
+        await self.on_tick(0)
+        self._on_ready()
+        while not self._stopped.is_set():
+            await self.on_tick(0)
+            try:
+                async with asyncio.timeout(1):
+                    await self._stopped.wait()
+            except TimeoutError:
+                continue
+
+    def stop_listening(self) -> None:
+        """Refuse new connections; open ones go on."""
+        if self.started:
+            for server in self.servers:
+                server.close()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close all connections. Requests had their time before; what still runs is cancelled."""
+        self.stop_listening()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        tasks = list(self.server_state.tasks)
+        if tasks:
+            _, running = await asyncio.wait(tasks, timeout=_LAST_MOMENT)
+            for task in running:
+                task.cancel()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    def stop(self) -> None:
+        """Close all connections and let `serve` return."""
+        self._stopped.set()
+
+
+@contextmanager
+def _listen(host: str, port: int) -> Generator[socket.socket]:
+    """A listening socket; closed at the end."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ConfigError(f"cannot find the address of {host!r}: {error}", hint="Use an IP address.") from error
+    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # elsewhere the option would let two programs share the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        listener.setblocking(False)  # noqa: FBT003 - its only argument
+        yield listener
+    finally:
+        listener.close()
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    where = f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        hint = (
+            "Is another bridge running (`mcpbridge status`)? Stop it, or choose another port with `--http HOST:PORT`."
+        )
+        return ConfigError(f"cannot listen on {where}: the port is in use", hint=hint)
+    if error.errno == errno.EACCES:
+        return ConfigError(f"cannot listen on {where}: not permitted", hint="Ports below 1024 need privileges.")
+    if error.errno == errno.EADDRNOTAVAIL:
+        hint = "Use 127.0.0.1, or 0.0.0.0 for all addresses of this machine."
+        return ConfigError(f"cannot listen on {where}: this machine has no such address", hint=hint)
+    return ConfigError(f"cannot listen on {where}: {error.strerror}")

@@ -1,0 +1,173 @@
+"""The HTTP front as a plain ASGI application: which rule decides what, in order.
+
+Host and Origin first, then who is calling, then the route; a body is read only for someone who may send it.
+On the MCP route each request decides its own era, so both eras share one URL.
+"""
+
+import asyncio
+from time import monotonic
+
+from mcpbridge.downstream.http_auth import Authenticator
+from mcpbridge.downstream.http_core import RunningBridge
+from mcpbridge.downstream.http_deadline import Deadline
+from mcpbridge.downstream.http_exchange import NO_HEADERS, ClientLeft, Exchange, Receive, Refused, Scope, Send, is_json
+from mcpbridge.downstream.http_guard import Guard, preflight_headers
+from mcpbridge.downstream.http_legacy import LegacyFront
+from mcpbridge.downstream.http_message import declares_modern, decode_body
+from mcpbridge.downstream.http_modern import ModernFront
+from mcpbridge.downstream.http_reply import Underway
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.wire.frame import Frame, encode
+from mcpbridge.wire.revisions import LEGACY, MODERN
+
+__all__ = ["HttpFront", "make_app"]
+
+_ALL_METHODS = ((b"allow", b"GET, POST, DELETE"),)
+_MODERN_METHODS = ((b"allow", b"POST"),)
+_GET_ONLY = ((b"allow", b"GET"),)
+_SOON = ((b"retry-after", b"1"),)
+_STOPPING = Refused(503, "The bridge is stopping", headers=((b"retry-after", b"5"),), close=True)
+
+
+def make_app(
+    bridge: RunningBridge, settings: HttpSettings, auth: Authenticator, *, loopback: bool = True
+) -> "HttpFront":
+    """The ASGI application. `loopback`: it listens on a loopback address only, so foreign `Host` names are wrong."""
+    return HttpFront(bridge, settings, auth, loopback=loopback)
+
+
+class HttpFront:
+    """ASGI application with the MCP endpoint, `/healthz` and `/readyz`."""
+
+    def __init__(
+        self,
+        bridge: RunningBridge,
+        settings: HttpSettings,
+        auth: Authenticator,
+        *,
+        loopback: bool = True,
+        body_seconds: float = 30,
+    ) -> None:
+        """`body_seconds`: how long a client may take to send a request."""
+        self._bridge = bridge
+        self._settings = settings
+        self._auth = auth
+        self._body_deadline = Deadline(body_seconds)
+        self._guard = Guard(
+            loopback=loopback, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins
+        )
+        self._paths = frozenset({settings.path, settings.path.rstrip("/") + "/"})
+        self._underway = Underway()
+        self._modern = ModernFront(bridge.server, settings, self._underway)
+        self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
+        self._is_stopping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        if scope["type"] != "http":
+            await _not_http(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send)
+        try:
+            await self._serve(exchange, scope["headers"])
+        except Refused as refused:
+            await exchange.refuse(refused)
+        except ClientLeft:
+            pass
+
+    async def stop(self, seconds: float) -> None:
+        """Take no new requests, let open ones finish for that long, then end them and all sessions."""
+        self._is_stopping = True
+        self._legacy.sessions.hang_up()
+        self._underway.withdraw(_STOPPING, lambda reply, _: reply.is_subscription)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._underway.until_none()
+        except TimeoutError:
+            self._underway.withdraw(_STOPPING, lambda _, __: True)
+        self._legacy.sessions.close()
+
+    async def _serve(self, exchange: Exchange, raw_headers: list[tuple[bytes, bytes]]) -> None:
+        exchange.extra = self._guard.check(exchange.headers, len(exchange.headers), raw_headers)
+        path = exchange.path
+        if path == "/healthz":
+            await self._health(exchange)
+            return
+        if exchange.method == "OPTIONS":
+            allowed = preflight_headers(exchange.headers)  # browsers send no credentials with it
+            if allowed is not None:
+                await exchange.send_empty(204, allowed)
+                return
+        if self._is_stopping:
+            raise _STOPPING
+        exchange.principal = self._auth.principal(exchange.headers.get(b"authorization"))
+        if path in self._paths:
+            await self._mcp(exchange, raw_headers)
+        elif path == "/readyz":
+            await self._readiness(exchange)
+        else:
+            raise Refused(404, f"Nothing is here; MCP is served at {self._settings.path}")
+
+    async def _mcp(self, exchange: Exchange, raw_headers: list[tuple[bytes, bytes]]) -> None:
+        version = exchange.header(b"mcp-protocol-version")
+        if exchange.method == "POST":
+            await self._post(exchange, version, raw_headers)
+        elif exchange.method not in ("GET", "DELETE"):
+            raise Refused(405, f"{exchange.method} is not served here", headers=_ALL_METHODS)
+        elif version in MODERN:
+            raise Refused(405, f"Revision {version} has no {exchange.method}", headers=_MODERN_METHODS)
+        elif exchange.method == "GET":
+            await self._legacy.get(exchange)
+        else:
+            await self._legacy.delete(exchange)
+
+    async def _post(self, exchange: Exchange, version: str | None, raw_headers: list[tuple[bytes, bytes]]) -> None:
+        headers = exchange.headers
+        if not is_json(headers.get(b"content-type", b"")):
+            raise Refused(415, "The Content-Type must be application/json")
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise Refused(415, "Compressed requests are not read; send the body as it is")
+        if not (exchange.accepts.json or exchange.accepts.events):
+            raise Refused(406, "Accept application/json and text/event-stream")
+        body = await exchange.body(self._settings.max_body, self._body_deadline)
+        message = decode_body(body)
+        if version is not None and version not in LEGACY:
+            is_modern = True
+        elif b"mcp-session-id" in headers:
+            is_modern = False  # the envelope exists in no revision that has sessions: no need to look for it
+        else:
+            is_modern = isinstance(message, Frame) and declares_modern(body, message)
+        if not is_modern:
+            await self._legacy.post(exchange, message)
+        elif isinstance(message, Frame):
+            await self._modern.post(exchange, message, raw_headers)
+        else:
+            raise Refused(400, "This revision has no batches")
+
+    async def _health(self, exchange: Exchange) -> None:
+        """The process serves; nothing is said about what is behind it."""
+        if exchange.method not in ("GET", "HEAD"):
+            raise Refused(405, "Only GET is served here", headers=_GET_ONLY)
+        await exchange.send_json(b'{"status":"ok"}')
+
+    async def _readiness(self, exchange: Exchange) -> None:
+        """The bridge is worth asking: its servers had their time to start.
+
+        A server that is down is shown, but does not make the bridge unready.
+        """
+        if exchange.method not in ("GET", "HEAD"):
+            raise Refused(405, "Only GET is served here", headers=_GET_ONLY)
+        servers = [{"name": server["name"], "state": server["state"]} for server in self._bridge.status()["servers"]]
+        is_ready = self._bridge.has_settled
+        document = {"status": "ready" if is_ready else "starting", "servers": servers}
+        await exchange.send_json(encode(document), 200 if is_ready else 503, NO_HEADERS if is_ready else _SOON)
+
+
+async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
+    """The other kinds of ASGI connections: there is nothing to start or stop, and no WebSocket here."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    while (await receive())["type"] != "lifespan.shutdown":
+        await send({"type": "lifespan.startup.complete"})
+    await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,210 @@
+"""One HTTP request and its response, on the plain ASGI interface.
+
+No framework stands between: a request through the bridge costs about as much as reading its headers.
+What does not depend on the request (a parsed `Accept`, a header list) is computed once and kept.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from mcpbridge.downstream.http_deadline import Deadline
+from mcpbridge.errors import BadRequest
+from mcpbridge.wire.frame import encode_error
+
+__all__ = [
+    "NO_HEADERS",
+    "Accepts",
+    "ClientLeft",
+    "Exchange",
+    "Headers",
+    "Receive",
+    "Refused",
+    "Scope",
+    "Send",
+    "is_json",
+]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = tuple[tuple[bytes, bytes], ...]
+
+NO_HEADERS: Headers = ()
+
+_JSON = (b"content-type", b"application/json")
+_CLOSE = (b"connection", b"close")
+_EVENT_STREAM: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+_PATIENCE = 4
+"""How many times the limit of a body is read, to be thrown away."""
+
+
+class Refused(BadRequest):
+    """A request that gets an HTTP error. The body is a JSON-RPC error, so that MCP clients can show the reason."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: int = -32600,
+        data: object = None,
+        id_: bytes = b"",
+        headers: Headers = NO_HEADERS,
+        close: bool = False,
+    ) -> None:
+        """`id_` is the raw id of the request where it is known; `close` ends the connection with the response."""
+        super().__init__(code, message, data)
+        self.status = status
+        self.id = id_
+        self.headers = (*headers, _CLOSE) if close else headers
+
+
+class ClientLeft(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepts:
+    """What the client can read."""
+
+    json: bool
+    events: bool
+
+
+@lru_cache(maxsize=256)
+def _accepts(header: bytes) -> Accepts:
+    ranges: set[bytes] = set()
+    for part in header.lower().split(b","):
+        media, *parameters = (piece.strip() for piece in part.split(b";"))
+        if not any(_is_zero_weight(parameter) for parameter in parameters):
+            ranges.add(media)
+    return Accepts(
+        json=not ranges.isdisjoint((b"application/json", b"application/*", b"*/*")),
+        events=not ranges.isdisjoint((b"text/event-stream", b"text/*", b"*/*")),
+    )
+
+
+def _is_zero_weight(parameter: bytes) -> bool:
+    name, _, weight = parameter.partition(b"=")
+    return name.strip() == b"q" and weight.strip().strip(b"0.") == b"" and weight.strip() != b""
+
+
+@lru_cache(maxsize=256)
+def is_json(content_type: bytes) -> bool:
+    """Whether this `Content-Type` is JSON; parameters such as a charset do not matter."""
+    return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+class Exchange:
+    """One request under way. Exactly one of the sending methods opens the response."""
+
+    __slots__ = ("accepts", "extra", "headers", "method", "path", "principal", "receive", "send")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        """By lower-case name; of a repeated one the last."""
+        self.receive = receive
+        self.send = send
+        self.accepts = _accepts(self.headers.get(b"accept", b"*/*"))
+        self.principal = ""
+        self.extra: Headers = NO_HEADERS
+        """Headers that every response to this request carries."""
+
+    def header(self, name: bytes) -> str | None:
+        """A header as text, or None. httptools keeps trailing blanks (RFC 9110 5.5 excludes them): they go here."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1").strip(" \t")
+
+    async def body(self, limit: int, deadline: Deadline) -> bytes:
+        """The whole request body.
+
+        Raises:
+            Refused: it is larger than `limit` bytes (413) or took too long to come (408).
+            ClientLeft: the connection ended before it was complete.
+        """
+        declared = self.headers.get(b"content-length")
+        if declared is not None and int(declared) > limit * _PATIENCE:
+            raise _too_large(limit)
+        try:
+            return await deadline.within(self._read(limit))
+        except TimeoutError:
+            text = f"The request was not complete within {deadline.seconds:g} s"
+            raise Refused(408, text, close=True) from None
+
+    async def _read(self, limit: int) -> bytes:
+        body, is_complete = await self._receive_part()
+        if is_complete and len(body) <= limit:
+            return body
+        parts = [body]
+        size = len(body)
+        while not is_complete:
+            part, is_complete = await self._receive_part()
+            size += len(part)
+            if size <= limit:
+                parts.append(part)
+                continue
+            # Closing now would reset the connection, and most clients would never see why. So the rest of a body
+            # that is only somewhat too large is read and thrown away.
+            parts.clear()
+            if size > limit * _PATIENCE:
+                break
+        if size > limit:
+            raise _too_large(limit)
+        return b"".join(parts)
+
+    async def _receive_part(self) -> tuple[bytes, bool]:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        return message.get("body", b""), not message.get("more_body", False)
+
+    async def until_client_leaves(self) -> None:
+        """Return when the client has closed the connection, or the response is complete."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def send_json(self, data: bytes, status: int = 200, headers: Headers = NO_HEADERS) -> None:
+        """Answer with one JSON document."""
+        length = (b"content-length", b"%d" % len(data))
+        await self.send(
+            {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers, *self.extra]}
+        )
+        await self.send({"type": "http.response.body", "body": data})
+
+    async def send_empty(self, status: int, headers: Headers = NO_HEADERS) -> None:
+        """Answer without a body."""
+        length = () if status == 204 else ((b"content-length", b"0"),)
+        await self.send({"type": "http.response.start", "status": status, "headers": [*length, *headers, *self.extra]})
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, refused: Refused, id_: bytes = b"") -> None:
+        """Answer with an error. `id_`: the raw id of the request, where `refused` does not know it."""
+        body = encode_error(refused.id or id_, refused.code, str(refused), refused.data)
+        await self.send_json(body, refused.status, refused.headers)
+
+    async def start_stream(self, headers: Headers = NO_HEADERS) -> None:
+        """Open an event stream; `write` continues and `end_stream` ends it."""
+        await self.send(
+            {"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM, *headers, *self.extra]}
+        )
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a part of the stream; waits while the client does not read."""
+        await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def end_stream(self) -> None:
+        """The stream is complete."""
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(413, f"The request is larger than the limit of {limit} bytes (`http.max_body`)", close=True)

@@ -1,0 +1,111 @@
+"""The modern era over HTTP (spec 2026-07-28): every POST stands alone and declares everything itself.
+
+No sessions, no GET, no DELETE. The headers repeat parts of the body for those who route by them, and a
+request that disagrees with itself is refused; the rules are the SDK's. Leaving the response is the cancel.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mcpbridge.downstream.channel import Answer, Client, Notify
+from mcpbridge.downstream.http_core import Core
+from mcpbridge.downstream.http_exchange import Exchange, Refused
+from mcpbridge.downstream.http_message import envelope_of
+from mcpbridge.downstream.http_reply import Manner, Reply, Underway
+from mcpbridge.downstream.http_streams import Stream
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.downstream.updates import LEVELS
+from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
+from mcpbridge.wire.envelope import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.revisions import MODERN
+from mcpbridge.wire.sdk import classify_inbound_request, find_duplicated_routing_header, http_status_of
+
+__all__ = ["ModernFront"]
+
+_HEADER_MISMATCH = -32020
+_LISTEN = "subscriptions/listen"
+_ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+
+
+class ModernFront:
+    """Answers modern requests."""
+
+    def __init__(self, core: Core, settings: HttpSettings, underway: Underway) -> None:
+        self._core = core
+        self._calling = Manner(
+            underway,
+            keep_alive=settings.keep_alive,
+            open_stream=partial(Stream, max_event=settings.max_event),
+            close_stream=Stream.finish,
+            status_of=http_status_of,
+            max_event=settings.max_event,
+            modern=True,
+        )
+        self._listening = replace(self._calling, is_subscription=True)
+
+    async def post(self, exchange: Exchange, frame: Frame, raw_headers: list[tuple[bytes, bytes]]) -> None:
+        """Answer one message.
+
+        Raises:
+            Refused: the message breaks a rule of the era.
+        """
+        if not frame.method:
+            raise Refused(400, "In this revision a client sends requests only, no responses")
+        if not frame.id:
+            await self._notification(exchange)
+            return
+        id_ = bytes(frame.id)
+        client = self._client(exchange, frame, id_, raw_headers)
+        manner = self._calling
+        if frame.method == _LISTEN:
+            if not exchange.accepts.events:
+                raise Refused(406, "A subscription is a stream: accept text/event-stream", id_=id_)
+            manner = self._listening
+
+        async def work(notify: Notify) -> Answer:
+            return await self._core.answer(client, frame, notify)
+
+        await Reply(exchange, frame, manner).run(work)
+
+    async def _notification(self, exchange: Exchange) -> None:
+        """Accept and drop it: the era has none over HTTP, but clients in the field send some all the same."""
+        version = exchange.header(b"mcp-protocol-version") or ""
+        if version not in MODERN:
+            supported = {"supported": list(MODERN), "requested": version}
+            raise Refused(400, "Unsupported protocol version", code=UNSUPPORTED_VERSION, data=supported)
+        await exchange.send_empty(202)
+
+    def _client(self, exchange: Exchange, frame: Frame, id_: bytes, raw_headers: list[tuple[bytes, bytes]]) -> Client:
+        if len(exchange.headers) != len(raw_headers):
+            lines = ((name.decode("latin-1"), "") for name, _ in raw_headers)
+            repeated = find_duplicated_routing_header(lines)
+            if repeated is not None:
+                message = f"{repeated} header appears more than once"
+                raise Refused(400, message, code=_HEADER_MISMATCH, id_=id_)
+        envelope = envelope_of(frame)
+        headers: dict[str, str] = {}
+        for name in _ROUTING:
+            value = exchange.header(name)
+            if value is not None:
+                headers[name.decode()] = value
+        params = {"_meta": envelope.meta, "name": envelope.name, "uri": envelope.uri}
+        broken = classify_inbound_request({"method": frame.method, "params": params}, headers=headers)
+        if broken is not None:
+            code, message, data = broken
+            raise Refused(http_status_of(code, 400), message, code=code, data=data, id_=id_)
+        meta: dict[str, Any] = envelope.meta
+        capabilities: object = meta[CLIENT_CAPABILITIES]
+        info: object = meta.get(CLIENT_INFO) or {}
+        level: object = meta.get(LOG_LEVEL) or ""
+        if not isinstance(capabilities, dict) or not isinstance(info, dict) or not isinstance(level, str):
+            raise Refused(400, "A member of the _meta envelope has the wrong type", code=INVALID_PARAMS, id_=id_)
+        return Client(
+            principal=exchange.principal,
+            modern=True,
+            version=meta[PROTOCOL_VERSION],
+            info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
+            capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
+            log_level=level if level in LEVELS else "",
+        )

@@ -1,0 +1,271 @@
+"""The response to one POSTed request: one JSON document if the answer is all there is to say, else a stream.
+
+Most calls answer at once and say nothing before. For them nothing runs here but the call itself, in the task that
+the HTTP server started. Only when a call has taken some milliseconds does a second task begin to watch whether
+the client is still there, and only a message before the answer, or a long silence, opens a stream.
+JSON is preferred for a reason besides cost: SDK clients refuse an event over 1 MiB, but no JSON body (`http_fit`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from mcpbridge.downstream.channel import Answer, Notify
+from mcpbridge.downstream.http_exchange import NO_HEADERS, Exchange, Headers, Refused
+from mcpbridge.downstream.http_fit import Request, fitting
+from mcpbridge.downstream.http_streams import Stream, deliver
+from mcpbridge.wire.frame import Frame
+
+__all__ = ["Manner", "Reply", "Underway"]
+
+_PATIENCE = 0.02
+"""Seconds before a call is worth a task that watches for its client's leaving."""
+
+
+class Underway:
+    """The replies that are under way, so that they can be ended from outside."""
+
+    def __init__(self) -> None:
+        self._replies: dict[Reply, object] = {}
+        self._emptied = asyncio.Event()
+
+    def add(self, reply: "Reply", owner: object) -> None:
+        """A reply begins; `owner` is what it can be found by."""
+        self._replies[reply] = owner
+
+    def discard(self, reply: "Reply") -> None:
+        """A reply is over."""
+        del self._replies[reply]
+        if not self._replies:
+            self._emptied.set()
+
+    def withdraw(self, reason: Refused, which: Callable[["Reply", object], bool]) -> None:
+        """End those for which `which(reply, owner)` is true."""
+        for reply, owner in list(self._replies.items()):
+            if which(reply, owner):
+                reply.withdraw(reason)
+
+    async def until_none(self) -> None:
+        """Return when no reply is under way."""
+        while self._replies:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a kind of client is replied to. A legacy session and a modern request differ in these points only."""
+
+    underway: Underway
+    keep_alive: float
+    """Seconds of silence after which a stream opens, or carries a comment."""
+    open_stream: Callable[[], Stream]
+    close_stream: Callable[[Stream], None]
+    """Called once for each opened stream, when its last event is in it."""
+    status_of: Callable[[int], int] = lambda _: 200
+    """The HTTP status for an error code, where the answer is the whole response."""
+    resume_grace: float = 0
+    """Seconds that a call goes on without its client, if that client has an event id to come back with."""
+    primes: bool = False
+    """A stream begins with an event that holds an id and no data."""
+    max_event: int = 0
+    """Bytes of the largest event; 0: any."""
+    modern: bool = False
+    is_subscription: bool = False
+    """The request stays open to carry events: none may be lost, so a client that reads too slowly is cut off."""
+
+
+class Reply:
+    """One request under way. `run` it once; `withdraw` ends it early."""
+
+    __slots__ = (
+        "_exchange",
+        "_has_begun",
+        "_is_closed",
+        "_is_ending",
+        "_left",
+        "_manner",
+        "_owner",
+        "_pump",
+        "_request",
+        "_stream",
+        "_task",
+        "_timer",
+        "_watch",
+        "_withdrawal",
+        "_working",
+        "headers",
+    )
+
+    def __init__(self, exchange: Exchange, request: Request, manner: Manner, owner: object = None) -> None:
+        """`owner`: see `Underway`."""
+        self.headers: Headers = NO_HEADERS
+        """What goes with the response, on top of the usual headers."""
+        self._exchange = exchange
+        self._request = request
+        self._manner = manner
+        self._owner = owner
+        self._stream: Stream | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._withdrawal: Refused | None = None
+        self._working = False
+        self._left = False
+        self._is_closed = False
+        self._has_begun = False
+        self._is_ending = False
+
+    @property
+    def is_subscription(self) -> bool:
+        """It would never end by itself."""
+        return self._manner.is_subscription
+
+    async def run(self, work: Callable[[Notify], Awaitable[Answer]]) -> Answer | None:
+        """Do the work and respond. Returns the answer, or None if it was withdrawn or its client left.
+
+        Leaving this early, by cancellation or `withdraw`, cancels the work.
+        """
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._timer = loop.call_later(_PATIENCE, self._watch_client)
+        self._manner.underway.add(self, self._owner)
+        answer: Answer | None = None
+        try:
+            self._working = True
+            try:
+                answer = await work(self.notify)
+            finally:
+                self._working = False
+            await self._respond(answer)
+        except asyncio.CancelledError:
+            if self._withdrawal is None and not self._left:
+                raise  # not ours: the server is being torn down
+            if self._task is not None:
+                self._task.uncancel()
+            await self._respond_withdrawn()
+            answer = None
+        finally:
+            self._is_ending = True
+            self._timer.cancel()
+            # First: `stop` must not wait for a reply whose last clean-up is cancelled.
+            self._manner.underway.discard(self)
+            await self._end_tasks()
+        return answer
+
+    def notify(self, message: bytes) -> None:
+        """Send a message before the answer, if the client reads streams."""
+        if not self._exchange.accepts.events:
+            return
+        stream = self._open_stream()
+        stream.notify(message)
+        if stream.lost and self._manner.is_subscription:
+            self.withdraw(Refused(503, "The client reads too slowly"))
+
+    def withdraw(self, reason: Refused) -> None:
+        """End the work; the response is `reason`, or the end of the stream if one is open."""
+        if self._withdrawal is None and self._task is not None and not self._is_ending:
+            self._withdrawal = reason
+            if self._stream is not None:
+                self._stream.finish()
+            self._task.cancel()
+
+    async def _respond(self, answer: Answer) -> None:
+        exchange = self._exchange
+        if self._stream is None:
+            if answer.data and exchange.accepts.json:
+                self._has_begun = True
+                status = self._manner.status_of(answer.code) if answer.code else 200
+                await exchange.send_json(answer.data, status, self.headers)
+                return
+            if not exchange.accepts.events:
+                await exchange.send_empty(202)  # cancelled by the client itself: there is nothing to tell
+                return
+            self._open_stream()
+        stream = self._stream
+        if stream is None:
+            return
+        if answer.data:
+            manner = self._manner
+            stream.put(fitting(answer.data, self._request, limit=manner.max_event, modern=manner.modern))
+        await self._end_stream(stream)
+
+    async def _respond_withdrawn(self) -> None:
+        if self._stream is not None:
+            await self._end_stream(self._stream)
+        elif self._withdrawal is not None and not self._left and not self._has_begun:
+            await self._exchange.refuse(self._withdrawal, _id_of(self._request))
+
+    def _open_stream(self) -> Stream:
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = self._manner.open_stream()
+            if self._manner.primes and self._working:
+                stream.prime()
+            self._pump = asyncio.get_running_loop().create_task(self._write_stream(stream))
+            if self._watch is None:
+                self._watch_client()
+        return stream
+
+    async def _end_stream(self, stream: Stream) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._manner.close_stream(stream)
+        if self._pump is not None and not self._left:
+            await asyncio.wait([self._pump])
+
+    async def _write_stream(self, stream: Stream) -> None:
+        await self._exchange.start_stream(self.headers)
+        await deliver(stream, 0, self._exchange.write, keep_alive=self._manner.keep_alive)
+        await self._exchange.end_stream()
+
+    def _watch_client(self) -> None:
+        """The call takes long enough to notice when its client leaves, and to show it that we live."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is None:
+            self._watch = loop.create_task(self._until_client_leaves())
+        if self._exchange.accepts.events and self._stream is None:
+            self._timer = loop.call_later(self._manner.keep_alive, self._open_stream)
+
+    async def _until_client_leaves(self) -> None:
+        await self._exchange.until_client_leaves()
+        if self._left or not (self._working or self._pump is not None):
+            return
+        self._left = True
+        if self._pump is not None:
+            self._pump.cancel()
+        if self._working:
+            self._outlive_client()
+
+    def _outlive_client(self) -> None:
+        """The client is gone. Cancel the work, unless the client holds an event id: then it may come back for it."""
+        stream = self._stream
+        if stream is None or not stream.name or not stream.sent:
+            self._cancel_work()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(self._manner.resume_grace, self._check_again)
+
+    def _check_again(self) -> None:
+        if self._stream is not None and self._stream.is_read:
+            self._outlive_client()
+        else:
+            self._cancel_work()
+
+    def _cancel_work(self) -> None:
+        if self._working and self._task is not None:
+            self._task.cancel()
+
+    async def _end_tasks(self) -> None:
+        tasks = [task for task in (self._watch, self._pump) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _id_of(request: Request) -> bytes:
+    """The id to refuse it with; a batch is refused as a whole, without one."""
+    return bytes(request.id) if isinstance(request, Frame) else b""

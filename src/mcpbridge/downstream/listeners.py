@@ -1,0 +1,124 @@
+"""Who is told of what: legacy sessions by plain notifications, modern clients on their listen streams.
+
+Spec 2026-07-28, `subscriptions/listen`: acknowledgement first, the stream's id on every message, nothing
+that was not asked for. Events are level triggers ("look again"), so losing a repeated one loses nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.downstream.channel import Client, Notify
+from mcpbridge.downstream.updates import LEVELS, log_notification
+from mcpbridge.wire.envelope import SUBSCRIPTION_ID
+from mcpbridge.wire.frame import Fields, decode_fields, encode, encode_fields, encode_notification
+
+__all__ = ["Listen", "Listeners", "covers"]
+
+_LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+
+
+class _Filter(msgspec.Struct, rename="camel"):
+    tools_list_changed: bool | None = None
+    prompts_list_changed: bool | None = None
+    resources_list_changed: bool | None = None
+    resource_subscriptions: list[str] | None = None
+
+
+_decode_filter = msgspec.json.Decoder(_Filter).decode
+
+
+@dataclass(slots=True, eq=False)
+class Listen:
+    """One open listen stream."""
+
+    id: bytes
+    notify: Notify
+    lists: frozenset[str]
+    uris: frozenset[str]
+    """In the client's spelling."""
+    ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @classmethod
+    def read(cls, id_: bytes, params: Fields, notify: Notify) -> "Listen":
+        """From the request's params. Raises msgspec.DecodeError or KeyError when they have the wrong shape."""
+        wanted = _decode_filter(params["notifications"])
+        lists = frozenset(kind for kind in _LISTS if getattr(wanted, f"{kind}_list_changed"))
+        return cls(id_, notify, lists, frozenset(wanted.resource_subscriptions or ()))
+
+    def acknowledge(self, honoured: list[str]) -> None:
+        """The first message on the stream: what will be delivered. `honoured` are the URIs that can be watched."""
+        self.uris = frozenset(honoured)
+        filter_: dict[str, object] = {_LISTS[kind]: True for kind in sorted(self.lists)}
+        if honoured:
+            filter_["resourceSubscriptions"] = honoured
+        self.send("notifications/subscriptions/acknowledged", {"notifications": Raw(encode(filter_))})
+
+    def send(self, method: str, fields: Fields) -> None:
+        """A message on this stream, stamped with its id."""
+        stamped = {**fields, "_meta": Raw(b'{"%b":%b}' % (SUBSCRIPTION_ID.encode(), self.id))}
+        self.notify(encode_notification(method, encode_fields(stamped)))
+
+    @property
+    def result(self) -> bytes:
+        """What ends the stream in good order."""
+        return b'{"resultType":"complete","_meta":{"%b":%b}}' % (SUBSCRIPTION_ID.encode(), self.id)
+
+
+class Listeners:
+    """All open clients and listen streams of one bridge."""
+
+    def __init__(self) -> None:
+        self.clients: set[Client] = set()
+        self.listens: set[Listen] = set()
+
+    @property
+    def log_level(self) -> str:
+        """The least severe level that any session wants; empty when none asked."""
+        levels = [client.log_level for client in self.clients if client.log_level]
+        return min(levels, key=LEVELS.index) if levels else ""
+
+    def list_changed(self, kind: str) -> None:
+        """The published list of `tools`, `prompts` or `resources` is another one now."""
+        method = f"notifications/{kind}/list_changed"
+        message = encode_notification(method)
+        for client in list(self.clients):
+            if client.initialized:
+                client.push(message)
+        for listen in list(self.listens):
+            if kind in listen.lists:
+                listen.send(method, {})
+
+    def resource_updated(self, params: Raw, published: str, is_meant: Callable[[str, str], bool]) -> None:
+        """A resource changed; `published` is its URI for clients. `is_meant(subscribed, uri)` decides who hears it."""
+        method = "notifications/resources/updated"
+        fields = decode_fields(params)
+        fields["uri"] = Raw(encode(published))
+        fields.pop("_meta", None)
+        message = encode_notification(method, encode_fields(fields))
+        for client in list(self.clients):
+            if any(is_meant(uri, published) for uri in client.subscriptions):
+                client.push(message)
+        for listen in list(self.listens):
+            if any(is_meant(uri, published) for uri in listen.uris):
+                listen.send(method, fields)
+
+    def logged(self, upstream: str, params: Raw) -> None:
+        """A log message of a server: to every session that asked for its level."""
+        for client in list(self.clients):
+            if client.log_level and (message := log_notification(upstream, params, client.log_level)):
+                client.push(message)
+
+    def end_all(self) -> None:
+        """End every listen stream in good order."""
+        for listen in self.listens:
+            if not listen.ended.done():
+                listen.ended.set_result(None)
+
+
+def covers(subscribed: str, updated: str) -> bool:
+    """Whether an update of `updated` concerns the subscriber of `subscribed`: itself, or a sub-resource of it."""
+    return updated == subscribed or updated.startswith(subscribed.rstrip("/") + "/")

@@ -1,0 +1,86 @@
+"""Reading the envelope of a modern request (Spec 2026-07-28, basic: per-request protocol fields).
+
+For channels without headers. The HTTP front checks its headers first and makes its `Client` the same way.
+"""
+
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.updates import LEVELS
+from mcpbridge.errors import BadRequest
+from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
+from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.revisions import MODERN
+
+__all__ = ["modern_client", "reads_as_modern"]
+
+
+class _Meta(msgspec.Struct):
+    version: Any = msgspec.field(default=None, name="io.modelcontextprotocol/protocolVersion")
+    capabilities: Any = msgspec.field(default=None, name="io.modelcontextprotocol/clientCapabilities")
+    info: Any = msgspec.field(default=None, name="io.modelcontextprotocol/clientInfo")
+    log_level: Any = msgspec.field(default=None, name="io.modelcontextprotocol/logLevel")
+
+
+class _Params(msgspec.Struct):
+    meta: Raw = msgspec.field(default_factory=Raw, name="_meta")
+
+
+_decode_params = msgspec.json.Decoder(_Params).decode
+_decode_meta = msgspec.json.Decoder(_Meta).decode
+_VERSION_KEY = b'"io.modelcontextprotocol/protocolVersion"'
+
+
+def reads_as_modern(frame: Frame) -> bool:
+    """Whether this request carries the modern envelope. Cheap for those that do not."""
+    params = bytes(frame.params)
+    return b"io.modelcontextprotocol/" in params and _VERSION_KEY in bytes(_meta_of(params))
+
+
+def modern_client(frame: Frame, principal: str = "") -> Client:
+    """The sender of a modern request, as its envelope declares it.
+
+    Raises:
+        BadRequest: -32602 a required key is missing or has the wrong shape; -32022 a revision that is not spoken.
+    """
+    try:
+        meta = _decode_meta(_meta_of(bytes(frame.params)))
+    except msgspec.DecodeError:
+        meta = _Meta()
+    for key, value, kind in (
+        ("protocolVersion", meta.version, str),
+        ("clientCapabilities", meta.capabilities, dict),
+    ):
+        if not isinstance(value, kind):
+            raise BadRequest(
+                INVALID_PARAMS,
+                f"params._meta must have io.modelcontextprotocol/{key} ({_KINDS[kind]}) on every request",
+            )
+    if meta.version not in MODERN:
+        raise BadRequest(
+            UNSUPPORTED_VERSION,
+            "Unsupported protocol version",
+            {"supported": list(MODERN), "requested": meta.version},
+        )
+    info = meta.info
+    return Client(
+        principal=principal,
+        modern=True,
+        version=meta.version,
+        info=cast("dict[str, Any]", info) if isinstance(info, dict) else {},
+        capabilities=meta.capabilities,
+        log_level=meta.log_level if meta.log_level in LEVELS else "",
+    )
+
+
+def _meta_of(params: bytes) -> Raw:
+    try:
+        return _decode_params(params).meta
+    except msgspec.DecodeError:
+        return Raw()
+
+
+_KINDS = {str: "a string", dict: "an object"}

@@ -1,0 +1,66 @@
+"""The `http` section of the configuration: who may reach the HTTP front, and how long it remembers them."""
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from mcpbridge.units import Bytes, Seconds
+
+__all__ = ["HttpSettings", "TokenSettings"]
+
+
+class TokenSettings(BaseModel):
+    """One bearer token that opens the HTTP front. The token itself is never stored; `mcpbridge token new` makes one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=64)
+    """Who holds it: shown in logs, and what sessions are bound to."""
+
+    sha256: str
+    """SHA-256 of the token, as 64 hexadecimal digits."""
+
+    @field_validator("sha256")
+    @classmethod
+    def _is_a_digest(cls, value: str) -> str:
+        if not re.fullmatch(r"[0-9A-Fa-f]{64}", value):
+            raise ValueError("expected 64 hexadecimal digits, not the token itself; `mcpbridge token new` prints both")
+        return value.lower()
+
+
+class HttpSettings(BaseModel):
+    """The `http` section: the HTTP front of `mcpbridge serve --http`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: str = Field(default="/mcp", pattern=r"^/[A-Za-z0-9._~/-]*$")
+    """Where MCP is served."""
+
+    tokens: list[TokenSettings] = []
+    """Who may enter. Empty: anyone who reaches the address, which is then allowed on loopback only."""
+
+    allowed_hosts: list[Annotated[str, Field(min_length=1)]] = []
+    """`Host` headers to accept besides the loopback names: `bridge.example.com`, or with a port `:8808`."""
+
+    allowed_origins: list[Annotated[str, Field(min_length=1)]] = []
+    """`Origin` headers of web pages that may call, such as `https://app.example.com`, besides those on loopback."""
+
+    max_body: Bytes = Field(default=4 * 1024**2, ge=1024)
+    """Bytes of the largest request that is read."""
+
+    max_event: Bytes = 1024**2
+    """Bytes of the largest event of a stream; 0: any size. SDK clients refuse more than 1 MiB and lose the stream, so a
+    larger answer becomes an error that says so. An answer that comes as JSON has no such limit."""
+
+    session_idle: Seconds = Field(default=1800, gt=0)
+    """Seconds after which a session that nobody uses ends."""
+
+    max_sessions: int = Field(default=10_000, ge=1)
+    """Sessions at a time; the longest idle one makes room for a new one."""
+
+    resume_grace: Seconds = 30
+    """Seconds that a call goes on after its stream broke, waiting for the client to resume it."""
+
+    keep_alive: Seconds = Field(default=15, gt=0)
+    """Seconds of silence after which a stream carries a comment, so that no proxy takes it for dead."""

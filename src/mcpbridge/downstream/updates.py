@@ -1,0 +1,81 @@
+"""What a client hears while its call runs: progress and log messages, filtered and with its own token.
+
+Spec: the value of progress must increase, only tokens of open requests may be named, and too frequent
+notifications should be held back. A call that asked for nothing has no such object at all.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.downstream.channel import Notify
+from mcpbridge.wire.frame import decode_fields, encode, encode_fields, encode_notification
+
+__all__ = ["LEVELS", "CallUpdates", "log_notification"]
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Severities of log messages, least severe first (RFC 5424)."""
+
+BURST = 20
+PER_SECOND = 10
+"""Progress notifications: so many at once, then so many in a second."""
+
+_RANK = {level: rank for rank, level in enumerate(LEVELS)}
+_decode_number = msgspec.json.Decoder(float).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+class CallUpdates:
+    """The `update` of one call."""
+
+    __slots__ = ("_allowed", "_allowed_at", "_clock", "_last", "_log_level", "_notify", "_token", "_upstream")
+
+    def __init__(
+        self, notify: Notify, upstream: str, token: Raw | None, log_level: str, clock: Callable[[], float]
+    ) -> None:
+        """`clock` tells the time in seconds."""
+        self._notify, self._upstream, self._token, self._log_level = notify, upstream, token, log_level
+        self._clock = clock
+        self._last = float("-inf")
+        self._allowed, self._allowed_at = float(BURST), clock()
+
+    def __call__(self, method: str, params: Raw) -> None:
+        """Pass on one notification of the upstream, if the client wants it."""
+        if method == "notifications/progress":
+            if self._token is not None:
+                self._progress(self._token, params)
+        elif method == "notifications/message" and self._log_level:
+            message = log_notification(self._upstream, params, self._log_level)
+            if message is not None:
+                self._notify(message)
+
+    def _progress(self, token: Raw, params: Raw) -> None:
+        try:
+            fields = decode_fields(params)
+            value = _decode_number(fields["progress"])
+        except (msgspec.DecodeError, KeyError):
+            return
+        now = self._clock()
+        self._allowed = min(float(BURST), self._allowed + (now - self._allowed_at) * PER_SECOND)
+        self._allowed_at = now
+        if value <= self._last or self._allowed < 1:
+            return
+        self._last = value
+        self._allowed -= 1
+        fields["progressToken"] = token
+        self._notify(encode_notification("notifications/progress", encode_fields(fields)))
+
+
+def log_notification(upstream: str, params: Raw, least: str) -> bytes | None:
+    """The log message for a client, the server's name in its `logger`; None when it is less severe than `least`."""
+    try:
+        fields = decode_fields(params)
+        level = _decode_text(fields["level"])
+        logger = _decode_text(fields["logger"]) if "logger" in fields else ""
+    except (msgspec.DecodeError, KeyError):
+        return None
+    if _RANK.get(level, 0) < _RANK.get(least, 0):
+        return None
+    fields["logger"] = Raw(encode(f"{upstream}/{logger}" if logger else upstream))
+    return encode_notification("notifications/message", encode_fields(fields))

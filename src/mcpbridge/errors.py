@@ -1,0 +1,190 @@
+"""Every error of the bridge, as one tree.
+
+    BridgeError
+    ├── CallRefused              refused by us; the upstream saw nothing
+    │   ├── BadRequest             the client's message breaks the protocol (carries the JSON-RPC code)
+    │   ├── UnknownName            no such tool, prompt or resource; names the nearest
+    │   └── Overloaded             a queue or limit is full
+    ├── UpstreamError            failed at, or on the way to, one upstream
+    │   ├── UpstreamUnavailable    not connected; the call was not sent
+    │   ├── UpstreamGone           the connection ended while the call was under way
+    │   ├── UpstreamTimeout        no answer by the deadline
+    │   ├── UpstreamGarbled        an answer came that cannot be read
+    │   ├── UpstreamHttpError      an HTTP status instead of an answer
+    │   │   └── SessionExpired       the server forgot our session; nothing was executed
+    │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
+    ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
+    └── ConfigError              set up wrong: file, key, what was expected
+
+Errors carry facts as attributes and build their own message: what failed and, in `advice`, what to
+do next. Secrets and third-party text stay in the log.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "AnswerTooLarge",
+    "BadRequest",
+    "BridgeError",
+    "CallRefused",
+    "ConfigError",
+    "Overloaded",
+    "SessionExpired",
+    "UnknownName",
+    "UpstreamAnswered",
+    "UpstreamError",
+    "UpstreamGarbled",
+    "UpstreamGone",
+    "UpstreamHttpError",
+    "UpstreamTimeout",
+    "UpstreamUnavailable",
+    "nearest",
+]
+
+
+def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+    """The names that `name` was probably meant to be, best first; empty when nothing is close."""
+    return get_close_matches(name, list(known), n=limit, cutoff=0.6)
+
+
+class BridgeError(Exception):
+    """Root of all errors that the bridge raises on purpose."""
+
+    advice: str = ""
+    """What the reader (often a model) should do next; a sentence, or empty."""
+
+    def told(self) -> str:
+        """The message and the advice, as one text for the one who called."""
+        text = str(self)
+        return f"{text}. {self.advice}" if self.advice else text
+
+
+class CallRefused(BridgeError):
+    """Refused by the bridge: no upstream saw the call."""
+
+
+class BadRequest(CallRefused):
+    """A message of a client that breaks the protocol. `code` is the JSON-RPC error code to answer with."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class UnknownName(CallRefused):
+    """A tool, prompt or resource that no upstream offers."""
+
+    def __init__(self, kind: str, name: str, *, candidates: Iterable[str] = (), ambiguous: bool = False) -> None:
+        self.kind, self.name, self.candidates = kind, name, list(candidates)
+        shown = name if len(name) <= 200 else f"{name[:200]}…"
+        text = f"Ambiguous {kind} name: {shown}" if ambiguous else f"Unknown {kind}: {shown}"
+        if self.candidates:
+            ask = "it could be" if ambiguous else "did you mean"
+            text += f" ({ask} {', '.join(self.candidates)}?)"
+        super().__init__(text)
+
+
+class Overloaded(CallRefused):
+    """A limit is reached; nothing was sent."""
+
+    advice = "Nothing was sent to the server. Try again when earlier calls have finished."
+
+
+class UpstreamError(BridgeError):
+    """Something failed at, or on the way to, one upstream."""
+
+    def __init__(self, upstream: str, what: str) -> None:
+        super().__init__(f"Server '{upstream}': {what}")
+        self.upstream = upstream
+        self.what = what
+
+
+class UpstreamUnavailable(UpstreamError):
+    """The upstream is not connected. The call was not sent."""
+
+    advice = "Nothing was sent; other servers still work. Try again later, or see `mcpbridge status`."
+
+
+class UpstreamGone(UpstreamError):
+    """The connection ended while the call was under way. The call may have taken effect."""
+
+    advice = "The server is being restarted. Check whether the action took effect before you repeat it."
+
+
+class UpstreamTimeout(UpstreamError, TimeoutError):
+    """An upstream did not answer in time. The call may still take effect there."""
+
+    advice = "It was told to cancel. Check whether the action took effect before you repeat it."
+
+    def __init__(self, upstream: str, seconds: float) -> None:
+        super().__init__(upstream, f"no answer within {seconds:g} s")
+        self.seconds = seconds
+
+
+class UpstreamGarbled(UpstreamError):
+    """An answer came that cannot be read as JSON-RPC. The call probably took effect."""
+
+    advice = "The call probably ran, but its answer is lost. This is a fault of the server."
+
+
+class UpstreamHttpError(UpstreamError):
+    """An HTTP status instead of an answer. `status` is the code, `retry_after` in seconds if the server said so."""
+
+    def __init__(self, upstream: str, status: int, what: str, *, retry_after: float | None = None) -> None:
+        super().__init__(upstream, what)
+        self.status = status
+        self.retry_after = retry_after
+        if status == 401:
+            self.advice = (
+                "The server wants credentials: set `headers.Authorization` of this server in the configuration."
+            )
+        elif status == 403:
+            self.advice = "The server knows the credentials and refuses them this action."
+        elif status == 429:
+            wait = f"in {retry_after:g} s" if retry_after is not None else "later"
+            self.advice = f"The server limits the rate of calls. Try again {wait}."
+        elif status >= 500:
+            self.advice = "The fault is at the server. Try again later."
+
+
+class SessionExpired(UpstreamHttpError):
+    """The server does not know our session any more: initialize again, then the call may be repeated."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream, 404, "the server ended the session")
+
+
+class UpstreamAnswered(UpstreamError):
+    """The upstream answered with a JSON-RPC error. `error` holds the error object's bytes as they came."""
+
+    def __init__(self, upstream: str, error: bytes) -> None:
+        super().__init__(upstream, "answered with an error")
+        self.error = error
+
+
+class AnswerTooLarge(BridgeError):
+    """The call ran, but its answer is larger than an event that its client takes. Sizes in bytes."""
+
+    advice = (
+        "It ran, so do not repeat it as it is: ask for less (fewer items, a smaller range, a filter). "
+        "If the client takes larger events, whoever runs the bridge can raise `http.max_event`."
+    )
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"The answer has {size / 2**20:.1f} MiB; an event of the stream that carries it may have "
+            f"{limit / 2**20:.3g} MiB (`http.max_event`)"
+        )
+        self.size, self.limit = size, limit
+
+
+class ConfigError(BridgeError):
+    """The configuration is wrong. The message names file, key, what is wrong and what was expected."""
+
+    def __init__(self, what: str, *, file: str | None = None, key: str | None = None, hint: str | None = None) -> None:
+        place = ": ".join(part for part in (file, key) if part)
+        text = f"{place}: {what}" if place else what
+        super().__init__(f"{text}\n  {hint}" if hint else text)
+        self.what, self.file, self.key, self.hint = what, file, key, hint

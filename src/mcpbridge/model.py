@@ -1,0 +1,41 @@
+"""The values that travel through the bridge with a call."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from msgspec import Raw
+
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.peer import Update
+
+__all__ = ["Call", "Plan", "ignore_update"]
+
+
+def ignore_update(method: str, params: Raw) -> None:
+    """For calls whose sender wants to hear nothing meanwhile."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request of a client on its way to the upstream that owns its target."""
+
+    method: str
+    upstream: str
+    """Name of the server that gets it."""
+    target: str
+    """Tool or prompt name, or resource URI, in the upstream's own spelling."""
+    params: Body
+    """The params to send; its `_meta` is made anew on the way."""
+    meta: Body | None = None
+    """The `_meta` that the client sent."""
+    wants_progress: bool = False
+    log_level: str = ""
+    """The least severe log message the client wants during this call; empty: none."""
+    update: Update = field(default=ignore_update)
+    """Gets progress and log messages that belong to this call."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """HTTP headers of this call alone (`Mcp-Param-*`)."""
+
+
+Plan = Callable[[Call], Awaitable[Body]]
+"""What happens to a call, compiled when the snapshot is built; the result is the upstream's."""

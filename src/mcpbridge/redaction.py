@@ -1,0 +1,67 @@
+"""Masks known secrets in text that leaves the process: logs, error messages, the status document.
+
+Only values that the configuration brought in are known here; each is also found where it stands base64 encoded
+(alone, or inside a longer text such as `user:secret`), URL encoded or escaped for JSON.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
+from urllib.parse import quote, quote_plus
+
+__all__ = ["MASK", "MIN_LENGTH", "SECRET_NAME", "Redactor"]
+
+MASK = "[redacted]"
+
+MIN_LENGTH = 6
+"""Characters; a shorter value is not masked, because it would be found in half of all words."""
+
+SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|session|dsn|_pat\b", re.IGNORECASE)
+"""What names of variables, headers and options have in them whose values are secrets."""
+
+
+class Redactor:
+    """Replaces every known secret in a text by `MASK`. Without secrets it returns the text as it is."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms = {form for secret in secrets for form in _forms(secret) if len(form) >= MIN_LENGTH}
+        longest_first = sorted(forms, key=lambda form: (-len(form), form))  # a secret may contain another
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+
+    def __call__(self, text: str) -> str:
+        """The same text without the secrets."""
+        return self._pattern.sub(MASK, text) if self._pattern else text
+
+    def values_of(self, document: Mapping[str, object]) -> dict[str, object]:
+        """The same JSON object without the secrets in its strings, at any depth. Keys and numbers are left alone."""
+        return {key: self._value(value) for key, value in document.items()}
+
+    def _value(self, value: object) -> object:
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, Mapping):
+            return self.values_of(cast("Mapping[str, object]", value))
+        if isinstance(value, list | tuple):
+            return [self._value(item) for item in cast("Sequence[object]", value)]
+        return value
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """The spellings in which `secret` may appear."""
+    if len(secret) < MIN_LENGTH:
+        return
+    yield secret
+    yield quote(secret)
+    yield quote(secret, safe="")
+    yield quote_plus(secret)
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for before in range(3):
+            # Which letters stand for the secret depends on its place in its group of three bytes. Those that it
+            # shares with a neighbour are left out: 0, 2 or 3 letters in front, and those of an incomplete last group.
+            raw = b"\0" * before + secret.encode()
+            letters = encode(raw).rstrip(b"=")[(0, 2, 3)[before] :].decode()
+            yield letters[:-1] if len(raw) % 3 else letters

@@ -1,0 +1,68 @@
+"""Keep one busy upstream from taking the whole bridge.
+
+Each upstream has its own slots and its own queue, so a slow server delays its own callers only. A call that
+cannot get a slot in time, or finds the queue full, is refused before the server sees anything of it.
+"""
+
+import asyncio
+from collections import deque
+
+from mcpbridge.errors import Overloaded
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """At most `slots` calls at a time; `places` more wait in order of arrival, none longer than `patience` seconds."""
+
+    def __init__(self, name: str, *, slots: int, places: int, patience: float) -> None:
+        self._name, self._slots, self._places, self._patience = name, slots, places, patience
+        self._free = slots
+        self._queue: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_busy(self) -> bool:
+        """All slots are taken."""
+        return not self._free
+
+    def try_enter(self) -> bool:
+        """Take a slot if one is free and nobody waits; the cheap way for the usual case."""
+        if self._free and not self._queue:
+            self._free -= 1
+            return True
+        return False
+
+    async def enter(self) -> None:
+        """Wait for a slot.
+
+        Raises:
+            Overloaded: the queue is full, or the wait took too long.
+        """
+        if len(self._queue) >= self._places:
+            raise Overloaded(
+                f"Server '{self._name}' is busy: {self._slots} calls run and {self._places} wait, more are not taken"
+            )
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(turn)
+        try:
+            async with asyncio.timeout(self._patience):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # the slot was handed over in the very turn that ended the wait
+            elif turn in self._queue:
+                self._queue.remove(turn)
+            if isinstance(error, TimeoutError):
+                raise Overloaded(
+                    f"Server '{self._name}' was busy for {self._patience:g} s with {self._slots} other calls"
+                ) from None
+            raise
+
+    def leave(self) -> None:
+        """Give the slot back: to the one who waits longest, else to whoever comes."""
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1

@@ -1,0 +1,319 @@
+"""One live MCP session with an upstream: agree on a revision, list, call, hear notices.
+
+It knows both eras of the protocol and hides them: whoever calls `request` need not know whether the server
+gets an envelope in `_meta` or had a handshake. It does not reconnect; the supervisor does.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
+from mcpbridge.upstream.era import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import RequestMeta
+from mcpbridge.wire.frame import encode
+from mcpbridge.wire.peer import Peer, Timeouts, Update
+from mcpbridge.wire.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY
+from mcpbridge.wire.transport import Channel
+
+__all__ = ["LIST_METHODS", "Listing", "UpstreamSession"]
+
+log = structlog.get_logger("mcpbridge.session")
+
+LIST_METHODS = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "templates": "resources/templates/list",
+}
+"""The kinds of things a server lists, and the method for each."""
+
+_MEMBER = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resourceTemplates"}
+_CAPABILITY = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}
+
+MAX_PAGES = 1000
+MAX_ENTRIES = 20_000
+"""More of one kind than this is a fault of the server; the rest is left out."""
+
+PING_SECONDS = 10.0
+
+
+class _InitializeResult(msgspec.Struct, rename="camel"):
+    protocol_version: str
+    capabilities: dict[str, Any] = {}
+    server_info: dict[str, Any] = {}
+    instructions: Any = None
+
+
+_decode_initialize = msgspec.json.Decoder(_InitializeResult).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What came of listing one kind."""
+
+    entries: tuple[bytes, ...]
+    """The definitions, each as it came; those before the trouble when there was some."""
+    trouble: str
+    """Why the list is not whole; empty when it is."""
+
+
+class UpstreamSession:
+    """Opened by `open`, then used until its channel ends."""
+
+    def __init__(self, name: str, peer: Peer, channel: Channel, *, is_stdio: bool, client_info: dict[str, str]) -> None:
+        self._name = name
+        self._peer = peer
+        self._channel = channel
+        self._is_stdio = is_stdio
+        self._client_info = client_info
+        self._meta = RequestMeta("", client_info)
+        self._listen_numbers = itertools.count(1)
+        self.modern = False
+        self.version = ""
+        """The agreed protocol revision."""
+        self.capabilities: dict[str, Any] = {}
+        self.server_info: dict[str, Any] = {}
+        self.instructions = ""
+        self.standing_requests = 0
+        """Requests that wait by design: open listen streams."""
+
+    async def open(self, era: str, seconds: float) -> None:
+        """Agree on a revision. `era` is `auto`, `legacy` or `modern`.
+
+        Raises:
+            ProbeKilled: the server ended, or refuses everything, since it was probed: restart it as legacy.
+            UpstreamError: no agreement.
+        """
+        limits = Timeouts(seconds, seconds)
+        if era == "legacy":
+            await self._handshake(limits)
+        elif era == "modern":
+            self._adopt_discovered(await self._discover(limits))
+        elif self._is_stdio:
+            await self._find_out_on_stdio(limits)
+        else:
+            await self._find_out_over_http(limits)
+
+    @property
+    def lists(self) -> list[str]:
+        """The kinds that this server can list, by what it declared."""
+        return [kind for kind in LIST_METHODS if self._declares(_CAPABILITY[kind])]
+
+    def offers_changes(self, capability: str) -> bool:
+        """The server says it announces changes of this list."""
+        declared = self.capabilities.get(capability)
+        return isinstance(declared, dict) and bool(declared.get("listChanged"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """The server takes subscriptions to resources."""
+        declared = self.capabilities.get("resources")
+        return isinstance(declared, dict) and bool(declared.get("subscribe"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+    def declares(self, capability: str) -> bool:
+        """The server declared this capability."""
+        return self._declares(capability)
+
+    def request(
+        self,
+        method: str,
+        params: Body,
+        timeouts: Timeouts,
+        *,
+        client_meta: Body | None = None,
+        name: str = "",
+        headers: tuple[tuple[str, str], ...] = (),
+        update: Update | None = None,
+        wants_progress: bool = False,
+        log_level: str = "",
+    ) -> Awaitable[Raw]:
+        """Send one request of a client. `params` may be changed: their `_meta` is made anew.
+
+        Raises: as `Peer.request`.
+        """
+        id_ = self._peer.next_id()
+        data = self._meta.put(params, client_meta, token=id_ if wants_progress else b"", log_level=log_level)
+        return self._peer.request(method, data, timeouts, name=name, headers=headers, update=update, id_=id_)
+
+    async def list_all(self, kind: str, timeouts: Timeouts) -> "Listing":
+        """Every entry of one kind over all pages, each as it came. A cursor seen before ends the list."""
+        entries: list[bytes] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        method = LIST_METHODS[kind]
+        for _ in range(MAX_PAGES):
+            params = Body() if cursor is None else Body(encode({"cursor": cursor}))
+            try:
+                result = Body(await self.request(method, params, timeouts))
+                page = _decode_entries(result.fields[_MEMBER[kind]])
+                cursor = _decode_cursor(result.fields["nextCursor"]) if "nextCursor" in result else None
+            except UpstreamAnswered as error:
+                if b"-32601" in error.error and not entries:
+                    return Listing((), "")  # declared, and yet there is no such list
+                return Listing(tuple(entries), f"{method}: {error.error[:200].decode('utf-8', 'replace')}")
+            except UpstreamGone:
+                raise
+            except BridgeError as error:
+                return Listing(tuple(entries), f"{method}: {error}")
+            except (msgspec.DecodeError, KeyError) as error:
+                return Listing(tuple(entries), f"{method}: its answer has the wrong shape: {error}")
+            entries += [bytes(entry) for entry in page]
+            if cursor is None:
+                break
+            if cursor in seen or len(entries) >= MAX_ENTRIES:
+                log.warning("list cut short", upstream=self._name, kind=kind, entries=len(entries))
+                break
+            seen.add(cursor)
+        return Listing(tuple(entries[:MAX_ENTRIES]), "")
+
+    async def ping(self) -> None:
+        """Ask for a sign of life.
+
+        Raises:
+            UpstreamError: there was none. An error answer is a sign of life too.
+        """
+        method = "server/discover" if self.modern else "ping"
+        try:
+            await self.request(method, Body(), Timeouts(PING_SECONDS, PING_SECONDS))
+        except UpstreamAnswered:
+            return
+
+    async def listen(self, kinds: dict[str, bool], uris: list[str], heard: Callable[[str, Raw], None]) -> None:
+        """Hold one `subscriptions/listen` stream open (modern); returns when the server ends it."""
+        wanted: dict[str, object] = {f"{kind}ListChanged": True for kind, on in kinds.items() if on}
+        if uris:
+            wanted["resourceSubscriptions"] = uris
+        params = self._meta.put(Body(encode({"notifications": wanted})), None)
+        # Some servers take "7" and 7 for the same id: a listen stream must not share a number with a request.
+        id_ = b'"listen-%d"' % next(self._listen_numbers)
+        self.standing_requests += 1
+        try:
+            await self._peer.request("subscriptions/listen", params, Timeouts(0, 0), update=heard, id_=id_)
+        finally:
+            self.standing_requests -= 1
+
+    async def subscribe(self, uri: str, seconds: float) -> None:
+        """Legacy: be told of changes of one resource."""
+        await self.request("resources/subscribe", Body(encode({"uri": uri})), Timeouts(seconds, seconds))
+
+    async def unsubscribe(self, uri: str, seconds: float) -> None:
+        """Legacy: not any more."""
+        await self.request("resources/unsubscribe", Body(encode({"uri": uri})), Timeouts(seconds, seconds))
+
+    async def set_log_level(self, level: str, seconds: float) -> None:
+        """Legacy: the least severe messages to be sent."""
+        await self.request("logging/setLevel", Body(encode({"level": level})), Timeouts(seconds, seconds))
+
+    # -- opening
+
+    async def _find_out_over_http(self, limits: Timeouts) -> None:
+        verdict = judge(answer := await self._probe(limits))
+        if verdict is Verdict.UNKNOWN:
+            assert isinstance(answer, BridgeError)
+            raise answer
+        if verdict is Verdict.LEGACY:
+            await self._handshake(limits)
+        else:
+            self._adopt_discovered(verdict)
+
+    async def _find_out_on_stdio(self, limits: Timeouts) -> None:
+        handshake: asyncio.Task[BridgeError | None] | None = None
+        failure: BridgeError | None = None
+        async with asyncio.TaskGroup() as tasks:
+            probe = tasks.create_task(self._probe(limits))
+            await asyncio.wait([probe], timeout=min(PROBE_SECONDS, limits.total))
+            if not probe.done():
+                # Silent, or still starting: ask in the old way too, the first useful answer decides.
+                handshake = tasks.create_task(self._try_handshake(limits))
+                await asyncio.wait([probe, handshake], return_when=asyncio.FIRST_COMPLETED)
+                if handshake.done() and handshake.result() is None:
+                    probe.cancel()
+                    return
+            verdict = judge(answer := await probe)
+            if handshake is not None:
+                if isinstance(verdict, Verdict):
+                    failure = await handshake
+                else:
+                    handshake.cancel()
+        if not isinstance(verdict, Verdict):
+            self._adopt_discovered(verdict)
+            return
+        if handshake is None:
+            if verdict is Verdict.UNKNOWN and isinstance(answer, BridgeError):
+                failure = answer
+            else:
+                failure = await self._try_handshake(limits)
+        if failure is not None:
+            raise _after_probe(failure)
+
+    async def _probe(self, limits: Timeouts) -> Raw | BridgeError:
+        meta = RequestMeta(LATEST_MODERN, self._client_info)
+        try:
+            return await self._peer.request("server/discover", meta.put(Body(), None), limits, cancellable=False)
+        except UpstreamError as error:
+            return error
+
+    async def _discover(self, limits: Timeouts) -> Discovered | Unsupported:
+        verdict = judge(answer := await self._probe(limits))
+        if isinstance(verdict, Verdict):
+            if isinstance(answer, BridgeError):
+                raise answer
+            raise UpstreamUnavailable(self._name, 'it does not speak a modern revision; set era = "legacy" or "auto"')
+        return verdict
+
+    def _adopt_discovered(self, found: Discovered | Unsupported) -> None:
+        if isinstance(found, Unsupported):
+            raise UpstreamUnavailable(self._name, f"it speaks only {', '.join(found.versions) or 'unknown revisions'}")
+        self._meta = RequestMeta(found.version, self._client_info)
+        self.modern, self.version = True, found.version
+        # A server that only answered with a modern error has told nothing: ask it for everything.
+        self.capabilities = found.capabilities or {"tools": {}, "resources": {}, "prompts": {}}
+        self.server_info, self.instructions = found.server_info, found.instructions
+        self._channel.negotiated(found.version)
+
+    async def _try_handshake(self, limits: Timeouts) -> BridgeError | None:
+        try:
+            await self._handshake(limits)
+        except UpstreamError as error:
+            return error
+        return None
+
+    async def _handshake(self, limits: Timeouts) -> None:
+        params = encode({"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": self._client_info})
+        result = await self._peer.request("initialize", params, limits, cancellable=False)
+        try:
+            said = _decode_initialize(result)
+        except msgspec.DecodeError as error:
+            raise UpstreamUnavailable(self._name, f"its answer to initialize is not valid: {error}") from error
+        if said.protocol_version not in LEGACY:
+            raise UpstreamUnavailable(
+                self._name,
+                f"it wants protocol revision {said.protocol_version[:40]!r}, which the bridge does not speak",
+            )
+        self.version = said.protocol_version
+        self.capabilities, self.server_info = said.capabilities, said.server_info
+        self.instructions = said.instructions if isinstance(said.instructions, str) else ""
+        self._channel.negotiated(self.version)
+        self._peer.notify("notifications/initialized")
+
+    def _declares(self, capability: str) -> bool:
+        return self.capabilities.get(capability) is not None
+
+
+_decode_entries = msgspec.json.Decoder(list[Raw]).decode
+_decode_cursor = msgspec.json.Decoder(str | None).decode
+
+
+def _after_probe(error: BridgeError) -> BaseException:
+    """What a failure after the probe means: if the server ended or answers with refusals, the probe may be why."""
+    if isinstance(error, (UpstreamGone, UpstreamAnswered)):
+        return ProbeKilled(str(error))
+    return error

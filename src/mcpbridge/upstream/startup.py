@@ -1,0 +1,40 @@
+"""The first seconds: who asks for something that a starting server may have waits for it, once and not for long."""
+
+import asyncio
+
+import anyio
+
+from mcpbridge.upstream.pool import Pool
+
+__all__ = ["StartupWait"]
+
+
+class StartupWait:
+    """Over when every upstream is ready or has failed once, or when its time is up; then nobody waits any more."""
+
+    def __init__(self, pool: Pool, seconds: float) -> None:
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._ends = self._loop.time() + seconds
+        self._news = asyncio.Event()
+        self.is_over = False
+
+    def noticed(self) -> None:
+        """An upstream changed its state."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def settled(self) -> None:
+        """Return once it is over."""
+        while await self.more():
+            pass
+
+    async def more(self) -> bool:
+        """Return when an upstream has changed its state; False when it is over."""
+        left = self._ends - self._loop.time()
+        if self.is_over or left <= 0 or all(upstream.has_settled for upstream in self._pool.upstreams.values()):
+            self.is_over = True
+            return False
+        with anyio.move_on_after(left):
+            await self._news.wait()
+        return True

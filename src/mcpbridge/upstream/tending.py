@@ -1,0 +1,211 @@
+"""What a live session needs besides calls: fresh lists, signs of life, subscriptions, a log level.
+
+Lives as long as its session. What clients want (`Wanted`) outlives it, so a new session is brought to the same state.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import anyio
+import structlog
+from msgspec import Raw
+
+from mcpbridge.errors import BridgeError, SessionExpired, UpstreamAnswered, UpstreamHttpError
+from mcpbridge.upstream.session import UpstreamSession
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire.peer import Peer
+
+__all__ = ["PING_MISSES", "Tending", "Wanted"]
+
+log = structlog.get_logger("mcpbridge.upstream")
+
+PING_MISSES = 3
+"""Pings in a row without an answer after which the upstream counts as hung."""
+RELIST_DELAY = 0.05
+"""Seconds to collect several list_changed notifications into one look."""
+RETRY_DELAY = 5.0
+"""Seconds before something that failed is tried again: listing, subscribing, a missed ping."""
+QUIET_LEVEL = "emergency"
+"""Asked of a legacy server that nobody wants messages of any more: the protocol has no "off"."""
+
+
+class Wanted:
+    """What the clients want of one upstream."""
+
+    def __init__(self) -> None:
+        self.uris: Counter[str] = Counter()
+        """Resources, by how many subscribers they have."""
+        self.log_level = ""
+        """The least severe level that anybody wants; empty: nobody ever asked."""
+        self.changed = asyncio.Event()
+
+    def subscribe(self, uri: str) -> None:
+        """One more subscriber to a resource."""
+        self.uris[uri] += 1
+        if self.uris[uri] == 1:
+            self.changed.set()
+
+    def unsubscribe(self, uri: str) -> None:
+        """One subscriber less."""
+        self.uris[uri] -= 1
+        if self.uris[uri] <= 0:
+            del self.uris[uri]
+            self.changed.set()
+
+    def want_log_level(self, level: str) -> None:
+        """The least severe level that any client wants; empty when none does any more."""
+        level = level or (QUIET_LEVEL if self.log_level else "")
+        if level != self.log_level:
+            self.log_level = level
+            self.changed.set()
+
+
+class Tending:
+    """Looks after one session until cancelled."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ServerSettings,
+        session: UpstreamSession,
+        peer: Peer,
+        wanted: Wanted,
+        *,
+        relist: Callable[[list[str]], Awaitable[list[str]]],
+        lost: Callable[[str], None],
+        expired: Callable[[], None],
+        heard: Callable[[str, Raw, bytes], None],
+    ) -> None:
+        """`relist` lists kinds anew and returns those that failed; `lost` and `expired` end the session."""
+        self._name, self._settings, self._session, self._peer = name, settings, session, peer
+        self._wanted = wanted
+        self._relist, self._lost, self._expired, self._heard = relist, lost, expired, heard
+        self._loop = asyncio.get_running_loop()
+        self._stale: set[str] = set()
+        self._has_stale = asyncio.Event()
+
+    async def run(self) -> None:
+        """Do all of it side by side."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep_listed)
+            tasks.start_soon(self._keep_pinged)
+            tasks.start_soon(self._keep_listening if self._session.modern else self._keep_subscribed)
+
+    def mark_stale(self, *kinds: str) -> None:
+        """These lists may have changed."""
+        self._stale.update(kinds)
+        self._has_stale.set()
+
+    def acknowledged(self) -> None:
+        """A listen stream is open. Changes before this moment were announced to nobody: look once more."""
+        offers = self._session.offers_changes
+        self.mark_stale(*(kind for kind in self._session.lists if offers(_ANNOUNCED_AS[kind])))
+
+    async def _keep_listed(self) -> None:
+        while True:
+            await self._has_stale.wait()
+            await anyio.sleep(RELIST_DELAY)
+            self._has_stale.clear()
+            kinds = sorted(self._stale & set(self._session.lists))
+            self._stale.clear()
+            failed = await self._relist(kinds)
+            if failed:
+                await anyio.sleep(RETRY_DELAY)
+                self.mark_stale(*failed)
+
+    async def _keep_pinged(self) -> None:
+        """Find out that a silent server hangs. A server that works on a call is not silent, only busy."""
+        interval = self._settings.ping_interval
+        misses = 0
+        while interval:
+            quiet = self._loop.time() - self._peer.last_heard
+            if quiet < interval or self._peer.in_flight > self._session.standing_requests:
+                misses = 0 if quiet < interval else misses
+                await anyio.sleep(max(interval - quiet, min(interval, 1.0)))
+                continue
+            try:
+                await self._session.ping()
+                misses = 0
+            except SessionExpired:
+                self._expired()
+                return
+            except BridgeError as error:
+                if isinstance(error, UpstreamHttpError) and error.status < 500:
+                    misses = 0  # a refusal is a sign of life
+                else:
+                    misses += 1
+                    log.info("no answer to ping", upstream=self._name, misses=misses, error=str(error))
+                if misses >= PING_MISSES:
+                    self._lost(f"it hangs: {misses} pings in a row had no answer")
+                    return
+                await anyio.sleep(min(interval, RETRY_DELAY))
+
+    async def _keep_listening(self) -> None:
+        """Modern: one `subscriptions/listen` at a time, opened anew when the URIs change or the stream ends."""
+        session, wanted = self._session, self._wanted
+        kinds = {kind: session.offers_changes(kind) for kind in ("tools", "prompts", "resources")}
+        delay = 0.5
+        while True:
+            wanted.changed.clear()
+            uris = sorted(wanted.uris) if session.has_subscriptions else []
+            if not uris and not any(kinds.values()):
+                await wanted.changed.wait()
+                continue
+            began = self._loop.time()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._listen_once, kinds, uris, tasks.cancel_scope)
+                while not session.has_subscriptions or sorted(wanted.uris) == uris:  # a log level concerns requests
+                    wanted.changed.clear()
+                    await wanted.changed.wait()
+                tasks.cancel_scope.cancel()
+            if not wanted.changed.is_set():
+                delay = 0.5 if self._loop.time() - began > 60 else min(60.0, delay * 2)
+                await anyio.sleep(delay * random.uniform(0.5, 1))
+
+    async def _listen_once(self, kinds: dict[str, bool], uris: list[str], scope: anyio.CancelScope) -> None:
+        def heard(method: str, params: Raw) -> None:
+            self._heard(method, params, b"")
+
+        try:
+            await self._session.listen(kinds, uris, heard)
+        except BridgeError as error:
+            log.info("listen stream ended", upstream=self._name, error=str(error))
+        scope.cancel()
+
+    async def _keep_subscribed(self) -> None:
+        """Legacy: the server's subscriptions and log level are brought to what the clients want."""
+        subscribed: set[str] = set()
+        level = ""
+        wanted, session, seconds = self._wanted, self._session, self._settings.call_timeout
+        while True:
+            wanted.changed.clear()
+            try:
+                if session.has_subscriptions:
+                    for uri in sorted(set(wanted.uris) - subscribed):
+                        await _unless_refused(self._name, session.subscribe(uri, seconds))
+                        subscribed.add(uri)
+                    for uri in sorted(subscribed - set(wanted.uris)):
+                        await _unless_refused(self._name, session.unsubscribe(uri, seconds))
+                        subscribed.discard(uri)
+                if (asked := wanted.log_level) != level and session.declares("logging"):
+                    await _unless_refused(self._name, session.set_log_level(asked, seconds))
+                    level = asked  # another may be wanted by now
+            except BridgeError as error:
+                log.info("subscribing failed", upstream=self._name, error=str(error))
+                await anyio.sleep(RETRY_DELAY)
+                continue
+            await wanted.changed.wait()
+
+
+_ANNOUNCED_AS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}
+"""Kind of list to the kind that a change of it is announced as."""
+
+
+async def _unless_refused(name: str, request: Awaitable[None]) -> None:
+    """Wait for a request; a refusal by the server is final and only logged."""
+    try:
+        await request
+    except UpstreamAnswered as error:
+        log.info("server refused", upstream=name, error=error.error[:200].decode("utf-8", "replace"))

@@ -1,0 +1,99 @@
+"""The `_meta` object of requests: which keys end at the bridge and which cross it; pure.
+
+Spec 1.4 of the project's notes, from the 2026-07-28 revision: protocol version, capabilities, client identity,
+log level and progress token belong to one hop. Trace context and every vendor's key belong to both ends.
+"""
+
+from msgspec import Raw
+
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import Fields, encode
+
+__all__ = ["PREFIX", "RequestMeta", "complete_for_modern", "strip_for_legacy"]
+
+PREFIX = "io.modelcontextprotocol/"
+PROTOCOL_VERSION = PREFIX + "protocolVersion"
+CLIENT_CAPABILITIES = PREFIX + "clientCapabilities"
+CLIENT_INFO = PREFIX + "clientInfo"
+LOG_LEVEL = PREFIX + "logLevel"
+SERVER_INFO = PREFIX + "serverInfo"
+SUBSCRIPTION_ID = PREFIX + "subscriptionId"
+
+_HOP_BY_HOP = frozenset(
+    {PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, SUBSCRIPTION_ID, "progressToken"}
+)
+
+
+class RequestMeta:
+    """Makes the `_meta` that requests to one upstream carry."""
+
+    def __init__(self, version: str, client_info: dict[str, str], capabilities: bytes = b"{}") -> None:
+        """`version` is empty for a legacy session, whose requests carry no envelope."""
+        self._envelope: Fields = {}
+        if version:
+            self._envelope = {
+                PROTOCOL_VERSION: Raw(encode(version)),
+                CLIENT_CAPABILITIES: Raw(capabilities),
+                CLIENT_INFO: Raw(encode(client_info)),
+            }
+
+    def put(self, params: Body, client_meta: Body | None, *, token: bytes = b"", log_level: str = "") -> bytes | Raw:
+        """The bytes to send: `params` with its `_meta` made anew in place.
+
+        `client_meta` is what the client sent: its own keys cross, in their order.
+        """
+        if client_meta is None and not self._envelope and not token:
+            return params.data
+        sent = client_meta.fields if client_meta is not None else {}
+        meta = {key: value for key, value in sent.items() if key not in _HOP_BY_HOP}
+        if self._envelope:
+            meta |= self._envelope
+            if log_level:
+                meta[LOG_LEVEL] = Raw(encode(log_level))
+        if token:
+            meta["progressToken"] = Raw(token)
+        if meta or "_meta" in params:
+            params.put("_meta", meta)
+        return params.data
+
+
+def complete_for_modern(result: Body, server_info: bytes, *, cacheable: bool = False) -> Body:
+    """An upstream's result as a modern client must get it: with `resultType`, our `serverInfo`, and cache hints."""
+    data = bytes(result.data)
+    if not cacheable and b'"_meta"' not in data and b'"resultType"' not in data:
+        # The usual case without a parse: two members put before the first of the upstream's own.
+        head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO.encode(), server_info)
+        is_empty = len(data) < 100 and not data[1:-1].strip()  # `{ }` is empty too
+        return Body(head + (b"}" if is_empty else b"," + data[1:]))
+    if "resultType" not in result:
+        result.put("resultType", "complete")
+    if cacheable and "ttlMs" not in result:
+        result.put("ttlMs", 0)
+    if cacheable and "cacheScope" not in result:
+        result.put("cacheScope", "private")
+    meta = result.inner("_meta") or Body()
+    meta.put(SERVER_INFO, Raw(server_info))
+    result.put("_meta", meta)
+    return result
+
+
+def strip_for_legacy(result: Body, *, is_tool_result: bool = False) -> None:
+    """Take out of a modern upstream's result what 2026-07-28 put around it, and what older clients choke on.
+
+    Until then `structuredContent` had to be an object; any other value goes (its tool is listed without
+    `outputSchema` to them) and stands in the text, if there is no text.
+    """
+    for name in ("resultType", "ttlMs", "cacheScope"):
+        result.drop(name)
+    structured = result.get("structuredContent") if is_tool_result else None
+    if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
+        if bytes(result.get("content") or b"[]") == b"[]":
+            result.put("content", [{"type": "text", "text": bytes(structured).decode()}])
+        result.drop("structuredContent")
+    meta = result.inner("_meta")
+    if meta is not None and SERVER_INFO in meta:
+        meta.drop(SERVER_INFO)
+        if meta.fields:
+            result.put("_meta", meta)
+        else:
+            result.drop("_meta")

@@ -1,0 +1,156 @@
+"""What went wrong over HTTP, as an error that says so in a few words. Decides only; no I/O.
+
+Each function also tells whether the server can have acted on the request: a refusal by status means that it
+did not, a connection that broke after the request was written means that nobody knows.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from html import unescape
+from http import HTTPStatus
+
+import httpx2
+
+from mcpbridge.errors import (
+    BridgeError,
+    SessionExpired,
+    UpstreamGarbled,
+    UpstreamGone,
+    UpstreamHttpError,
+    UpstreamUnavailable,
+)
+from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.http_answers import is_same_id
+
+__all__ = [
+    "Failure",
+    "excerpt",
+    "failure_of_exception",
+    "failure_of_status",
+    "is_answer_to",
+    "seconds_to_wait",
+]
+
+_EXCERPT = 200
+"""Characters of a server's own words that are repeated."""
+_LOOKED_AT = 8192
+"""Characters of a body in which its words are looked for."""
+_REFUSED = frozenset({400, 401, 402, 403, 404, 405, 406, 411, 413, 415, 421, 426, 429, 431})
+"""Statuses that say the request was turned away, so that nothing can have run."""
+_SESSION = re.compile(rb"session|not initialized", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_DROPPED = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_MESSAGES = [
+    re.compile(rf'"{member}"\s*:\s*"((?:[^"\\]|\\.)+)"')
+    for member in ("message", "error_description", "detail", "error", "title")
+]
+"""Where JSON bodies say what is wrong, the most telling first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request got no answer, and whether the server may have acted on it."""
+
+    error: BridgeError
+    sent: bool
+
+
+def failure_of_exception(upstream: str, error: httpx2.HTTPError) -> Failure:
+    """The failure behind an exception of the HTTP client."""
+    what = str(error) or type(error).__name__
+    match error:
+        case (
+            httpx2.ConnectError()
+            | httpx2.ConnectTimeout()
+            | httpx2.PoolTimeout()
+            | httpx2.ProxyError()
+            | httpx2.UnsupportedProtocol()
+            | httpx2.LocalProtocolError()
+        ):
+            return Failure(UpstreamUnavailable(upstream, what), sent=False)
+        case httpx2.DecodingError():
+            return Failure(UpstreamGarbled(upstream, f"its answer cannot be decompressed: {what}"), sent=True)
+        case _:
+            return Failure(UpstreamGone(upstream, what), sent=True)
+
+
+def failure_of_status(
+    upstream: str, response: httpx2.Response, body: bytes, *, had_session: bool, redact: Callable[[str], str]
+) -> Failure:
+    """The failure that a status other than success stands for. `body` may be only the beginning of it."""
+    status, headers = response.status_code, response.headers
+    if had_session and (status == 404 or (status == 400 and _SESSION.search(body))):
+        return Failure(SessionExpired(upstream), sent=False)
+    if 300 <= status < 400:
+        return Failure(UpstreamHttpError(upstream, status, _redirect_text(response)), sent=False)
+    text = f"HTTP {status}"
+    try:
+        text += f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        pass  # an unregistered status has no phrase
+    if status == 405:
+        text += " (does the URL name an MCP endpoint?)"
+    said = excerpt(body, redact)
+    if said:
+        text += f": {said}"
+    retry_after = seconds_to_wait(headers.get("retry-after", ""), datetime.now(UTC))
+    return Failure(UpstreamHttpError(upstream, status, text, retry_after=retry_after), sent=status not in _REFUSED)
+
+
+def _redirect_text(response: httpx2.Response) -> str:
+    status, url = response.status_code, response.request.url
+    location = response.headers.get("location", "")
+    try:
+        target = url.join(location)
+    except httpx2.InvalidURL:
+        target = url
+    if not location or not target.host:
+        return f"HTTP {status}: a redirect to nowhere"
+    place = (
+        f"{target.scheme}://{target.host}" if (target.scheme, target.host) != (url.scheme, url.host) else target.path
+    )
+    return f"HTTP {status}: it redirects to {place}, which is not followed; set `url` to the new address"
+
+
+def seconds_to_wait(retry_after: str, now: datetime) -> float | None:
+    """The value of a `Retry-After` header in seconds; None when there is none that can be read."""
+    value = retry_after.strip()
+    if value.isdecimal() and len(value) < 10:
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - now).total_seconds())
+
+
+def excerpt(body: bytes, redact: Callable[[str], str]) -> str:
+    """The server's own words in a body, on one line and short: a JSON message, a page's title, or plain text.
+
+    Secrets are masked before anything is cut: half a secret would be known as none.
+    """
+    text = redact(body.decode("utf-8", "replace"))[:_LOOKED_AT].strip()
+    if text[:1] in {"{", "["}:
+        found = next((found for pattern in _MESSAGES if (found := pattern.search(text))), None)
+        text = found.group(1) if found else text
+    elif text[:1] == "<":
+        title = _TITLE.search(text)
+        text = unescape(title.group(1) if title else _DROPPED.sub(" ", text))
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    text = redact(text)  # again: a tag or an entity may have hidden one
+    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1]}…"
+
+
+def is_answer_to(frame: Frame, id_: bytes, status: int) -> bool:
+    """Whether a JSON-RPC answer in the body of an error status is the answer to the request `id_`."""
+    if frame.method or not (bytes(frame.error) or bytes(frame.result)):
+        return False
+    if status in {401, 403, 429}:
+        return False  # the status says more than the body: credentials, or when to come back
+    own = bytes(frame.id)
+    return is_same_id(own, id_) or (status < 500 and own in {b"", b"null"})

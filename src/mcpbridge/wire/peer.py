@@ -1,0 +1,347 @@
+"""Requests and answers over one channel: ids, who waits, progress, cancel, deadlines.
+
+The peer owns the id space of its channel: every request gets the next number, none is used twice, so
+an answer can never reach the wrong caller (CVE-2026-25536 is what happens otherwise). It knows JSON-RPC and
+the four notifications that belong to a request; what methods mean is left to the session above.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from mcpbridge.errors import (
+    BridgeError,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamGarbled,
+    UpstreamGone,
+    UpstreamTimeout,
+)
+from mcpbridge.wire.frame import Frame, encode_error, encode_notification, encode_request, encode_response
+from mcpbridge.wire.transport import Channel, Outgoing
+
+__all__ = ["Peer", "Timeouts", "Update", "cancelled_id"]
+
+log = structlog.get_logger("mcpbridge.peer")
+
+Update = Callable[[str, Raw], None]
+"""Gets the method and params of a notification that belongs to a request."""
+
+PINGS_PER_SECOND = 1000
+"""Requests of a server that are answered in one second; more are a flood and are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Deadlines of one request, in seconds."""
+
+    idle: float
+    """No answer and no progress for so long ends it."""
+    total: float
+    """Nothing extends it beyond this."""
+
+
+class _Pending:
+    """A request under way."""
+
+    __slots__ = ("began", "ends", "future", "idle_ends", "method", "seconds", "update")
+
+    def __init__(self, method: str, future: asyncio.Future[Frame], update: Update | None) -> None:
+        self.method = method
+        self.future = future
+        self.update = update
+        self.began = self.seconds = self.idle_ends = self.ends = 0.0
+
+
+class _ProgressParams(msgspec.Struct, rename="camel"):
+    progress_token: Raw = Raw()
+
+
+class _CancelledParams(msgspec.Struct, rename="camel"):
+    request_id: Raw = Raw()
+
+
+_decode_progress = msgspec.json.Decoder(_ProgressParams).decode
+_decode_cancelled = msgspec.json.Decoder(_CancelledParams).decode
+
+
+def cancelled_id(params: Raw) -> bytes:
+    """The raw id of the request that a `notifications/cancelled` is about; empty when it cannot be read."""
+    try:
+        return bytes(_decode_cancelled(params).request_id)
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+
+
+class Peer:
+    """One side of a JSON-RPC conversation. Implements `Receiver` for its transport."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        on_notification: Callable[[str, Raw, bytes], None],
+        on_closed: Callable[[str], None],
+        declared: Callable[[str], bytes | None] = lambda method: None,
+    ) -> None:
+        """`declared` answers the server's own requests: result bytes, or None for "method not found"."""
+        self._name = name
+        self._on_notification = on_notification
+        self._on_closed = on_closed
+        self._declared = declared
+        self._channel: Channel | None = None
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[bytes, _Pending] = {}
+        self._last_id = 0
+        self._last_sent = b""
+        self._closed = ""
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_at = 0.0
+        self._flood_second = 0
+        self._flood_count = 0
+        self.last_heard = self._loop.time()
+        """Loop time of the last message from the other side."""
+
+    def attach(self, channel: Channel) -> None:
+        """Send through this channel from now on."""
+        self._channel = channel
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._pending)
+
+    async def request(
+        self,
+        method: str,
+        params: bytes | Raw,
+        timeouts: Timeouts,
+        *,
+        name: str = "",
+        headers: tuple[tuple[str, str], ...] = (),
+        update: Update | None = None,
+        id_: bytes = b"",
+        cancellable: bool = True,
+    ) -> Raw:
+        """Send a request and wait for its result.
+
+        `id_` is made by `next_id` when the params had to name it (a progress token); else one is minted.
+        When this task is cancelled, or time is up, the other side is told to cancel.
+
+        Raises:
+            UpstreamAnswered: it answered with an error.
+            UpstreamTimeout, UpstreamGone, UpstreamGarbled, UpstreamHttpError, UpstreamUnavailable, Overloaded
+        """
+        channel = self._channel
+        if channel is None or self._closed:
+            raise UpstreamGone(self._name, self._closed or "not connected")
+        id_ = id_ or self.next_id()
+        future: asyncio.Future[Frame] = self._loop.create_future()
+        pending = _Pending(method, future, update)
+        self._pending[id_] = pending
+        try:
+            channel.send(Outgoing(encode_request(id_, method, params), method, id_, name, headers))
+            self._last_sent = id_
+            if timeouts.total > 0:
+                self._arm(pending, timeouts)
+            frame = await future
+        except (asyncio.CancelledError, UpstreamTimeout):
+            self._withdraw(channel, id_, cancellable)
+            raise
+        finally:
+            self._pending.pop(id_, None)
+        error = bytes(frame.error)
+        if error and error != b"null":
+            raise UpstreamAnswered(self._name, error)
+        result = frame.result
+        if bytes(memoryview(result)[:1]) != b"{":
+            # Typed clients lose an answer of any other shape and wait for their own deadline.
+            what = (
+                "a result that is no object" if bytes(result) not in (b"", b"null") else "neither a result nor an error"
+            )
+            raise UpstreamGarbled(self._name, f"its answer to {method} has {what}")
+        return result
+
+    def next_id(self) -> bytes:
+        """An id that no request of this channel has had."""
+        self._last_id += 1
+        return b"%d" % self._last_id
+
+    def notify(self, method: str, params: bytes = b"") -> None:
+        """Send a notification. Dropped when the channel has ended: there is nobody to tell."""
+        self._send(Outgoing(encode_notification(method, params), method))
+
+    def end(self, reason: str) -> None:
+        """Fail everything that waits; nothing can be sent any more."""
+        if not self._closed:
+            self._closed = reason
+            if self._sweep is not None:
+                self._sweep.cancel()
+            for pending in list(self._pending.values()):
+                _fail(pending, UpstreamGone(self._name, f"the connection ended during the call: {reason}"))
+
+    # -- Receiver
+
+    def frame(self, frame: Frame, via: bytes) -> None:
+        """Take a message to whom it concerns. Whatever is wrong with it ends here: others follow behind it."""
+        self.last_heard = self._loop.time()
+        try:
+            if not frame.method:
+                self._answered(frame)
+            elif bytes(frame.id):
+                self._asked(frame)
+            else:
+                self._notified(frame.method, frame.params, via)
+        except Exception:  # such as a payload nested so deeply that only the envelope could be read
+            log.warning("message could not be handled", upstream=self._name, method=frame.method[:100], exc_info=True)
+
+    def spoiled(self, ids: list[bytes], reason: str, via: bytes) -> None:
+        """Fail the call whose answer this was, as far as that can be told."""
+        self.last_heard = self._loop.time()
+        id_ = next((id_ for id_ in ids if self._key(id_) in self._pending), via if via in self._pending else b"")
+        if not id_ and len(self._pending) == 1:
+            (id_,) = self._pending  # nobody else can be meant
+        log.warning("spoiled message", upstream=self._name, reason=reason, found=bool(id_))
+        if id_:
+            _fail(self._pending[self._key(id_)], UpstreamGarbled(self._name, f"its answer cannot be read: {reason}"))
+
+    def failed(self, id_: bytes, error: BridgeError, *, sent: bool) -> None:
+        """Fail one call."""
+        pending = self._pending.get(id_)
+        if pending is not None:
+            _fail(pending, error)
+
+    def closed(self, reason: str) -> None:
+        """Fail every call; the channel has ended."""
+        self.end(reason)
+        self._on_closed(reason)
+
+    # -- internals
+
+    def _answered(self, frame: Frame) -> None:
+        id_ = bytes(frame.id)
+        if not (bytes(frame.jsonrpc) or bytes(memoryview(frame.result)[:1]) or bytes(frame.error)):
+            return  # `{}`, or a log line in JSON that happens to have an "id": noise, not an answer
+        pending = self._pending.get(id_) or self._pending.get(self._key(id_))
+        if pending is None and id_ in (b"", b"null") and bytes(frame.jsonrpc):
+            pending = self._only_one_meant()
+        if pending is None:
+            log.debug("answer to nothing", upstream=self._name, size=len(bytes(frame.result)))
+        elif not pending.future.done():
+            pending.future.set_result(frame)
+
+    def _only_one_meant(self) -> _Pending | None:
+        """The request that an error with a null id is about: it could not be read (JSON-RPC 2.0, section 5).
+
+        Known only if one request waits and nothing else was sent since.
+        """
+        if len(self._pending) != 1:
+            return None
+        ((id_, pending),) = self._pending.items()
+        return pending if id_ == self._last_sent else None
+
+    @staticmethod
+    def _key(id_: bytes) -> bytes:
+        """Some servers answer `"7"` to `7`."""
+        return id_[1:-1] if id_[:1] == b'"' and id_[1:-1].isdigit() else id_
+
+    def _asked(self, frame: Frame) -> None:
+        second = int(self.last_heard)
+        if second != self._flood_second:
+            self._flood_second, self._flood_count = second, 0
+        self._flood_count += 1
+        if self._flood_count > PINGS_PER_SECOND:
+            if self._flood_count == PINGS_PER_SECOND + 1:
+                log.warning("server floods the bridge with requests; dropping", upstream=self._name)
+            return
+        result = self._declared(frame.method)
+        if result is not None:
+            data = encode_response(frame.id, result)
+        else:
+            data = encode_error(frame.id, -32601, f"The client did not declare what {frame.method} needs")
+        self._send(Outgoing(data))
+
+    def _notified(self, method: str, params: Raw, via: bytes) -> None:
+        if method == "notifications/progress":
+            self._progressed(params)
+        elif method == "notifications/cancelled":
+            self._cancelled(params)
+        elif via and (pending := self._pending.get(via)) is not None and pending.update is not None:
+            pending.update(method, params)
+        else:
+            self._on_notification(method, params, via)
+
+    def _progressed(self, params: Raw) -> None:
+        try:
+            token = self._key(bytes(_decode_progress(params).progress_token))
+        except msgspec.DecodeError:
+            return
+        pending = self._pending.get(token)
+        if pending is not None:
+            pending.idle_ends = self._loop.time() + pending.seconds
+            if pending.update is not None:
+                pending.update("notifications/progress", params)
+
+    def _cancelled(self, params: Raw) -> None:
+        """A server ends a listen stream by cancelling it (spec 2026-07-28, stdio)."""
+        pending = self._pending.get(cancelled_id(params))
+        if pending is not None and pending.method == "subscriptions/listen":
+            _fail(pending, UpstreamGone(self._name, "it ended the stream"))
+
+    def _withdraw(self, channel: Channel, id_: bytes, cancellable: bool) -> None:
+        told = channel.withdraw(id_)
+        if cancellable and not told and not self._closed:
+            self.notify("notifications/cancelled", b'{"requestId":%b,"reason":"the caller gave up"}' % id_)
+
+    def _send(self, message: Outgoing) -> None:
+        if self._channel is not None and not self._closed:
+            self._last_sent = b""
+            try:
+                self._channel.send(message)
+            except BridgeError as error:
+                log.warning("message dropped", upstream=self._name, method=message.method, reason=str(error))
+
+    def _arm(self, pending: _Pending, timeouts: Timeouts) -> None:
+        """Set the deadlines of a request. One timer serves them all: a timer for each costs more than the rest."""
+        now = self._loop.time()
+        pending.began = now
+        pending.seconds = timeouts.idle
+        pending.idle_ends = now + timeouts.idle
+        pending.ends = now + timeouts.total
+        first = now + min(timeouts.idle, timeouts.total)
+        if self._sweep is None or first < self._sweep_at:
+            self._sweep_no_later_than(first)
+
+    def _sweep_no_later_than(self, when: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep_at = when
+        self._sweep = self._loop.call_at(when, self._expire)
+
+    def _expire(self) -> None:
+        """Fail what is over its deadline; come back when the next one may be."""
+        self._sweep = None
+        now = self._loop.time()
+        following = float("inf")
+        for pending in list(self._pending.values()):
+            if not pending.ends:
+                continue  # waits without a deadline: a listen stream
+            ends = min(pending.idle_ends, pending.ends)
+            if ends > now:
+                following = min(following, ends)
+            else:
+                _fail(pending, UpstreamTimeout(self._name, round(ends - pending.began, 3)))
+        if following < float("inf"):
+            self._sweep_no_later_than(following)
+
+
+def _fail(pending: _Pending, error: BridgeError) -> None:
+    if not pending.future.done():
+        pending.future.set_exception(error)
+        if isinstance(error, UpstreamError):
+            # The waiting task may be cancelled in the same turn; then nobody reads the exception, and that is fine.
+            pending.future.exception()

@@ -1,0 +1,336 @@
+"""Server processes: started with a clean environment, ended with all their descendants.
+
+Four nets, each for what slips through the one before (measured, research on killing process trees):
+the process group; the parent-death signal (`launch.py`), should the bridge die; the guard process
+(`guard.py`), for the rest of the group in that case; and a cookie in the environment, by which
+descendants are found that left the group with setsid.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcpbridge.wire import guard, launch
+
+__all__ = ["ProcessSpec", "ServerProcess", "child_environment"]
+
+SAFE_NAMES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+"""What a server inherits unasked: enough to find programs and files, no secrets."""
+
+_SAFE_NAMES_WINDOWS = (
+    "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROGRAMDATA",
+    "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR",
+)  # fmt: skip
+
+STDIN_GRACE = 2.0
+"""Seconds a server gets to end by itself after its stdin was closed."""
+TERM_GRACE = 3.0
+"""Seconds it then gets after SIGTERM."""
+
+_ON_LINUX = sys.platform.startswith("linux")
+_ON_WINDOWS = sys.platform == "win32"
+
+
+def child_environment(own: Mapping[str, str], inherit: bool | list[str], parent: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a server: a safe base, what the config asks to inherit, then the config's own values."""
+    if inherit is True:
+        base = dict(parent)
+    else:
+        names = {*(_SAFE_NAMES_WINDOWS if _ON_WINDOWS else SAFE_NAMES), *(inherit or ())}
+        base = {name: value for name, value in parent.items() if name in names}
+    return base | dict(own)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """What to run. `env` is the whole environment."""
+
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None = None
+
+
+class ServerProcess:
+    """One running server: three pipes, its exit, and the end of its whole tree."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], cookie: str) -> None:
+        self._popen = popen
+        self._cookie = cookie
+        self._exited = asyncio.Event()
+        self._code: int | None = None
+        self._watch_exit()
+
+    @classmethod
+    def start(cls, spec: ProcessSpec) -> "ServerProcess":
+        """Start it in a session of its own.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError, OSError: it cannot run; the message says why.
+        """
+        path = spec.env.get("PATH")
+        where = Path(spec.cwd) if spec.cwd else Path.cwd()
+        if not where.is_dir():
+            raise NotADirectoryError(f"the working directory does not exist: {where}")
+        found = shutil.which(spec.command, path=path)
+        if found is None and os.sep in spec.command:
+            found = shutil.which(str(where / spec.command))
+        if found is None:
+            if os.sep in spec.command and (where / spec.command).is_file():
+                raise PermissionError(f"permission denied, the file is not executable: {spec.command}")
+            raise FileNotFoundError(f"command not found: {spec.command}")
+        cookie = secrets.token_hex(16)
+        argv = [str(Path(found).absolute()), *spec.args]
+        if _ON_LINUX:
+            argv = [sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid()), *argv]
+        popen = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd=spec.cwd,
+            env={**spec.env, guard.COOKIE_NAME: cookie},
+            start_new_session=True,
+        )
+        try:
+            _Guard.shared().started(popen.pid, cookie)
+            return cls(popen, cookie)
+        except BaseException:
+            # Nobody would own it: a process without an owner is an orphan.
+            _kill_unowned(popen)
+            _Guard.shared().ended(popen.pid)  # else it would one day signal whoever has this id then
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of its group and session."""
+        return self._popen.pid
+
+    @property
+    def stdin(self) -> int:
+        """Descriptor to write to."""
+        assert self._popen.stdin is not None
+        return self._popen.stdin.fileno()
+
+    @property
+    def stdout(self) -> int:
+        """Descriptor to read from."""
+        assert self._popen.stdout is not None
+        return self._popen.stdout.fileno()
+
+    @property
+    def stderr(self) -> int:
+        """Descriptor to read from."""
+        assert self._popen.stderr is not None
+        return self._popen.stderr.fileno()
+
+    @property
+    def exit_text(self) -> str:
+        """`exit code 1`, `killed by SIGKILL`; empty while it runs."""
+        code = self._code
+        if code is None:
+            return ""
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+
+    async def wait(self) -> None:
+        """Return once it has exited."""
+        await self._exited.wait()
+
+    async def stop(self, before_closing: Callable[[], None]) -> None:
+        """End it and all its descendants: stdin closed, 2 s, SIGTERM, 3 s, SIGKILL, then the sweep by cookie.
+
+        `before_closing` is called before the output pipes are closed, for who still reads them.
+        """
+        self.close_stdin()
+        try:
+            if not await self._exits_within(STDIN_GRACE):
+                self._signal_group(signal.SIGTERM)
+                if not await self._exits_within(TERM_GRACE):
+                    self._signal_group(signal.SIGKILL)
+                    await self._exits_within(TERM_GRACE)
+        finally:
+            # Whatever of the group outlived its leader goes at once, also when this wait was cancelled.
+            self._signal_group(signal.SIGKILL)
+        # Reaped only now: until then nobody else can get the id that the group signals went to.
+        self._popen.poll()
+        await sweep(self._cookie)
+        _Guard.shared().ended(self.pid)
+        before_closing()
+        for pipe in (self._popen.stdout, self._popen.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def close_stdin(self) -> None:
+        """Tell it that nothing more comes."""
+        if self._popen.stdin is not None and not self._popen.stdin.closed:
+            with suppress(OSError):
+                self._popen.stdin.close()
+
+    async def _exits_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _signal_group(self, number: int) -> None:
+        with suppress(OSError):
+            if _ON_WINDOWS:
+                self._popen.kill()
+            else:
+                os.killpg(self.pid, number)
+
+    def _watch_exit(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not hasattr(os, "pidfd_open"):
+            _when_exited(self._popen, self._has_exited)
+            return
+        descriptor = os.pidfd_open(self.pid)
+
+        def exited() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            self._has_exited()
+
+        loop.add_reader(descriptor, exited)
+
+    def _has_exited(self) -> None:
+        if self._popen.returncode is not None:
+            self._code = self._popen.returncode
+        elif info := os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT):
+            self._code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        self._exited.set()
+
+
+def _when_exited(popen: subprocess.Popen[bytes], tell: Callable[[], None]) -> None:
+    """Call `tell` on this loop when the process has ended. A thread of its own: a pool would run out of them."""
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        popen.wait()
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(tell)
+
+    threading.Thread(target=wait, name=f"wait for {popen.pid}", daemon=True).start()
+
+
+def _kill_unowned(popen: subprocess.Popen[bytes]) -> None:
+    with suppress(OSError):
+        if _ON_WINDOWS:
+            popen.kill()
+        else:
+            os.killpg(popen.pid, signal.SIGKILL)
+    popen.wait()
+    for pipe in (popen.stdin, popen.stdout, popen.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+class _Guard:
+    """The one guard process of this bridge, started with the first server and again if it was killed."""
+
+    _shared: "_Guard | None" = None
+
+    def __init__(self) -> None:
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._alive: dict[int, str] = {}
+
+    @classmethod
+    def shared(cls) -> "_Guard":
+        # One a process by nature: it guards this process, whatever bridges run in it.
+        if cls._shared is None:
+            cls._shared = cls()
+        return cls._shared
+
+    def started(self, pid: int, cookie: str) -> None:
+        self._alive[pid] = cookie
+        self._tell(f"+{pid} {cookie}\n")
+
+    def ended(self, pid: int) -> None:
+        self._alive.pop(pid, None)
+        self._tell(f"-{pid}\n")
+        if not self._alive:
+            self._dismiss()
+
+    def _tell(self, line: str) -> None:
+        if self._popen is None or self._popen.poll() is not None:
+            if not self._alive:
+                return
+            self._start()
+            line = "".join(f"+{pid} {cookie}\n" for pid, cookie in self._alive.items())
+        assert self._popen is not None
+        assert self._popen.stdin is not None
+        with suppress(OSError):
+            self._popen.stdin.write(line.encode())
+
+    def _start(self) -> None:
+        if self._popen is not None and self._popen.stdin is not None:
+            self._popen.stdin.close()  # of one that was killed
+        self._popen = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(guard.__file__))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            cwd="/" if not _ON_WINDOWS else None,
+            env={},
+            start_new_session=True,
+        )
+
+        _when_exited(self._popen, self._ended)
+
+    def _ended(self) -> None:
+        """It was killed, unless it was dismissed: servers must not be without a guard."""
+        if self._popen is not None and self._popen.poll() is not None:
+            self._tell("")
+
+    def _dismiss(self) -> None:
+        """With nobody left to end the guard exits as soon as its input closes."""
+        popen, self._popen = self._popen, None
+        if popen is not None and popen.stdin is not None:
+            with suppress(OSError):
+                popen.stdin.close()
+
+
+_sweeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sweep")
+"""A thread of its own: the loop's pool may be full of slow name look-ups."""
+_to_sweep: set[str] = set()
+_sweep: asyncio.Future[int] | None = None
+
+
+async def sweep(cookie: str) -> None:
+    """Kill descendants that left their process group. Sweeps asked for together share one look at /proc."""
+    global _sweep
+    if not _ON_LINUX:
+        return
+    while True:
+        if _sweep is None or _sweep.done() or _sweep.get_loop() is not asyncio.get_running_loop():
+            break
+        await asyncio.wait([_sweep])
+    _to_sweep.add(cookie)
+    await asyncio.sleep(0)  # let the others that stop in this turn join
+    if cookie not in _to_sweep:
+        assert _sweep is not None
+        await asyncio.wait([_sweep])
+        return
+    cookies = set(_to_sweep)
+    _to_sweep.clear()
+    _sweep = asyncio.get_running_loop().run_in_executor(_sweeper, guard.kill_carriers, cookies)
+    await asyncio.wait([_sweep])

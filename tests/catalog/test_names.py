@@ -1,0 +1,96 @@
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.catalog.names import wire_names
+
+WIRE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+# Few letters, so that names clash; separators and foreign ones, so that they clash in unexpected places.
+clashing = st.text("ab_./é", max_size=6)
+plain = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=30)
+owners = st.lists(st.tuples(clashing | plain | st.text(max_size=90), clashing | plain | st.text(max_size=90)))
+
+
+def test_a_name_is_the_server_and_the_tool() -> None:
+    assert wire_names([("git", "status")]) == {("git", "status"): "git__status"}
+
+
+def test_letters_that_some_client_refuses_become_underscores() -> None:
+    assert wire_names([("my server", "fs.read/all")]) == {("my server", "fs.read/all"): "my_server__fs_read_all"}
+
+
+def test_a_name_begins_with_a_letter() -> None:
+    """Gemini's API wants it so; the server's name is the user's, and may be `1password`."""
+    assert wire_names([("1password", "get")]) == {("1password", "get"): "s1password__get"}
+
+
+def test_a_long_name_keeps_its_server_and_its_beginning_and_gets_a_hash() -> None:
+    (name,) = wire_names([("github", "list_all_repository_security_advisories_of_organization")]).values()
+    assert re.fullmatch(r"github__list_all_repository_security_advi_[a-z2-7]{6}", name)
+    assert len(name) == 48
+
+
+def test_a_long_server_name_leaves_room_for_the_tool() -> None:
+    (name,) = wire_names([("a" * 60, "search")]).values()
+    assert "__search_" in name
+    assert len(name) == 48
+
+
+def test_names_that_would_be_the_same_all_get_a_hash() -> None:
+    """Bridge: no server can take over the name that another's tool would have."""
+    names = wire_names([("a", "b__c"), ("a__b", "c"), ("a", "x")])
+    assert re.fullmatch(r"a__b__c_[a-z2-7]{6}", names["a", "b__c"])
+    assert re.fullmatch(r"a__b__c_[a-z2-7]{6}", names["a__b", "c"])
+    assert names["a", "x"] == "a__x"
+    assert len(set(names.values())) == 3
+
+
+def test_a_tool_named_like_another_ones_hash_gains_nothing() -> None:
+    first = wire_names([("a", "b__c"), ("a__b", "c")])
+    imitation = ("a", first["a__b", "c"].removeprefix("a__"))
+    names = wire_names([("a", "b__c"), ("a__b", "c"), imitation])
+    assert len(set(names.values())) == 3
+    assert names["a", "b__c"] == first["a", "b__c"]
+
+
+def test_hashes_that_clash_too_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty bits can be searched through; nobody may get another tool's name that way."""
+
+    def weak(*parts: str, length: int = 6) -> str:
+        return "x" * length if len(parts) < 3 else f"{parts[1]}{'y' * length}"[:length]
+
+    monkeypatch.setattr("mcpbridge.catalog.names.fingerprint", weak)
+    names = wire_names([("s", "é"), ("s", "è")])
+    assert len(set(names.values())) == 2
+    assert all(len(name) <= 48 for name in names.values())
+
+
+def test_a_limit_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 16"):
+        wire_names([], limit=15)
+
+
+@given(owners, st.integers(16, 128))
+def test_names_are_unique_short_and_of_letters_that_all_clients_take(pairs: list[tuple[str, str]], limit: int) -> None:
+    names = wire_names(pairs, limit=limit)
+    assert names.keys() == set(pairs)
+    assert len(set(names.values())) == len(names)
+    assert all(WIRE_NAME.fullmatch(name) and len(name) <= limit for name in names.values())
+
+
+@given(st.data())
+def test_the_order_of_the_servers_does_not_matter(data: st.DataObject) -> None:
+    pairs = data.draw(owners)
+    assert wire_names(data.draw(st.permutations(pairs))) == wire_names(pairs)
+
+
+@given(owners, st.lists(plain, max_size=5))
+def test_a_server_that_nobody_clashes_with_changes_no_other_name(pairs: list[tuple[str, str]], more: list[str]) -> None:
+    """Stable names over changes of the configuration: what a client has cached stays right."""
+    names = wire_names(pairs)
+    with_newcomer = wire_names([*pairs, *(("newcomer-q7", tool) for tool in more)])
+    assert {pair: with_newcomer[pair] for pair in names} == names

@@ -1,0 +1,151 @@
+"""The clients that people use list and call through the bridge, on both fronts (issue 2, Done when)."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import STOP_DEADLINE, Place, eventually, python_server
+
+FRONTS = ["stdio", "http"]
+GREETING = "grüße, 世界 🙂"
+PATIENCE = 60.0
+"""Seconds for a client to start, visit and end; the TypeScript ones take a few."""
+
+Target = dict[str, Any]
+"""How a client reaches the bridge: `url`, or `command`, `args` and `env`."""
+
+
+@asynccontextmanager
+async def bridge(place: Place, front: str, servers: dict[str, Any]) -> AsyncIterator[Target]:
+    """A bridge to be started by the client (stdio), or one that is running (HTTP)."""
+    servers = {"rich": python_server("rich"), **servers}
+    if front == "http":
+        async with place.http_bridge(servers) as client:
+            await client.initialize()
+            await client.tools_with("rich__echo")
+            yield {"url": client.url}
+        return
+    config = place.config(servers)
+    args = ["-m", "mcpbridge", "serve", "--config", str(config)]
+    try:
+        yield {"command": sys.executable, "args": args, "env": place.environment()}
+        # The client may have killed the bridge; its servers end all the same.
+        await eventually(_survivors(place), lambda left: not left, within=STOP_DEADLINE)
+    finally:
+        place.kill_survivors()
+
+
+def _survivors(place: Place) -> Any:
+    async def look() -> dict[int, str]:
+        return place.survivors()
+
+    return look
+
+
+async def visit(*command: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Any:
+    """Run a client program; what it printed, as JSON."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        _, err = await process.communicate()
+        raise AssertionError(f"the client did not end; it said:\n{err.decode()}") from None
+    assert process.returncode == 0, f"the client failed:\n{out.decode()}{err.decode()}"
+    return json.loads(out)
+
+
+def saw_everything(seen: dict[str, Any]) -> None:
+    """Assert that a client's visit went as it should."""
+    assert seen["server"] in ("mcpbridge", None)  # a client told its revision asks for no name
+    assert {"rich__echo", "rich__work", "rich__touch"} <= set(seen["tools"])
+    assert seen["calls"]["rich__echo"] == GREETING
+    assert seen["resource"] == "content of memo://one"
+    assert seen["prompt"] == "Greet Ada."
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
+async def test_the_python_sdk(place: Place, front: str, mode: Any) -> None:
+    from mcp import Client, StdioServerParameters, types  # over a second of import: only here
+    from mcp.client.stdio import stdio_client
+
+    async with bridge(place, front, {}) as target, asyncio.timeout(PATIENCE):
+        to = target["url"] if "url" in target else stdio_client(StdioServerParameters(**target))
+        async with Client(to, mode=mode) as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            [part] = (await client.call_tool("rich__echo", {"text": GREETING})).content
+            [content] = (await client.read_resource("memo://one")).contents
+            [message] = (await client.get_prompt("rich__greet", {"who": "Ada"})).messages
+            assert isinstance(part, types.TextContent)
+            assert isinstance(content, types.TextResourceContents)
+            assert isinstance(message.content, types.TextContent)
+            saw_everything(
+                {
+                    "server": client.server_info.name if client.server_info else None,
+                    "tools": tools,
+                    "calls": {"rich__echo": part.text},
+                    "resource": content.text,
+                    "prompt": message.content.text,
+                }
+            )
+            assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
+async def test_fastmcp(place: Place, fastmcp_python: str, front: str, mode: str) -> None:
+    script = str(Path(__file__).parent / "fastmcp_client.py")
+    async with bridge(place, front, {}) as target:
+        saw_everything(await visit(fastmcp_python, script, json.dumps(target), mode))
+
+
+def everything(node: Path) -> dict[str, Any]:
+    """The reference server of the protocol's authors, as an upstream."""
+    return {"everything": {"command": "node", "args": [str(node / "node_modules/.bin/mcp-server-everything"), "stdio"]}}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize(
+    ("script", "mode"), [("sdk_v1", "legacy"), *(("client_v2", m) for m in ("legacy", "auto", "modern"))]
+)
+async def test_the_typescript_sdk(place: Place, node: Path, front: str, script: str, mode: str) -> None:
+    async with bridge(place, front, everything(node)) as target:
+        seen = await visit("node", f"{script}.mjs", json.dumps(target), mode, cwd=node)
+        saw_everything(seen)
+        if front == "stdio":  # over HTTP it may still be starting
+            assert "42" in seen["calls"]["everything__get-sum"]
+
+
+@pytest.mark.parametrize("front", FRONTS)
+async def test_the_inspector(place: Place, node: Path, newer_node: str, front: str) -> None:
+    async with bridge(place, front, everything(node)) as target:
+        if front == "http":
+            reach = ["--transport", "http", "--server-url", target["url"]]
+        else:
+            env = [part for name, value in target["env"].items() for part in ("-e", f"{name}={value}")]
+            reach = [*env, "--", target["command"], *target["args"]]
+
+        async def inspect(*args: str) -> Any:
+            inspector = str(node / "node_modules" / ".bin" / "mcp-inspector")
+            return await visit(newer_node, inspector, "--cli", *args, *reach, env={"HOME": str(place.folder)})
+
+        listed = await inspect("--method", "tools/list")
+        assert {"rich__echo", "rich__work"} <= {tool["name"] for tool in listed["tools"]}
+        called = await inspect("--method", "tools/call", "--tool-name", "rich__echo", "--tool-arg", f"text={GREETING}")
+        assert called["content"][0]["text"] == GREETING

@@ -1,0 +1,112 @@
+"""The mcpServers JSON of other programs (issue 2, Config and commands)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcpbridge.config.load import Loaded, read
+from mcpbridge.errors import ConfigError
+
+
+def loaded(folder: Path, document: object, **environ: str) -> Loaded:
+    path = folder / ".mcp.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document), "utf-8")
+    return read(path, environ)
+
+
+def test_claude_and_cursor(tmp_path: Path) -> None:
+    servers = {
+        "files": {"command": "npx", "args": ["-y", "server"], "env": {"A": "b", "PORT": 80}},
+        "web": {"type": "http", "url": "https://a/mcp", "headers": {"Authorization": "Bearer ${T}"}},
+        "off": {"command": "x", "disabled": True, "autoApprove": ["y"]},
+    }
+    found = loaded(tmp_path, {"mcpServers": servers, "theme": "dark"}, T="token-value")
+    files, web, off = (found.settings.servers[name] for name in ("files", "web", "off"))
+    assert (files.command, files.args, files.env) == ("npx", ["-y", "server"], {"A": "b", "PORT": "80"})
+    assert (web.transport, web.headers) == ("streamable-http", {"Authorization": "Bearer token-value"})
+    assert off.disabled
+    assert found.warnings == ()
+
+
+def test_vs_code_with_comments_and_trailing_commas(tmp_path: Path) -> None:
+    text = """
+    {
+      // servers of this workspace
+      "inputs": [],
+      "servers": {
+        "a": { "type": "stdio", "command": "a//b", "args": ["/* no comment */", "x,}"], }, /* one
+        more */
+      },
+    }
+    """
+    server = loaded(tmp_path, text).settings.servers["a"]
+    assert (server.command, server.args) == (str(tmp_path / "a/b"), ["/* no comment */", "x,}"])
+
+
+def test_gemini_windsurf_and_cline(tmp_path: Path) -> None:
+    servers = {
+        "gemini": {"httpUrl": "https://a/mcp", "timeout": 90000, "excludeTools": ["drop_*"], "trust": True},
+        "windsurf": {"serverUrl": "https://b/mcp", "disabledTools": ["x"]},
+        "cline": {"command": "c", "timeout": 90, "alwaysAllow": []},
+    }
+    settings = loaded(tmp_path, {"mcpServers": servers}).settings.servers
+    assert settings["gemini"].url == "https://a/mcp"
+    assert settings["gemini"].call_timeout == settings["cline"].call_timeout == 90
+    assert settings["gemini"].tools.exclude == ["drop_[*]"]  # a name there, not a pattern
+    assert (settings["windsurf"].url, settings["windsurf"].tools.exclude) == ("https://b/mcp", ["x"])
+
+
+def test_our_own_keys_may_stand_there_too(tmp_path: Path) -> None:
+    server = loaded(tmp_path, {"mcpServers": {"a": {"command": "a", "max_concurrent": 3, "era": "legacy"}}})
+    assert server.settings.servers["a"].max_concurrent == 3
+
+
+def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:
+    found = loaded(tmp_path, {"mcpServers": {"a": {"command": "a", "sandbox": {}, "unavailable": "x"}}})
+    assert [warning.partition(": ")[2] for warning in found.warnings] == [
+        "a: the key 'sandbox' is not known here and was left out",
+        "a: the key 'unavailable' is not known here and was left out",
+    ]
+    assert found.settings.servers["a"].unavailable is None
+
+
+@pytest.mark.parametrize(("kind", "named"), [("sse", "sse"), ("ws", "websocket")])
+def test_a_transport_that_is_not_there_yet_costs_its_server_only(tmp_path: Path, kind: str, named: str) -> None:
+    servers = loaded(tmp_path, {"mcpServers": {"a": {"type": kind, "url": "https://a"}, "b": {"command": "b"}}})
+    assert servers.settings.servers["a"].unavailable == f"the transport '{named}' is not supported yet"
+    assert servers.settings.servers["b"].unavailable is None
+
+
+def test_a_name_that_other_programs_allow_becomes_one_that_we_do(tmp_path: Path) -> None:
+    found = loaded(tmp_path, {"mcpServers": {"My Server (1)": {"command": "a"}}})
+    assert list(found.settings.servers) == ["My-Server-1"]
+    assert "is called 'My-Server-1' here" in found.warnings[0]
+
+
+def test_two_names_that_become_one_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="another server is called 'a-b' as well"):
+        loaded(tmp_path, {"mcpServers": {"a b": {"command": "a"}, "a-b": {"command": "b"}}})
+
+
+def test_a_key_that_stands_twice_is_a_warning(tmp_path: Path) -> None:
+    found = loaded(tmp_path, '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
+    assert "'a' stands twice" in found.warnings[0]
+    assert found.settings.servers["a"].command == "y"
+
+
+@pytest.mark.parametrize("document", [{}, [], 1, {"mcpServers": []}, {"other": {}}])
+def test_a_document_without_servers_is_an_error(tmp_path: Path, document: object) -> None:
+    with pytest.raises(ConfigError, match="expected an object with `mcpServers`"):
+        loaded(tmp_path, document)
+
+
+def test_broken_json_is_told_with_line_and_column(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\.mcp\.json:2:16: not valid JSON: expecting"):
+        loaded(tmp_path, '{\n "mcpServers": x}')
+
+
+def test_a_mistake_in_a_server_is_told_with_its_line(tmp_path: Path) -> None:
+    text = '{\n "mcpServers": {\n  "a": {\n   "command": "a",\n   "args": "b"\n  }\n }\n}'
+    with pytest.raises(ConfigError, match=r"\.mcp\.json:5: servers\.a\.args: expected a list"):
+        loaded(tmp_path, text)

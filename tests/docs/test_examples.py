@@ -1,0 +1,207 @@
+"""What the documentation shows is true: its examples are run, its links lead somewhere.
+
+How a fenced block is checked is said by its first line:
+
+    toml, json    a configuration of ours is loaded, and checked against the JSON Schema; other JSON must be JSON
+    … client      the configuration of a client: what it starts, or the URL that it asks, must be ours
+    console       `$ ` begins a command, which is run; below it stands what it prints, where … stands for anything
+    sh            every `mcpbridge …` in it must be a command line that the program accepts
+    python        is run
+
+Commands run where the page's first `toml` block is the servers.toml.
+"""
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import jsonschema
+import pytest
+
+from harness import Place
+from mcpbridge.cli import commands, serve
+from mcpbridge.config.load import read
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+SERVERS = ROOT / ".venv-servers/bin"
+SCHEMA = json.loads((ROOT / "docs/servers.schema.json").read_text("utf-8"))
+ANY = {"DOCS_TOKEN": "something", "GH_TOKEN": "something"}
+"""Variables that examples use."""
+
+_FENCE = re.compile(r"^```(\w+)((?: \w+)*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    line: int
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def blocks() -> Iterator[Block]:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for found in _FENCE.finditer(text):
+            yield Block(page, text.count("\n", 0, found.start()) + 1, found[1] + found[2], found[3])
+
+
+BLOCKS = list(blocks())
+
+
+def of_kind(*kinds: str) -> Any:
+    return pytest.mark.parametrize("block", [block for block in BLOCKS if block.kind in kinds], ids=str)
+
+
+def test_every_block_is_of_a_kind_that_is_checked() -> None:
+    known = {"toml", "json", "toml client", "json client", "console", "sh", "python", "text"}
+    assert {block.kind for block in BLOCKS} <= known
+
+
+@of_kind("toml")
+def test_a_configuration_is_loaded_and_fits_the_schema(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "servers.toml"
+    path.write_text(block.text)
+    loaded = read(path, ANY)
+    assert [server.unavailable for server in loaded.settings.servers.values()] == [None] * len(loaded.settings.servers)
+    jsonschema.validate(tomllib.loads(block.text), SCHEMA)
+
+
+def test_the_example_fits_the_schema_and_a_mistake_does_not() -> None:
+    example = tomllib.loads((ROOT / "servers.toml").read_text("utf-8"))
+    jsonschema.validate(example, SCHEMA)
+    for wrong in ({"comand": "x"}, {}, {"command": "x", "url": "http://x"}, {"command": "x", "call_timeout": "soon!"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({"servers": {"time": wrong}}, SCHEMA)
+
+
+@of_kind("json")
+def test_json_is_json_and_a_configuration_is_loaded(block: Block, tmp_path: Path) -> None:
+    if "mcpServers" in json.loads(block.text):
+        path = tmp_path / "mcp.json"
+        path.write_text(block.text)
+        loaded = read(path, ANY)
+        assert loaded.warnings == ()
+        assert loaded.settings.servers
+
+
+@of_kind("toml client", "json client")
+def test_what_a_client_is_told_to_start_or_ask_is_the_bridge(block: Block) -> None:
+    document = tomllib.loads(block.text) if block.kind == "toml client" else json.loads(block.text)
+    [servers] = document.values()
+    [server] = servers.values()
+    if "url" in server:
+        assert server["url"] == f"http://{serve.DEFAULT_ADDRESS}/mcp"
+    else:
+        assert Path(server["command"]).name == "mcpbridge"
+        accepted(server["args"])
+
+
+@of_kind("sh")
+def test_a_command_line_is_accepted(block: Block) -> None:
+    for line in block.text.splitlines():
+        words = shlex.split(line, comments=True)
+        if "mcpbridge" in words and not {"claude", "--from", "pipx"} & {*words}:
+            accepted(words[words.index("mcpbridge") + 1 :])
+
+
+def accepted(words: list[str]) -> None:
+    """Fail if the program would not take these words. Nothing is started."""
+    if words[0] == "serve":
+        options = serve._options(words[1:])
+        if options.http:
+            serve.parse_address(options.http)
+        return
+    command: click.Command | None = commands._mcpbridge
+    with click.Context(command) as context:
+        while isinstance(command, click.Group):
+            _, command, words = command.resolve_command(context, words)
+        assert command
+        command.make_context("mcpbridge", words)
+
+
+@pytest.fixture
+def reader(place: Place) -> dict[str, str]:
+    """The environment of someone who reads the pages: `uvx` finds the example's servers, `.` is a repository."""
+    assert (SERVERS.parent / ".ready").exists(), "run `make example` first: it installs the example's servers"
+    programs = place.folder / "bin"
+    programs.mkdir()
+    for name, text in {"mcpbridge": f'{sys.executable} -m mcpbridge "$@"', "uvx": f'{SERVERS}/"$@"'}.items():
+        (programs / name).write_text(f"#!/bin/sh\nexec {text}\n")
+        (programs / name).chmod(0o755)
+    identity = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = place.environment() | identity
+    environment |= {"PATH": f"{programs}:{environment['PATH']}", "PYTHONUNBUFFERED": "1"}
+    for command in (["init", "--quiet", "--initial-branch=main"], ["commit", "--quiet", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *command], cwd=place.folder, env=environment, check=True)
+    return environment
+
+
+async def run(place: Place, env: dict[str, str], *command: str) -> str:
+    """What a command prints, standard error included."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=place.folder,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(60):
+            printed = (await process.communicate())[0].decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0, printed
+    return printed
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the pages show a POSIX shell")
+@of_kind("console", "python")
+async def test_an_example_does_what_the_page_says(block: Block, place: Place, reader: dict[str, str]) -> None:
+    first = next(other for other in BLOCKS if other.page == block.page and other.kind == "toml")
+    (place.folder / "servers.toml").write_text(first.text)
+    if block.kind == "python":
+        printed = await run(place, reader, sys.executable, "-c", block.text)
+        assert "time__convert_time\n" in printed
+    else:
+        for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+            printed = await run(place, reader, "sh", "-c", command)
+            assert re.fullmatch(as_pattern(expected), printed, re.DOTALL), f"$ {command}\n{printed}"
+    assert not place.survivors()
+
+
+def as_pattern(expected: str) -> str:
+    """A line that is … alone stands for any lines, elsewhere it stands for any text of a line."""
+    pattern = re.escape(expected).replace(re.escape("…"), "…")
+    return re.sub(r"^…\\\n", ".*?", pattern, flags=re.MULTILINE).replace("…", "[^\n]*")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_reference_is_what_the_models_say() -> None:
+    """HOUSE style, section 9: the page and the schema are generated."""
+    checked = subprocess.run(
+        [sys.executable, ROOT / "scripts/reference.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr

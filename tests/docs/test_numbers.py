@@ -1,0 +1,119 @@
+"""Numbers and words that the pages repeat are those of the code."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpbridge import errors
+from mcpbridge.catalog import definitions, offers
+from mcpbridge.cli import exits
+from mcpbridge.config.schema import Settings
+from mcpbridge.downstream import http, http_streams, stdio, updates
+from mcpbridge.redaction import MIN_LENGTH
+from mcpbridge.units import show_bytes
+from mcpbridge.upstream import era, lifecycle, session, supervisor, tending
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire import guard, process
+from mcpbridge.wire import stdio as wire_stdio
+from mcpbridge.wire.revisions import REVISIONS
+
+ROOT = Path(__file__).parent.parent.parent
+SERVER = ServerSettings(command="x")
+HTTP = Settings().http
+
+SAID = {
+    "README.md": [
+        *REVISIONS,
+        f"| largest message, either way | {show_bytes(Settings().limits.max_frame)} |",
+        f"| largest HTTP request of a client | {show_bytes(HTTP.max_body)} |",
+        f"says so | {show_bytes(HTTP.max_event)} | `http.max_event` |",
+        f"| a server must be ready within | {SERVER.init_timeout:g} s |",
+        f"| no answer and no progress for | {SERVER.call_timeout:g} s |",
+        f"| one call in all | {SERVER.max_call_timeout / 60:g} min |",
+        f"| {SERVER.max_concurrent}, {SERVER.max_queued} | `max_concurrent`, `max_queued` |",
+        f"| wait for a place there | {SERVER.queue_timeout:g} s |",
+        f"| {Settings().bridge.startup_wait:g} s | `bridge.startup_wait` |",
+        f"| {HTTP.max_sessions:,}, {HTTP.session_idle / 60:g} min |",
+        f"| {HTTP.resume_grace:g} s | `http.resume_grace` |",
+        f"| {offers.MOST:,}; {show_bytes(definitions.LARGEST)} |",
+        f"at most {Settings().bridge.name_length} characters",
+        errors.UpstreamUnavailable.advice,
+        str(errors.UpstreamTimeout("db", SERVER.call_timeout)) + ". " + errors.UpstreamTimeout.advice,
+        errors.UpstreamGone.advice,
+    ],
+    "docs/commands.md": [
+        f"| {exits.USAGE} | wrong usage",
+        f"| {exits.UNREACHABLE} | a server",
+        f"| {exits.TOOL_ERROR} | the tool",
+        f"| {exits.TIMED_OUT} | no answer",
+        f"| {exits.INTERRUPTED} | interrupted",
+        f"open HTTP requests get {http._DRAIN:g} s",
+    ],
+    "docs/configuration.md": [f"`{name}`" for name in process.SAFE_NAMES],
+    "docs/security.md": [
+        *(f"`{name}`" for name in process.SAFE_NAMES),
+        f"fewer than {MIN_LENGTH} characters",
+        f"at most {show_bytes(HTTP.max_body)}",
+    ],
+    "docs/protocol.md": [
+        *REVISIONS,
+        f"nothing for {era.PROBE_SECONDS:g} s",
+        f"at most {updates.BURST} messages at once and {updates.PER_SECOND} a second",
+        f"deeper than {definitions.DEEPEST} levels",
+        f"larger than {show_bytes(definitions.LARGEST)}",
+        f"may list {offers.MOST:,} of a kind",
+        f"an answer over {show_bytes(HTTP.max_event)} (`http.max_event`)",
+        f"Up to {http_streams._KEPT} events ({show_bytes(http_streams._KEPT_BYTES)})",
+    ],
+    "docs/reliability.md": [
+        f"it has {SERVER.init_timeout:g} s (`init_timeout`)",
+        f"begins at {lifecycle.FIRST_DELAY:g} s and doubles each time, up to {lifecycle.LONGEST_DELAY:g} s",
+        f"After {lifecycle.STABLE_AFTER:g} s of being ready",
+        f"{lifecycle.FAILURES_IN_WINDOW} failures within {lifecycle.WINDOW:g} s",
+        f"after {lifecycle.FAILED_RETRY:g} s",
+        f"at least {lifecycle.ON_DEMAND_AFTER:g} s after the last attempt",
+        f"silent for {SERVER.ping_interval:g} s (`ping_interval`)",
+        f"{tending.PING_MISSES} times in a row without an answer within {session.PING_SECONDS:g} s",
+        f"full pipe for {wire_stdio._STALL_SECONDS:g} s",
+        f"within {supervisor.SOON:g} s, waits for it, at most {SERVER.queue_timeout:g} s (`queue_timeout`)",
+        f"{SERVER.call_timeout:g} s without an answer (`call_timeout`)",
+        f"up to {SERVER.max_call_timeout:g} s in all",
+        f"{SERVER.max_concurrent} calls run at one server at a time (`max_concurrent`), {SERVER.max_queued} more",
+        f"After {lifecycle.OPEN_AFTER} calls in a row",
+        f"left alone for {lifecycle.OPEN_FOR:g} s",
+        f"grows by {lifecycle.OPEN_FOR:g} s, up to {lifecycle.OPEN_AT_MOST:g} s",
+        f"it has {process.STDIN_GRACE:g} s to end by itself",
+        f"and {process.TERM_GRACE:g} s",
+        guard.COOKIE_NAME,
+        f"once {stdio.READ_LIMIT >> 20} MiB wait for it",
+        f"dropped from {stdio.PUSH_LIMIT >> 20} MiB on",
+        f"{http_streams._MAX_WAITING:,} events ({show_bytes(http_streams._MAX_WAITING_BYTES)})",
+        f"{HTTP.max_sessions:,} sessions",
+        f"{HTTP.session_idle / 60:g} min without use",
+        *(
+            f"`{failure.__name__}`"
+            for failure in (errors.UpstreamUnavailable, errors.UpstreamGone, errors.UpstreamTimeout)
+        ),
+        *(
+            f"| {failure.advice} |"
+            for failure in (
+                errors.UpstreamUnavailable,
+                errors.UpstreamGone,
+                errors.UpstreamTimeout,
+                errors.UpstreamGarbled,
+                errors.AnswerTooLarge,
+                errors.Overloaded,
+            )
+        ),
+    ],
+}
+"""What must stand in which page."""
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [(page, said) for page, list_ in SAID.items() for said in list_],
+    ids=lambda value: str(value)[:50],
+)
+def test_a_page_repeats_the_code_correctly(page: str, said: str) -> None:
+    assert said in " ".join((ROOT / page).read_text("utf-8").split())

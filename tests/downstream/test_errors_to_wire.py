@@ -1,0 +1,152 @@
+"""From errors to answers: what the client can act on, in the codes of its era (spec 2.13)."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.downstream.errors_to_wire import ERROR_NAME, to_answer
+from mcpbridge.errors import (
+    BadRequest,
+    ConfigError,
+    Overloaded,
+    UnknownName,
+    UpstreamAnswered,
+    UpstreamGarbled,
+    UpstreamGone,
+    UpstreamHttpError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
+
+FAILURES = [
+    UpstreamUnavailable("up", "starting"),
+    UpstreamGone("up", "exit code 1"),
+    UpstreamTimeout("up", 60),
+    UpstreamGarbled("up", "truncated"),
+    UpstreamHttpError("up", 429, "HTTP 429", retry_after=3),
+    Overloaded("Server 'up' is busy"),
+]
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+ERRORS = st.one_of(
+    st.dictionaries(
+        st.sampled_from(["code", "message", "data", "x"]),
+        st.one_of(SCALARS, st.lists(SCALARS, max_size=2), st.integers(-32800, -31900)),
+    ),
+    SCALARS,
+)
+
+
+def answered(error: Exception, method: str = "tools/list", *, modern: bool = False, id_: bytes = b"7") -> Any:
+    answer = to_answer(error, id_, method, modern=modern)
+    message = msgspec.json.decode(answer.data)
+    assert message["jsonrpc"] == "2.0"
+    assert answer.code == message.get("error", {}).get("code", 0)
+    return message
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_a_failed_call_is_a_result_that_the_model_can_read(error: Exception, modern: bool) -> None:
+    """It says which server, what happened and what to do."""
+    result = answered(error, "tools/call", modern=modern)["result"]
+    assert result["isError"] is True
+    [content] = result["content"]
+    assert "'up'" in content["text"]
+    assert content["text"].endswith(".")
+    assert len(content["text"]) > len(str(error)), "and what to do next"
+    assert result["_meta"] == {ERROR_NAME: type(error).__name__}
+    assert ("resultType" in result) == modern
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
+def test_any_other_failed_request_is_an_error_with_its_kind(error: Exception) -> None:
+    said = answered(error, "resources/read")["error"]
+    assert said["code"] == INTERNAL_ERROR
+    assert said["data"] == {ERROR_NAME: type(error).__name__}
+
+
+@pytest.mark.parametrize(("kind", "modern", "code"), [
+    ("tool", False, INVALID_PARAMS), ("tool", True, INVALID_PARAMS), ("prompt", False, INVALID_PARAMS),
+    ("resource", False, RESOURCE_NOT_FOUND), ("resource", True, INVALID_PARAMS),
+])  # fmt: skip
+def test_an_unknown_name_has_the_code_of_its_era_and_names_the_nearest(kind: str, modern: bool, code: int) -> None:
+    said = answered(UnknownName(kind, "ecko", candidates=["up__echo"]), "tools/call", modern=modern)["error"]
+    assert said["code"] == code
+    assert "up__echo" in said["message"]
+    assert said.get("data") == ({"uri": "ecko"} if kind == "resource" else None)
+
+
+def test_a_broken_request_has_its_own_code_and_data() -> None:
+    said = answered(BadRequest(-32022, "Unsupported protocol version", {"supported": ["x"]}))["error"]
+    assert said == {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": ["x"]}}
+
+
+def test_other_errors_of_the_bridge_and_unexpected_ones_are_internal() -> None:
+    assert answered(ConfigError("wrong", file="f", key="k"))["error"]["message"] == "f: k: wrong"
+    said = answered(ZeroDivisionError("secret detail"))["error"]
+    assert said["code"] == INTERNAL_ERROR
+    assert "ZeroDivisionError" in said["message"]
+    assert "secret" not in said["message"], "details stay in the log"
+
+
+def test_an_error_of_the_upstream_keeps_its_bytes() -> None:
+    error = b'{ "code":-1,"message":"no","data":{"n":123456789012345678901234567890,"f":1.10},"x":null }'
+    answer = to_answer(UpstreamAnswered("up", error), b'"\\u0061"', "tools/call", modern=True)
+    assert answer.data == b'{"jsonrpc":"2.0","id":"\\u0061","error":%b}' % error
+
+
+@given(ERRORS, st.booleans(), st.sampled_from(["tools/call", "resources/read", "prompts/get"]))
+def test_any_error_of_an_upstream_becomes_one_that_every_client_can_read(error: Any, modern: bool, method: str) -> None:
+    """Typed clients lose an answer whose error misses a whole code or a message, and wait for their deadline."""
+    said = answered(UpstreamAnswered("up", json.dumps(error).encode()), method, modern=modern)["error"]
+    assert isinstance(said["code"], int)
+    assert not isinstance(said["code"], bool)
+    assert isinstance(said["message"], str)
+    assert said["message"]
+    assert said["code"] not in range(-32099, -32019), "what MCP reserves for one hop stays there"
+    assert not (modern and said["code"] == RESOURCE_NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "modern", "code"),
+    [
+        ("resources/read", b'{"code":-32002,"message":"x"}', False, -32002),
+        ("resources/read", b'{"code":-32002,"message":"x"}', True, -32602),
+        ("resources/read", b'{"code":-32602,"message":"x","data":{"uri":"a"}}', False, -32002),
+        ("resources/read", b'{"code":-32602,"message":"Resource not found"}', False, -32002),
+        ("resources/read", b'{"code":-32602,"message":"bad cursor"}', False, -32602),
+        ("resources/read", b'{"code":-32602,"message":"bad cursor"}', True, -32602),
+        ("prompts/get", b'{"code":-32002,"message":"x"}', True, -32602),
+        ("prompts/get", b'{"code":-32002,"message":"x"}', False, -32002),
+        ("tools/call", b'{"code":-32022,"message":"x"}', True, -32603),
+        ("tools/call", b'{"code":-32601,"message":"x"}', False, -32601),
+    ],
+)
+def test_codes_mean_the_same_to_the_client_of_either_era(method: str, error: bytes, modern: bool, code: int) -> None:
+    assert answered(UpstreamAnswered("up", error), method, modern=modern)["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    "error", [b'{"code":-32602}', b'{"code":-32602,"message":""}', b'{"code":-32002}', b'{"code":5}']
+)
+@pytest.mark.parametrize("method", ["resources/read", "tools/call", "prompts/get"])
+@pytest.mark.parametrize("modern", [False, True])
+def test_an_error_without_a_message_gets_one(error: bytes, method: str, modern: bool) -> None:
+    assert "'up'" in answered(UpstreamAnswered("up", error), method, modern=modern)["error"]["message"]
+
+
+def test_an_unreadable_error_is_shown_in_part() -> None:
+    said = answered(UpstreamAnswered("up", b'"' + b"boom " * 1000 + b'"'))["error"]
+    assert "boom" in said["message"]
+    assert len(said["message"]) < 500
+
+
+def test_a_recoded_error_keeps_its_data() -> None:
+    error = b'{"code":-32022,"message":"x","data":{"n":123456789012345678901234567890}}'
+    answer = to_answer(UpstreamAnswered("up", error), b"7", "tools/call", modern=True)
+    assert b"123456789012345678901234567890" in answer.data

@@ -1,0 +1,83 @@
+"""A call that nobody waits for any more is cancelled at its server (issue 2; spec §2.2)."""
+
+import asyncio
+import json
+from typing import Any
+
+from harness import Place, eventually, python_server, undisturbed
+from rpc import MODERN, Client, Message, envelope
+
+SERVERS = {"held": python_server("plain", call_timeout=30), "healthy": python_server("plain")}
+
+
+async def journal(client: Client, **options: Any) -> list[Message]:
+    """What the server that holds calls was sent."""
+    return json.loads((await client.call("held__journal", **options)).text)
+
+
+def holds(sent: list[Message]) -> list[Message]:
+    return [m for m in sent if m.get("params", {}).get("name") == "hold"]
+
+
+def cancelled(sent: list[Message]) -> list[Any]:
+    return [m["params"]["requestId"] for m in sent if m.get("method") == "notifications/cancelled"]
+
+
+async def test_a_cancelled_notification_reaches_the_server_and_no_answer_comes(place: Place) -> None:
+    async with place.bridge(SERVERS) as client:
+        await client.initialize()
+        answer = client.expect("mine")
+        await client.write(b'{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"name":"held__hold"}}\n')
+        await eventually(lambda: journal(client), lambda sent: len(holds(sent)) == 1)
+        async with undisturbed(client):
+            await client.tell("notifications/cancelled", requestId="mine", reason="changed my mind")
+            sent = await eventually(lambda: journal(client), lambda sent: len(cancelled(sent)) == 1)
+            assert cancelled(sent) == [holds(sent)[0]["id"]]
+            await client.call("held__release")
+        assert not answer.done()
+
+
+async def test_cancelling_what_is_not_running_changes_nothing(place: Place) -> None:
+    async with place.bridge(SERVERS) as client:
+        await client.initialize()
+        for id_ in (1, 987654, "nobody", None, {}):
+            await client.tell("notifications/cancelled", requestId=id_)
+        await client.tell("notifications/cancelled")
+        assert (await client.call("healthy__echo", text="fine")).text == "fine"
+
+
+async def test_a_stdio_client_that_leaves_in_mid_call_leaves_nothing_running(place: Place) -> None:
+    """The harness proves that no process is left; the bridge must not wait for the call's deadline."""
+    async with place.bridge(SERVERS) as client:
+        await client.initialize()
+        await client.write(b'{"jsonrpc":"2.0","id":900,"method":"tools/call","params":{"name":"held__hold"}}\n')
+        await eventually(lambda: journal(client), lambda sent: len(holds(sent)) == 1)
+        await client.close()
+        async with asyncio.timeout(10):
+            await client.command.process.wait()
+
+
+async def test_an_http_client_that_disconnects_in_mid_call_cancels_it(place: Place) -> None:
+    async with place.http_bridge(SERVERS) as client:
+        await client.initialize()
+        await client.tools_with("held__hold")
+        call = asyncio.create_task(client.call("held__hold", within=30))
+        await eventually(lambda: journal(client), lambda sent: len(holds(sent)) == 1)
+        call.cancel()  # closes the connection, since the answer has not begun
+        await asyncio.wait([call])
+        async with undisturbed(client):
+            sent = await eventually(lambda: journal(client), lambda sent: len(cancelled(sent)) == 1)
+        assert cancelled(sent) == [holds(sent)[0]["id"]]
+
+
+async def test_a_modern_http_client_that_disconnects_in_mid_call_cancels_it(place: Place) -> None:
+    async with place.http_bridge(SERVERS) as client:
+        modern = {"meta": envelope()}
+        await eventually(lambda: client.call("held__echo", **modern), lambda reply: "result" in reply.message)
+        call = asyncio.create_task(client.call("held__hold", within=30, **modern))
+        await eventually(lambda: journal(client, **modern), lambda sent: len(holds(sent)) == 1)
+        call.cancel()
+        await asyncio.wait([call])
+        sent = await eventually(lambda: journal(client, **modern), lambda sent: len(cancelled(sent)) == 1)
+        assert cancelled(sent) == [holds(sent)[0]["id"]]
+        assert MODERN not in json.dumps(holds(sent)), "the envelope is for one hop"

@@ -1,0 +1,142 @@
+"""The layout of the code (HOUSE style, sections 2 and 3): who may import whom, and what must be documented."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import mcpbridge
+from mcpbridge.config.schema import Settings
+
+SOURCE = Path(mcpbridge.__file__).parent
+
+LAYERS = [
+    "_version",
+    "errors",
+    "units",
+    "redaction",
+    "wire",
+    "model",  # a call carries unparsed fields, whose type is the wire's
+    "upstream",
+    "backends",
+    "policy",
+    "storage",
+    "results",
+    "catalog",
+    "sandbox",
+    "builtin",
+    "pipeline",
+    "downstream",
+    "config",
+    "telemetry",
+    "bridge",
+    "admin",
+    "cli",
+    "__main__",
+    "__init__",
+]
+"""A module imports its own layer and those above it in this list."""
+
+APART = {
+    "wire": {"stdio", "streamable_http", "sse", "websocket"},
+    "pipeline": {"observe", "compress", "guard", "arguments", "cache", "retry", "limits", "deliver", "approval"},
+}
+"""Modules of one layer that must not know each other: transports, and the stages of a call."""
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield path, ast.parse(path.read_text("utf-8"))
+
+
+def name_of(path: Path) -> tuple[str, ...]:
+    return path.relative_to(SOURCE).with_suffix("").parts
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, ...]]:
+    """Every module of ours that is imported anywhere in the file, functions and TYPE_CHECKING blocks included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package, *parts = name.split(".")
+            if package == "mcpbridge":
+                yield tuple(parts) or ("__init__",)
+
+
+def test_every_module_belongs_to_a_layer() -> None:
+    assert {name_of(path)[0] for path, _ in modules()} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: "/".join(name_of(path)))
+def test_imports_point_one_way(path: Path) -> None:
+    own = name_of(path)
+    rank = LAYERS.index(own[0])
+    for imported in imports(ast.parse(path.read_text("utf-8"))):
+        assert imported[0] in LAYERS, f"mcpbridge.{'.'.join(imported)} is in no layer"
+        assert LAYERS.index(imported[0]) <= rank, f"{'/'.join(own)} imports mcpbridge.{'.'.join(imported)} upward"
+        apart = APART.get(own[0], set())
+        if len(own) > 1 and own[1] in apart and len(imported) > 1 and imported[:2] != own[:2]:
+            assert imported[0] != own[0] or imported[1] not in apart, f"{own[1]} must not know {imported[1]}"
+
+
+def test_package_files_below_the_top_are_empty() -> None:
+    """Whoever reads an import sees the module that defines the name."""
+    full = [path for path in SOURCE.rglob("*/__init__.py") if path.read_text("utf-8").strip()]
+    assert full == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [path for path, tree in modules() if tree.body and not ast.get_docstring(tree)]
+    assert silent == []
+
+
+def settings_models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
+    """A model and all models that stand in its fields."""
+    if model in seen:
+        return
+    seen.add(model)
+    yield model
+    for field in model.model_fields.values():
+        kinds = [field.annotation]
+        while kinds:
+            kind = kinds.pop()
+            kinds += getattr(kind, "__args__", ())
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from settings_models(kind, seen)
+
+
+@pytest.mark.parametrize("model", list(settings_models(Settings, set())), ids=lambda model: model.__name__)
+def test_every_setting_is_documented_and_unknown_keys_are_forbidden(model: type[BaseModel]) -> None:
+    """The reference page is made from these docstrings (HOUSE section 9)."""
+    assert model.__doc__
+    assert model.model_config.get("extra") == "forbid"
+    assert model.model_config.get("frozen")
+    [definition] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(definition, ast.ClassDef)
+    documented = {
+        field.target.id
+        for field, text in zip(definition.body, definition.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+    assert documented == model.model_fields.keys()
+
+
+def test_only_telemetry_and_commands_write_to_standard_streams() -> None:
+    """On stdio, standard output belongs to the protocol."""
+    writers = set[str]()
+    for path, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+                writers.add(name_of(path)[0])
+    assert writers <= {"cli", "wire"}  # wire/launch.py is a program of its own

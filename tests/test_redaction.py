@@ -1,0 +1,64 @@
+"""Secrets that the configuration brought in are masked in every spelling (security notes, secrets in logs)."""
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.redaction import MASK, Redactor
+
+SECRETS = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=6, max_size=40).filter(
+    lambda secret: secret not in MASK
+)
+
+
+@given(st.text(max_size=20), SECRETS, st.text(max_size=20))
+def test_a_secret_never_remains(before: str, secret: str, after: str) -> None:
+    masked = Redactor([secret])(f"{before}{secret}{after}")
+    assert MASK in masked
+
+
+@given(SECRETS)
+def test_a_secret_is_found_in_its_usual_spellings(secret: str) -> None:
+    redact = Redactor([secret])
+    for spelled in (quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
+        assert redact(f"x {spelled} y") == f"x {MASK} y"
+
+
+@given(st.binary(max_size=5), SECRETS, st.binary(max_size=5))
+def test_a_secret_is_found_inside_base64(before: bytes, secret: str, after: bytes) -> None:
+    """As in `Authorization: Basic`, where user and password are encoded together."""
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        assert MASK in Redactor([secret])(encode(before + secret.encode() + after).decode())
+
+
+def test_a_short_value_is_left_alone() -> None:
+    """It would be found in half of all words."""
+    assert Redactor(["a", "true", ""])("a true story") == "a true story"
+
+
+def test_the_longer_of_two_secrets_is_masked_whole() -> None:
+    assert Redactor(["secret", "secret-and-more"])("my secret-and-more!") == f"my {MASK}!"
+
+
+@pytest.mark.parametrize("text", ["", "nothing here", "a line\nand another"])
+def test_text_without_secrets_stays_as_it_is(text: str) -> None:
+    assert Redactor()(text) == text
+    assert Redactor(["hunter2-hunter2"])(text) == text
+
+
+def test_in_a_document_only_texts_are_masked() -> None:
+    """A number that equals a secret stays one: masked, the document would not be JSON any more."""
+    redact = Redactor(["123456", "hunter2"])
+    document = {
+        "pid": 123456,
+        "hunter2": None,
+        "servers": [{"stderr": ("pin 123456", "hunter2")}],
+        "up": 1.5,
+        "on": True,
+    }
+    masked = {"servers": [{"stderr": ["pin [redacted]", "[redacted]"]}], "hunter2": None}
+    assert redact.values_of(document) == document | masked

@@ -1,0 +1,123 @@
+"""Logs: on standard error only, without secrets, and never in the way of the work."""
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from mcpbridge.config.schema import LogSettings
+from mcpbridge.redaction import MASK, Redactor
+from mcpbridge.telemetry import StderrLogger, set_up_logs
+
+
+class Pipe:
+    """Stands for standard error."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+
+    def text(self) -> str:
+        """What was written since the last look."""
+        os.set_blocking(self.reader, False)
+        try:
+            return os.read(self.reader, 1 << 20).decode()
+        except BlockingIOError:
+            return ""
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    for descriptor in (pipe.reader, pipe.writer):
+        try:
+            os.close(descriptor)
+        except OSError:
+            pass
+    structlog.reset_defaults()
+    logging.basicConfig(handlers=[], force=True)
+    logging.captureWarnings(False)
+    StderrLogger.lost = 0
+
+
+def set_up(pipe: Pipe, *secrets: str, **settings: str) -> None:
+    set_up_logs(LogSettings.model_validate(settings), Redactor(secrets), descriptor=pipe.writer)
+
+
+def test_a_pipe_gets_one_json_object_a_line(pipe: Pipe) -> None:
+    set_up(pipe)
+    structlog.get_logger().info("upstream ready", upstream="time", tools=2)
+    structlog.get_logger().warning("zwei\nZeilen", odd=object)
+    first, second = map(json.loads, pipe.text().splitlines())
+    assert (first["event"], first["upstream"], first["tools"], first["level"]) == ("upstream ready", "time", 2, "info")
+    assert second["event"] == "zwei\nZeilen"
+    assert first["timestamp"].endswith("Z")
+
+
+def test_people_can_ask_for_plain_lines(pipe: Pipe) -> None:
+    set_up(pipe, format="console")
+    structlog.get_logger().info("upstream ready", upstream="time")
+    text = pipe.text()
+    assert "upstream ready" in text
+    assert "upstream=time" in text
+    assert "\x1b" not in text  # no colours where there is no terminal
+
+
+def test_what_is_below_the_level_is_not_written(pipe: Pipe) -> None:
+    set_up(pipe, level="warning")
+    structlog.get_logger().info("quiet")
+    structlog.get_logger().warning("loud")
+    assert [json.loads(line)["event"] for line in pipe.text().splitlines()] == ["loud"]
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_secrets_are_masked_wherever_they_stand(pipe: Pipe, form: str) -> None:
+    set_up(pipe, "hunter2-hunter2", format=form)
+    log = structlog.get_logger()
+    log.info("got hunter2-hunter2", key="hunter2-hunter2", deep={"in": ["hunter2-hunter2"]})
+    try:
+        raise ValueError("hunter2-hunter2")
+    except ValueError:
+        log.exception("failed")
+    logging.getLogger("library").warning("hunter2-hunter2")
+    text = pipe.text()
+    assert text.count(MASK) >= 5
+    assert "hunter2" not in text
+
+
+def test_logs_and_warnings_of_libraries_come_the_same_way(pipe: Pipe) -> None:
+    set_up(pipe)
+    logging.getLogger("some.library").warning("careful, %s", "please")
+    logging.getLogger("some.library").info("chatter")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    first, second = map(json.loads, pipe.text().splitlines())
+    assert (first["event"], first["logger"]) == ("careful, please", "some.library")
+    assert second["logger"] == "py.warnings"
+
+
+def test_a_reader_that_does_not_read_stops_nothing_and_loses_lines_only(pipe: Pipe) -> None:
+    """A client may start the bridge and never look at its standard error."""
+    set_up(pipe)
+    log = structlog.get_logger()
+    for number in range(2000):
+        log.info("a line", number=number, filling="x" * 200)
+    lost = StderrLogger.lost
+    assert lost > 0
+    written = pipe.text()
+    assert written.count("\n") >= 2000 - lost
+    log.info("after")
+    assert f"({lost} log lines before this one were lost" in pipe.text()
+    assert StderrLogger.lost == 0
+
+
+def test_a_reader_that_is_gone_stops_nothing(pipe: Pipe) -> None:
+    set_up(pipe)
+    os.close(pipe.reader)
+    structlog.get_logger().info("nobody hears this")
+    assert StderrLogger.lost == 1

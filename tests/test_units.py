@@ -1,0 +1,101 @@
+"""Seconds and bytes as people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.units import MAX_BYTES, MAX_SECONDS, parse_bytes, parse_seconds, show_bytes, show_seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        (30, 30),
+        (1.5, 1.5),
+        (0, 0),
+        ("30", 30),
+        ("30s", 30),
+        (" 30 s ", 30),
+        ("5m", 300),
+        ("1.5 min", 90),
+        ("1h", 3600),
+        ("2 days", 172800),
+        ("250ms", 0.25),
+        ("300 ms", 0.3),
+        ("1_000", 1000),
+        (".5s", 0.5),
+        ("10 SECONDS", 10),
+    ],
+)
+def test_a_time_may_have_a_unit(written: object, seconds: float) -> None:
+    assert parse_seconds(written) == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        (4096, 4096),
+        ("4096", 4096),
+        ("64 KiB", 65536),
+        ("64k", 65536),
+        ("2 MiB", 2 * 1024**2),
+        ("2 MB", 2_000_000),
+        ("0.5 GiB", 1024**3 // 2),
+        ("10 bytes", 10),
+    ],
+)
+def test_a_size_may_have_a_unit(written: object, size: int) -> None:
+    assert parse_bytes(written) == size
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "s", "-1", "-1s", "1 parsec", "1s 2m", "1e3", "١s", "0x10", None, True, [], float("nan"), float("inf"), -1],
+)
+def test_anything_else_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match=r"expected a|below 0"):
+        parse_seconds(written)
+    with pytest.raises(ValueError, match=r"expected a|below 0"):
+        parse_bytes(written)
+
+
+def test_what_is_out_of_all_proportion_is_refused() -> None:
+    with pytest.raises(ValueError, match="ten years"):
+        parse_seconds("4000 days")
+    with pytest.raises(ValueError, match="1 TiB"):
+        parse_bytes("2000 GiB")
+    with pytest.raises(ValueError, match="whole number"):
+        parse_bytes("1.5")
+
+
+@given(st.integers(min_value=0, max_value=int(MAX_SECONDS * 1_000_000)))
+def test_what_is_shown_reads_back_the_same_time(microseconds: int) -> None:
+    seconds = microseconds / 1_000_000
+    assert parse_seconds(show_seconds(seconds)) == seconds
+
+
+@given(st.integers(min_value=0, max_value=MAX_BYTES))
+def test_what_is_shown_reads_back_the_same_size(size: int) -> None:
+    assert parse_bytes(show_bytes(size)) == size
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    for parse in (parse_seconds, parse_bytes):
+        try:
+            assert parse(text) >= 0
+        except ValueError:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (0.25, "250ms"), (1.5, "1.5s"), (60, "1m"), (90, "90s"), (3600, "1h"), (86400, "1d")],
+)
+def test_a_time_is_shown_in_its_largest_exact_unit(seconds: float, shown: str) -> None:
+    assert show_seconds(seconds) == shown
+
+
+@pytest.mark.parametrize(("size", "shown"), [(0, "0 B"), (1000, "1000 B"), (65536, "64 KiB"), (64 * 1024**2, "64 MiB")])
+def test_a_size_is_shown_in_its_largest_exact_unit(size: int, shown: str) -> None:
+    assert show_bytes(size) == shown

@@ -1,0 +1,70 @@
+"""Slots and queue of one upstream."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from mcpbridge.errors import Overloaded
+from mcpbridge.upstream.gate import Gate
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_calls_beyond_the_slots_wait_in_order() -> None:
+    gate = Gate("up", slots=1, places=5, patience=5)
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        if not gate.try_enter():
+            await gate.enter()
+        order.append(number)
+        await asyncio.sleep(0)
+        gate.leave()
+
+    with anyio.fail_after(5):
+        await asyncio.gather(*(call(number) for number in range(4)))
+    assert order == [0, 1, 2, 3]
+    assert not gate.is_busy
+
+
+async def test_a_full_queue_refuses_at_once_and_says_why() -> None:
+    gate = Gate("up", slots=1, places=0, patience=5)
+    assert gate.try_enter()
+    with pytest.raises(Overloaded, match="Server 'up' is busy: 1 calls run and 0 wait"):
+        await gate.enter()
+
+
+async def test_a_wait_that_takes_too_long_is_refused_unsent() -> None:
+    """Research, section 5: the queue has a time-out of its own."""
+    gate = Gate("up", slots=1, places=1, patience=0.01)
+    assert gate.try_enter()
+    with anyio.fail_after(5), pytest.raises(Overloaded, match="busy for"):
+        await gate.enter()
+    gate.leave()
+    assert gate.try_enter()
+
+
+async def test_a_cancelled_wait_gives_its_turn_to_the_next() -> None:
+    gate = Gate("up", slots=1, places=5, patience=5)
+    assert gate.try_enter()
+    first, second = asyncio.ensure_future(gate.enter()), asyncio.ensure_future(gate.enter())
+    await asyncio.sleep(0)
+    first.cancel()
+    gate.leave()
+    with anyio.fail_after(5):
+        await second
+    assert gate.is_busy
+    gate.leave()
+    assert not gate.is_busy
+
+
+async def test_a_wait_cancelled_in_the_turn_it_was_let_in_gives_the_slot_back() -> None:
+    gate = Gate("up", slots=1, places=5, patience=5)
+    assert gate.try_enter()
+    waiting = asyncio.ensure_future(gate.enter())
+    await asyncio.sleep(0)
+    gate.leave()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert not gate.is_busy

@@ -1,0 +1,146 @@
+"""`_meta`: what belongs to one hop ends at the bridge, everything else crosses (spec 1.4)."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import PREFIX, RequestMeta, complete_for_modern, strip_for_legacy
+
+INFO = {"name": "mcpbridge", "version": "1"}
+SERVER_INFO = b'{"name":"mcpbridge","version":"1"}'
+HOP = {
+    PREFIX + "protocolVersion": "2099-01-01",
+    PREFIX + "clientCapabilities": {"sampling": {}},
+    PREFIX + "clientInfo": {"name": "theirs"},
+    PREFIX + "logLevel": "debug",
+    PREFIX + "subscriptionId": 7,
+    "progressToken": "theirs",
+}
+KEPT = {"traceparent": "00-aa-bb-01", "com.example/x": {"big": 123456789012345678901234567890}, "null": None}
+
+
+def sent(meta: RequestMeta, params: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What goes out for params of a client."""
+    body = Body(json.dumps(params).encode())
+    return json.loads(bytes(meta.put(body, body.inner("_meta"), **more)))
+
+
+def test_a_legacy_request_keeps_what_is_not_of_this_hop() -> None:
+    out = sent(RequestMeta("", INFO), {"name": "t", "_meta": {**HOP, **KEPT}})
+    assert out == {"name": "t", "_meta": KEPT}
+    assert list(out["_meta"]) == list(KEPT)
+
+
+def test_a_legacy_request_without_meta_stays_the_bytes_that_came() -> None:
+    params = Body(data := b'{ "name" : "t" }')
+    assert RequestMeta("", INFO).put(params, None) is data
+
+
+def test_a_legacy_request_gets_meta_only_for_a_progress_token() -> None:
+    assert sent(RequestMeta("", INFO), {"name": "t"}, token=b"12") == {"name": "t", "_meta": {"progressToken": 12}}
+
+
+def test_the_token_of_the_client_never_crosses() -> None:
+    assert sent(RequestMeta("", INFO), {"_meta": {"progressToken": "theirs"}}, token=b"12")["_meta"] == {
+        "progressToken": 12
+    }
+    assert sent(RequestMeta("", INFO), {"_meta": {"progressToken": "theirs"}})["_meta"] == {}
+
+
+def test_a_modern_request_names_the_bridge_and_nobody_else() -> None:
+    meta = sent(RequestMeta("2026-07-28", INFO), {"_meta": {**HOP, **KEPT}}, token=b"12", log_level="warning")["_meta"]
+    assert meta == {
+        **KEPT,
+        PREFIX + "protocolVersion": "2026-07-28",
+        PREFIX + "clientCapabilities": {},
+        PREFIX + "clientInfo": INFO,
+        PREFIX + "logLevel": "warning",
+        "progressToken": 12,
+    }
+
+
+def test_a_modern_request_of_a_client_without_meta_gets_the_envelope() -> None:
+    meta = sent(RequestMeta("2026-07-28", INFO), {})["_meta"]
+    assert set(meta) == {PREFIX + key for key in ("protocolVersion", "clientCapabilities", "clientInfo")}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b"{}",
+        b"{ }",
+        b"{\n}",
+        b'{"content":[]}',
+        b'{ "content" : [] }',
+        b'{"_meta":{"a":1},"content":[]}',
+        b'{"_meta":null}',
+        b'{"resultType":"input_required","x":1}',
+        b'{"content":[{"_meta":{"resultType":1}}]}',
+    ],
+)
+@pytest.mark.parametrize("cacheable", [False, True])
+def test_any_result_is_made_complete_for_a_modern_client(result: bytes, cacheable: bool) -> None:
+    before = json.loads(result)
+    after = json.loads(bytes(complete_for_modern(Body(result), SERVER_INFO, cacheable=cacheable).data))
+    assert after["resultType"] == before.get("resultType", "complete")
+    assert after["_meta"] == {**(before.get("_meta") or {}), PREFIX + "serverInfo": INFO}
+    assert ("ttlMs" in after) == ("cacheScope" in after) == cacheable
+    added = {"resultType", "_meta", "ttlMs", "cacheScope"}
+    assert {k: v for k, v in after.items() if k not in added} == {k: v for k, v in before.items() if k not in added}
+
+
+def test_cache_hints_of_the_server_are_kept() -> None:
+    result = complete_for_modern(Body(b'{"ttlMs":5,"cacheScope":"public"}'), SERVER_INFO, cacheable=True).value()
+    assert (result["ttlMs"], result["cacheScope"]) == (5, "public")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["content", "x", "_meta", "isError"]),
+        st.none() | st.dictionaries(*[st.text(st.characters(exclude_categories=["Cs"]))] * 2),
+    )
+)
+def test_what_is_made_for_a_modern_client_can_be_taken_off_for_a_legacy_one(result: dict[str, Any]) -> None:
+    body = Body(bytes(complete_for_modern(Body(json.dumps(result).encode()), SERVER_INFO, cacheable=True).data))
+    strip_for_legacy(body)
+    left = body.value()
+    assert left.pop("_meta", None) or {} == {}
+    assert {k: v for k, v in left.items() if k != "_meta"} == {k: v for k, v in result.items() if k != "_meta"}
+
+
+def test_stripping_keeps_other_meta_and_drops_an_empty_one() -> None:
+    both = Body(b'{"_meta":{"io.modelcontextprotocol/serverInfo":{},"a":1},"resultType":"complete","x":1}')
+    strip_for_legacy(both)
+    assert both.data == b'{"_meta":{"a":1},"x":1}'
+    only = Body(b'{"_meta":{"io.modelcontextprotocol/serverInfo":{}},"x":1}')
+    strip_for_legacy(only)
+    assert only.data == b'{"x":1}'
+    untouched = Body(data := b'{ "_meta" : {"a":1} }')
+    strip_for_legacy(untouched)
+    assert untouched.data is data
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"structuredContent": [1, 2]}, {"content": [{"type": "text", "text": "[1, 2]"}]}),
+        ({"content": [], "structuredContent": 5}, {"content": [{"type": "text", "text": "5"}]}),
+        (
+            {"content": [{"type": "text", "text": "x"}], "structuredContent": None},
+            {"content": [{"type": "text", "text": "x"}]},
+        ),
+        ({"content": [], "structuredContent": {"a": 1}}, {"content": [], "structuredContent": {"a": 1}}),
+    ],
+)
+def test_structured_content_that_is_no_object_becomes_text_for_a_legacy_client(before: Any, after: Any) -> None:
+    """Until 2025-11-25 it had to be an object."""
+    body = Body(json.dumps(before).encode())
+    strip_for_legacy(body, is_tool_result=True)
+    assert body.value() == after
+    other = Body(json.dumps(before).encode())
+    strip_for_legacy(other)
+    assert other.value() == before, "of another kind of result it means nothing"

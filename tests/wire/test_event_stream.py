@@ -1,0 +1,110 @@
+"""The parser of server-sent events against the rules of the HTML standard, whatever the cuts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.wire.event_stream import Event, EventStreamParser, EventTooLarge
+
+
+def parse(*chunks: bytes, limit: int = 1 << 20) -> tuple[list[Event], EventStreamParser]:
+    parser = EventStreamParser(limit)
+    return [event for chunk in chunks for event in parser.feed(chunk)], parser
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b"data: a\n\n", [Event(b"a")]),
+        (b"data:a\r\n\r\n", [Event(b"a")]),
+        (b"data: a\r\r", [Event(b"a")]),
+        (b"data:  a\n\n", [Event(b" a")]),
+        (b"data: a\ndata: b\n\n", [Event(b"a\nb")]),
+        (b"data\n\n", [Event(b"")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
+        (b"event: ping\ndata: a\n\ndata: b\n\n", [Event(b"a", b"ping"), Event(b"b")]),
+        (b"event: ping\n\ndata: b\n\n", [Event(b"b")]),
+        (b": comment\ndata: a\nunknown: x\n: again\n\n", [Event(b"a")]),
+        (b"data: unfinished\n", []),
+        (b"\n\n\n", []),
+        ("data: é\n\n".encode(), [Event("é".encode())]),
+    ],
+)
+def test_a_stream_gives_the_events_of_the_standard(stream: bytes, events: list[Event]) -> None:
+    assert parse(stream)[0] == events
+
+
+def test_an_id_counts_only_once_its_event_is_whole() -> None:
+    """A stream cut within an event must be resumed before that event."""
+    _, parser = parse(b"id: 1\ndata: a\n\n", b"id: 2\ndata: b\n")
+    assert parser.last_event_id == b"1"
+    parser.feed(b"\n")
+    assert parser.last_event_id == b"2"
+
+
+def test_an_id_with_a_nul_and_a_retry_that_is_no_number_are_ignored() -> None:
+    _, parser = parse(b"id: a\0b\nretry: soon\nretry: 12345678901234567890\n\n")
+    assert parser.last_event_id == b""
+    assert parser.retry is None
+    parser.feed(b"retry: 1500\n\n")
+    assert parser.retry == 1.5
+
+
+def test_an_event_that_only_carries_an_id_is_counted_and_not_delivered() -> None:
+    """Spec 2025-11-25: a stream may open with an empty event that gives the client something to resume from."""
+    events, parser = parse(b"id: 7\n\n: ping\n\n")
+    assert events == []
+    assert parser.count == 1
+    assert parser.last_event_id == b"7"
+
+
+@pytest.mark.parametrize("stream", [b"data: " + b"x" * 100, b"data: x\n" * 40, b": " + b"x" * 100])
+def test_an_event_over_the_limit_is_refused_while_it_grows(stream: bytes) -> None:
+    with pytest.raises(EventTooLarge):
+        parse(*[stream[at : at + 8] for at in range(0, len(stream), 8)], limit=50)
+
+
+def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
+    assert len(parse(b"data: 1234567890\n\n" * 100, limit=50)[0]) == 100
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [
+            b"data: one",
+            b"data:two",
+            b"data",
+            b"id: 1",
+            b"id:",
+            b"event: x",
+            b"retry: 10",
+            b": c",
+            b"",
+            b"",
+            b"other",
+            b"\xef\xbb\xbf",
+        ]
+    ),
+    max_size=30,
+)
+
+
+@given(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.lists(st.integers(1, 6), min_size=1, max_size=40))
+def test_the_cuts_between_chunks_change_nothing(lines: list[bytes], end: bytes, cuts: list[int]) -> None:
+    stream = b"".join(line + end for line in lines) + b"data: last" + end + end
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(stream):
+        size = cuts[len(pieces) % len(cuts)]
+        pieces.append(stream[at : at + size])
+        at += size
+    whole_events, whole = parse(stream)
+    cut_events, cut = parse(*pieces)
+    assert cut_events == whole_events
+    assert (cut.last_event_id, cut.retry, cut.count) == (whole.last_event_id, whole.retry, whole.count)
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1), min_size=1))
+def test_data_arrives_as_it_was_sent(payloads: list[str]) -> None:
+    stream = b"".join(b"data: " + payload.encode() + b"\n\n" for payload in payloads)
+    assert [event.data.decode() for event in parse(stream)[0]] == payloads

@@ -1,0 +1,325 @@
+"""Correlating requests and answers, without processes."""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+import pytest
+from msgspec import Raw
+
+from mcpbridge.errors import (
+    Overloaded,
+    UpstreamAnswered,
+    UpstreamGarbled,
+    UpstreamGone,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from mcpbridge.wire.frame import decode_frame
+from mcpbridge.wire.peer import PINGS_PER_SECOND, Peer, Timeouts
+from mcpbridge.wire.transport import Outgoing
+
+pytestmark = pytest.mark.anyio
+
+LONG = Timeouts(30, 60)
+
+
+class Wire:
+    """A channel that keeps what is sent, and lets a test answer."""
+
+    def __init__(self) -> None:
+        self.sent: list[Outgoing] = []
+        self.notices: list[tuple[str, bytes]] = []
+        self.closed: list[str] = []
+        self.refuse: Exception | None = None
+        self.withdraw_tells = False
+        self.peer = Peer(
+            "up",
+            on_notification=lambda method, params, via: self.notices.append((method, bytes(params))),
+            on_closed=self.closed.append,
+            declared=lambda method: b"{}" if method == "ping" else None,
+        )
+        self.peer.attach(self)
+
+    def send(self, message: Outgoing) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        self.sent.append(message)
+
+    def withdraw(self, id_: bytes) -> bool:
+        return self.withdraw_tells
+
+    def negotiated(self, version: str) -> None:
+        raise AssertionError("the peer does not negotiate")
+
+    def says(self, line: bytes, via: bytes = b"") -> None:
+        self.peer.frame(decode_frame(line), via)
+
+    async def ask(self, method: str = "tools/call", timeouts: Timeouts = LONG, **more: object) -> Raw:
+        return await self.peer.request(method, b"{}", timeouts, **more)  # type: ignore[arg-type]
+
+    async def answered(self, say: Callable[[], None]) -> Raw:
+        """The outcome of a request to which `say` is what happens after it was sent."""
+        with anyio.fail_after(5):
+            task = asyncio.ensure_future(self.ask())
+            while not self.sent and not task.done():
+                await asyncio.sleep(0)
+            say()
+            return await task
+
+
+async def test_answers_find_their_callers_whatever_their_order() -> None:
+    wire = Wire()
+    with anyio.fail_after(5):
+        first, second = asyncio.ensure_future(wire.ask()), asyncio.ensure_future(wire.ask())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        wire.says(b'{"id":%b,"result":{"n":2}}' % wire.sent[1].id)
+        wire.says(b'{"id":%b,"result":{"n":1}}' % wire.sent[0].id)
+        assert (bytes(await first), bytes(await second)) == (b'{"n":1}', b'{"n":2}')
+    assert wire.peer.in_flight == 0
+
+
+async def test_an_id_is_never_used_twice() -> None:
+    """Spec 2.2: ids are never reused while in flight; here never at all."""
+    wire = Wire()
+    for _ in range(3):
+        await wire.answered(lambda: wire.says(b'{"id":%b,"result":{}}' % wire.sent[-1].id))
+        ids = [message.id for message in wire.sent]
+        assert len(set(ids)) == len(ids)
+        wire.sent = wire.sent[-1:]
+        wire.sent.clear()
+
+
+async def test_an_answer_with_our_number_as_a_string_counts() -> None:
+    wire = Wire()
+    result = await wire.answered(lambda: wire.says(b'{"id":"%b","result":{}}' % wire.sent[0].id))
+    assert bytes(result) == b"{}"
+
+
+async def test_an_error_keeps_its_bytes() -> None:
+    wire = Wire()
+    error = b'{"code":-1,"message":"no","data":{"big":123456789012345678901234567890},"x":null}'
+    with pytest.raises(UpstreamAnswered) as caught:
+        await wire.answered(lambda: wire.says(b'{"id":%b,"error":%b}' % (wire.sent[0].id, error)))
+    assert caught.value.error == error
+
+
+@pytest.mark.parametrize("answer", [b'{"jsonrpc":"2.0","id":%b}', b'{"id":%b,"result":null}'], ids=["missing", "null"])
+async def test_an_answer_without_a_result_fails_at_once(answer: bytes) -> None:
+    """Issue 2: null or missing result."""
+    wire = Wire()
+    with pytest.raises(UpstreamGarbled, match="neither a result nor an error"):
+        await wire.answered(lambda: wire.says(answer % wire.sent[0].id))
+
+
+async def test_a_line_of_a_logger_with_an_id_is_no_answer() -> None:
+    """Loggers that write JSON to standard output number their lines too."""
+    wire = Wire()
+
+    def says() -> None:
+        wire.says(b'{"level":"info","id":%b}' % wire.sent[0].id)
+        wire.says(b"{}")
+        wire.says(b'{"jsonrpc":"2.0","id":%b,"result":{}}' % wire.sent[0].id)
+
+    assert bytes(await wire.answered(says)) == b"{}"
+
+
+async def test_a_spoiled_answer_fails_its_call_by_id_or_by_being_the_only_one() -> None:
+    wire = Wire()
+    with pytest.raises(UpstreamGarbled, match="cannot be read: malformed"):
+        await wire.answered(lambda: wire.peer.spoiled([b"999", wire.sent[0].id], "malformed", b""))
+    wire.sent.clear()
+    with pytest.raises(UpstreamGarbled):
+        await wire.answered(lambda: wire.peer.spoiled([], "malformed", b""))
+
+
+async def test_a_second_answer_and_one_to_nobody_are_ignored() -> None:
+    wire = Wire()
+
+    def twice() -> None:
+        wire.says(b'{"id":77,"result":{"wrong":1}}')
+        wire.says(b'{"id":%b,"result":{"n":1}}' % wire.sent[0].id)
+        wire.says(b'{"id":%b,"result":{"n":2}}' % wire.sent[0].id)
+
+    assert bytes(await wire.answered(twice)) == b'{"n":1}'
+
+
+async def test_an_error_with_a_null_id_goes_to_the_only_caller() -> None:
+    """JSON-RPC 2.0, section 5: the id is null when the request could not be read."""
+    wire = Wire()
+    with pytest.raises(UpstreamAnswered):
+        await wire.answered(lambda: wire.says(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse"}}'))
+
+
+async def test_a_cancelled_caller_cancels_upstream() -> None:
+    wire = Wire()
+    with anyio.fail_after(5):
+        task = asyncio.ensure_future(wire.ask())
+        while not wire.sent:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert wire.sent[1].method == "notifications/cancelled"
+    assert b'"requestId":%b' % wire.sent[0].id in wire.sent[1].data
+
+
+async def test_where_closing_the_stream_cancels_no_notification_is_sent() -> None:
+    """Spec 2.2: modern HTTP cancels by closing the request's stream."""
+    wire = Wire()
+    wire.withdraw_tells = True
+    task = asyncio.ensure_future(wire.ask())
+    while not wire.sent:
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert len(wire.sent) == 1
+
+
+async def test_silence_ends_a_call_and_tells_the_server() -> None:
+    wire = Wire()
+    with anyio.fail_after(5), pytest.raises(UpstreamTimeout, match=r"no answer within 0\.05 s"):
+        await wire.ask(timeouts=Timeouts(0.05, 10))
+    assert wire.sent[-1].method == "notifications/cancelled"
+
+
+async def test_progress_extends_the_wait_but_not_beyond_the_total() -> None:
+    wire = Wire()
+    heard: list[str] = []
+
+    async def keep_going(id_: bytes) -> None:
+        value = 0
+        while wire.peer.in_flight:
+            value += 1
+            wire.says(b'{"method":"notifications/progress","params":{"progressToken":%b,"progress":%d}}' % (id_, value))
+            await asyncio.sleep(0.01)
+
+    with anyio.fail_after(10):
+        task = asyncio.ensure_future(
+            wire.ask(timeouts=Timeouts(0.1, 0.4), update=lambda method, params: heard.append(method))
+        )
+        while not wire.sent:
+            await asyncio.sleep(0)
+        await keep_going(wire.sent[0].id)
+        with pytest.raises(UpstreamTimeout, match=r"0\.4 s"):
+            await task
+    assert len(heard) > 10  # more than fit into the 0.1 s of silence
+
+
+async def test_the_end_of_the_channel_fails_everything_and_refuses_more() -> None:
+    wire = Wire()
+    with pytest.raises(UpstreamGone, match="exit code 1"):
+        await wire.answered(lambda: wire.peer.closed("exit code 1"))
+    assert wire.closed == ["exit code 1"]
+    with pytest.raises(UpstreamGone):
+        await wire.ask()
+
+
+async def test_a_refused_send_leaves_nothing_waiting() -> None:
+    wire = Wire()
+    wire.refuse = Overloaded("full")
+    with pytest.raises(Overloaded):
+        await wire.ask()
+    assert wire.peer.in_flight == 0
+
+
+async def test_a_failure_of_the_transport_reaches_its_caller() -> None:
+    wire = Wire()
+    with pytest.raises(UpstreamUnavailable):
+        await wire.answered(lambda: wire.peer.failed(wire.sent[0].id, UpstreamUnavailable("up", "refused"), sent=False))
+
+
+async def test_what_was_not_declared_is_answered_with_method_not_found() -> None:
+    """Spec: no sampling without the capability; the upstream gets the right answer instead."""
+    wire = Wire()
+    wire.says(b'{"id":"a","method":"ping"}')
+    wire.says(b'{"id":2,"method":"sampling/createMessage","params":{}}')
+    assert wire.sent[0].data == b'{"jsonrpc":"2.0","id":"a","result":{}}'
+    assert b'"id":2' in wire.sent[1].data
+    assert b"-32601" in wire.sent[1].data
+
+
+async def test_a_flood_of_pings_is_not_answered_in_full() -> None:
+    """Research 2.1: 20,000 pings cost the SDK 8 s and 190 MB."""
+    wire = Wire()
+    for number in range(20_000):
+        wire.says(b'{"id":%d,"method":"ping"}' % number)
+    assert PINGS_PER_SECOND <= len(wire.sent) < 20_000
+
+
+async def test_notifications_go_to_the_call_on_whose_stream_they_came() -> None:
+    wire = Wire()
+    heard: list[bytes] = []
+    task = asyncio.ensure_future(wire.ask(update=lambda method, params: heard.append(bytes(params))))
+    while not wire.sent:
+        await asyncio.sleep(0)
+    wire.says(b'{"method":"notifications/message","params":{"a":1}}', via=wire.sent[0].id)
+    wire.says(b'{"method":"notifications/message","params":{"a":2}}')
+    wire.says(b'{"id":%b,"result":{}}' % wire.sent[0].id)
+    await task
+    assert (heard, wire.notices) == ([b'{"a":1}'], [("notifications/message", b'{"a":2}')])
+
+
+async def test_an_error_with_a_null_id_is_nobodys_when_several_wait() -> None:
+    wire = Wire()
+    with anyio.fail_after(5):
+        tasks = [asyncio.ensure_future(wire.ask()) for _ in range(2)]
+        while len(wire.sent) < 2:
+            await asyncio.sleep(0)
+        wire.says(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse"}}')
+        for message in list(wire.sent):
+            wire.says(b'{"id":%b,"result":{}}' % message.id)
+        assert [bytes(result) for result in await asyncio.gather(*tasks)] == [b"{}", b"{}"]
+
+
+@pytest.mark.parametrize("method", [b"notifications/progress", b"notifications/cancelled"])
+@pytest.mark.parametrize("params", [b"{}", b"[]", b'{"progressToken":{},"requestId":[]}', b'{"requestId":1}', b"5"])
+async def test_a_notification_of_an_odd_shape_concerns_nobody(method: bytes, params: bytes) -> None:
+    wire = Wire()
+
+    def says() -> None:
+        wire.says(b'{"method":"%b","params":%b}' % (method, params))
+        wire.says(b'{"method":"%b"}' % method)
+        wire.says(b'{"id":%b,"result":{}}' % wire.sent[0].id)
+
+    assert bytes(await wire.answered(says)) == b"{}"
+
+
+async def test_what_goes_wrong_with_one_message_costs_no_other() -> None:
+    wire = Wire()
+
+    def breaks(method: str, params: Raw) -> None:
+        raise RecursionError
+
+    task = asyncio.ensure_future(wire.ask(update=breaks))
+    with anyio.fail_after(5):
+        while not wire.sent:
+            await asyncio.sleep(0)
+        wire.says(b'{"method":"notifications/message","params":{}}', via=wire.sent[0].id)
+        wire.says(b'{"id":%b,"result":{}}' % wire.sent[0].id)
+        assert bytes(await task) == b"{}"
+
+
+async def test_a_request_without_a_deadline_outlasts_those_with_one() -> None:
+    """A listen stream stays open by design."""
+    wire = Wire()
+    listening = asyncio.ensure_future(wire.ask("subscriptions/listen", Timeouts(0, 0)))
+    with anyio.fail_after(5):
+        with pytest.raises(UpstreamTimeout):
+            await wire.ask(timeouts=Timeouts(0.02, 10))
+        assert not listening.done()
+        [listen] = [message.id for message in wire.sent if message.method == "subscriptions/listen"]
+        wire.says(b'{"method":"notifications/cancelled","params":{"requestId":%b}}' % listen)
+        with pytest.raises(UpstreamGone, match="it ended the stream"):
+            await listening
+
+
+async def test_an_answer_that_cannot_be_sent_harms_nobody() -> None:
+    wire = Wire()
+    wire.refuse = Overloaded("full")
+    wire.says(b'{"id":1,"method":"ping"}')
+    wire.peer.notify("notifications/initialized")
+    wire.refuse = None
+    wire.says(b'{"id":2,"method":"ping"}')
+    assert [message.data for message in wire.sent] == [b'{"jsonrpc":"2.0","id":2,"result":{}}']
