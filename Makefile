@@ -6,16 +6,16 @@ PIP := -m pip install --quiet --disable-pip-version-check
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 
-.PHONY: help run test lint types unit bench docs format clean
+.PHONY: help run test lint types unit conformance conformance-all matrix bench docs format clean
 .DELETE_ON_ERROR:
 
 help: ## show this
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: .venv/.ready example ## start the bridge on servers.toml and show it work
 	$(BIN)/python examples/show.py
 
-test: lint types unit ## all that CI runs: format, lint, types, tests
+test: lint types unit conformance ## all that CI runs: format, lint, types, tests, the official suite
 
 lint: .venv/.ready
 	$(BIN)/ruff format --check --quiet .
@@ -26,6 +26,18 @@ types: .venv/.ready
 
 unit: .venv/.ready example
 	$(BIN)/pytest
+
+# The official conformance suite, through the bridge; see tests/conformance/README.md.
+SUITE := $(if $(shell command -v npm),tests/conformance/node/node_modules/.ready,no-suite)
+
+conformance: .venv/.ready $(SUITE) ## run the official conformance suite through the bridge
+	$(if $(filter no-suite,$(SUITE)),,PYTHONPATH=tests $(BIN)/python -m conformance)
+
+conformance-all: .venv/.ready $(SUITE) ## the same, over SSE and WebSocket upstreams as well
+	$(if $(filter no-suite,$(SUITE)),,PYTHONPATH=tests $(BIN)/python -m conformance --all)
+
+matrix: .venv/.ready ## write the table of what is bridged into the README, from a run of the matrix test
+	PYTHONPATH=tests $(BIN)/python -m matrix --write
 
 bench: .venv/.ready ## measure, side by side with the floor relay and other bridges
 	$(BIN)/python -m benchmarks
@@ -38,7 +50,7 @@ format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .venv .venv-servers .venv-clients .bench examples/node_modules tests/clients/node/node_modules
+	rm -rf .venv .venv-servers .venv-clients .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.
@@ -64,6 +76,15 @@ examples/node_modules/.ready: examples/package-lock.json
 	@echo "Installing the example's Node servers into examples/node_modules (once) ..." >&2
 	npm ci --prefix examples --silent --no-audit --no-fund
 	@touch $@
+
+tests/conformance/node/node_modules/.ready: tests/conformance/node/package-lock.json
+	@echo "Installing the official conformance suite into tests/conformance/node (once) ..." >&2
+	npm ci --prefix tests/conformance/node --silent --no-audit --no-fund
+	@touch $@
+
+.PHONY: no-suite
+no-suite:
+	@echo "Node (npm) is not installed: the official conformance suite is not run." >&2
 
 .PHONY: no-node
 no-node:

@@ -32,11 +32,15 @@ class ScriptedCore:
     `echo`, `say` (notifications, then the answer), `hold` (until `release`), `tell` (say one, then hold), `fail`.
     """
 
+    views = ("files", "mail")
+
     def __init__(self) -> None:
         self.clients: list[Client] = []
         self.closed: list[Client] = []
         self.asked: list[tuple[Client, str]] = []
         self.notified: list[str] = []
+        self.answers: list[tuple[Client, bytes]] = []
+        """Answers of clients to requests of the bridge: who, and the id."""
         self.held: asyncio.Queue[Notify] = asyncio.Queue()
         """One entry for each `hold` that began: how to say something before its answer."""
         self.release = asyncio.Event()
@@ -52,7 +56,10 @@ class ScriptedCore:
     def notification(self, client: Client, frame: Frame) -> None:
         self.notified.append(frame.method)
 
-    async def answer(self, client: Client, frame: Frame, notify: Notify) -> Answer:
+    def answered(self, client: Client, frame: Frame) -> None:
+        self.answers.append((client, bytes(frame.id)))
+
+    async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
         self.asked.append((client, frame.method))
         params: Message = msgspec.json.decode(frame.params) if frame.params else {}
         match frame.method:

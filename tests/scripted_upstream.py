@@ -20,7 +20,7 @@ from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Lists, Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import decode_frame
-from mcpbridge.wire.transport import Outgoing, Receiver
+from mcpbridge.wire.transport import Outgoing, Receiver, TransportKind
 
 __all__ = [
     "LEGACY_SERVER",
@@ -154,6 +154,8 @@ class ScriptedTransport:
         self.refuses: list[Exception] = []
         """Errors of the next attempts to connect."""
         self.attempts = 0
+        self.kind: TransportKind = "stdio"
+        """Which rules to find out the era by."""
         self.words = ""
         """What the server last wrote to standard error."""
         self._news = asyncio.Event()

@@ -20,6 +20,7 @@ LAYERS = [
     "units",
     "redaction",
     "wire",
+    "interaction",  # questions carry unparsed params
     "model",  # a call carries unparsed fields, whose type is the wire's
     "upstream",
     "backends",

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,20 +14,26 @@ from msgspec import Raw
 
 from mcpbridge._version import __version__
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder, Offer
+from mcpbridge.catalog.snapshot import KINDS, Builder, Offer
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.server import Identity, Server
 from mcpbridge.errors import BridgeError
+from mcpbridge.interaction import Asker
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.order import compile_plan
+from mcpbridge.redaction import Redactor
+from mcpbridge.storage.tokens import SealedFiles, secrets_directory
+from mcpbridge.upstream.auth import Authorization, Show, Surroundings
+from mcpbridge.upstream.auth_flights import Flights
+from mcpbridge.upstream.auth_grant import SecretStore
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup import StartupWait
 from mcpbridge.upstream.supervisor import Lists, Upstream
+from mcpbridge.upstream.transports import TransportMaker
 from mcpbridge.wire.envelope import SERVER_INFO
 from mcpbridge.wire.frame import Frame, encode
-from mcpbridge.wire.process import ProcessSpec, child_environment
 from mcpbridge.wire.revisions import LATEST_LEGACY
 from mcpbridge.wire.stdio import StdioTransport
 from mcpbridge.wire.transport import Transport
@@ -52,10 +59,31 @@ class RequestFailed(BridgeError):
 class Bridge:
     """One bridge: `async with Bridge(settings) as bridge`. Leaving ends every upstream and its processes."""
 
-    def __init__(self, settings: Settings, *, redact: Callable[[str], str] = lambda text: text) -> None:
-        """`redact` masks secrets in what upstreams write to stderr before it is kept or shown."""
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        redact: Callable[[str], str] = lambda text: text,
+        secrets: SecretStore | None = None,
+        show: Show | None = None,
+        is_interactive: bool = False,
+    ) -> None:
+        """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
+
+        `secrets` keeps what signing in brings (by default files of the user), `show` opens authorization pages, which
+        happens unasked only with `is_interactive` or where a server's settings say so.
+        """
         self.settings = settings
         self._redact = redact
+        self._flights = Flights()
+        around = Surroundings(
+            secrets or SealedFiles(secrets_directory(os.environ)),
+            self._flights.spawn,
+            show,
+            is_interactive=is_interactive,
+            learn=redact.learn if isinstance(redact, Redactor) else lambda secrets: None,
+        )
+        self._transports = TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
         self._started = time.monotonic()
         self._settled: set[str] = set()
         self._has_settled = False
@@ -77,25 +105,45 @@ class Bridge:
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[Self]:
         settings = self.settings
-        identity = Identity(settings.bridge.name, __version__, settings.bridge.instructions or _DEFAULT_INSTRUCTIONS)
+        identity = Identity(
+            settings.bridge.name,
+            __version__,
+            settings.bridge.instructions or _DEFAULT_INSTRUCTIONS,
+            instructions_budget=settings.bridge.instructions_budget,
+            list_ttl_ms=round(settings.bridge.list_ttl * 1000),
+            extensions=frozenset(settings.bridge.extensions),
+        )
         server_info = {"name": identity.name, "version": identity.version}
         builder = Builder(
             name_length=settings.bridge.name_length,
             page_size=settings.bridge.page_size,
+            ttl_ms=identity.list_ttl_ms,
             modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(server_info)),
         )
         self.catalog = Catalog(settings.servers, builder)
         self.pool = Pool(settings.servers, self._make_transport, self, client_info=server_info)
-        plan = compile_plan(Deliver(self.pool.upstreams))
+        plan = compile_plan(Deliver(self.pool))
         self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
-        self.server = Server(identity, self.catalog, self.pool, plan, self.startup)
-        async with self.pool.running():
+        self.server = Server(identity, self.catalog, self.pool, plan, self.startup, settings.questions)
+        for name in self._transports.authorizations:
+            self._transports.authorizations[name].on_signed_in = partial(self._signed_in, name)
+        async with self._flights.running(), self.pool.running():
             try:
                 yield self
             finally:
-                self.server.listeners.end_all()
+                self.server.end()
+
+    def _signed_in(self, name: str) -> None:
+        """There is a token for a server that could not be used without: try it at once."""
+        for upstream in self.pool.everyone():
+            if upstream.name == name:
+                upstream.poke()
 
     # -- for commands and programs
+
+    def authorization(self, server: str) -> Authorization | None:
+        """The sign-in of a server; None when it is not one that people can sign in to."""
+        return self._transports.authorizations.get(server)
 
     async def settled(self, timeout: float) -> bool:  # noqa: ASYNC109 - the caller's patience, not a deadline of the work
         """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up."""
@@ -152,7 +200,8 @@ class Bridge:
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """An upstream listed anew."""
-        self.catalog.update(Offer(server=upstream.name, **lists))
+        ttl_ms = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
+        self.catalog.update(Offer(server=upstream.name, **lists, ttl_ms=ttl_ms))
 
     def resource_updated(self, upstream: Upstream, params: Raw) -> None:
         """A resource of an upstream changed."""
@@ -161,6 +210,14 @@ class Bridge:
     def logged(self, upstream: Upstream, params: Raw) -> None:
         """An upstream logged something that belongs to no call."""
         self.server.logged(upstream, params)
+
+    def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
+        """A page that an upstream had somebody open has done its work."""
+        self.server.elicitation_completed(upstream, params)
+
+    def beside(self, upstream: Upstream) -> Asker | None:
+        """Who can be asked for roots outside of any call."""
+        return self.server.beside(upstream)
 
     def stepped(self, upstream: Upstream) -> None:
         """An upstream changed its state."""
@@ -172,20 +229,7 @@ class Bridge:
     # -- parts
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
-        if settings.command is not None:
-            environment = child_environment(settings.env, settings.inherit_env, os.environ)
-            spec = ProcessSpec(settings.command, tuple(settings.args), environment, settings.cwd)
-            return StdioTransport(name, spec, max_bytes=self.settings.limits.max_frame, redact=self._redact)
-        from mcpbridge.wire.streamable_http import StreamableHttpTransport  # 0.1 s that stdio alone need not pay
-
-        assert settings.url is not None
-        return StreamableHttpTransport(
-            name,
-            settings.url,
-            headers=settings.headers,
-            max_bytes=self.settings.limits.max_frame,
-            redact=self._redact,
-        )
+        return self._transports(name, settings)
 
     def _published(self, server: str) -> dict[str, int]:
         """How many things of a server clients see, by kind."""
@@ -206,7 +250,7 @@ class Bridge:
             "state": upstream.status.state,
             "reason": upstream.state_text if upstream.status.reason else "",
             "cause": upstream.status.reason,
-            "transport": "stdio" if upstream.settings.command is not None else "streamable-http",
+            "transport": transport.kind,
             "era": "" if session is None else "modern" if session.modern else "legacy",
             "protocol": session.version if session is not None else "",
             **self._published(upstream.name),

@@ -11,7 +11,9 @@
     │   ├── UpstreamTimeout        no answer by the deadline
     │   ├── UpstreamGarbled        an answer came that cannot be read
     │   ├── UpstreamHttpError      an HTTP status instead of an answer
-    │   │   └── SessionExpired       the server forgot our session; nothing was executed
+    │   │   ├── SessionExpired       the server forgot our session; nothing was executed
+    │   │   └── SignInNeeded         the server lets nobody in before a person has signed in
+    │   ├── UrlRequired            it wants pages visited first, and this client opens none
     │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
     ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
     └── ConfigError              set up wrong: file, key, what was expected
@@ -31,6 +33,7 @@ __all__ = [
     "ConfigError",
     "Overloaded",
     "SessionExpired",
+    "SignInNeeded",
     "UnknownName",
     "UpstreamAnswered",
     "UpstreamError",
@@ -39,6 +42,7 @@ __all__ = [
     "UpstreamHttpError",
     "UpstreamTimeout",
     "UpstreamUnavailable",
+    "UrlRequired",
     "nearest",
 ]
 
@@ -156,12 +160,38 @@ class SessionExpired(UpstreamHttpError):
         super().__init__(upstream, 404, "the server ended the session")
 
 
+class SignInNeeded(UpstreamHttpError):
+    """The server lets us in only after a person has signed in. Nothing was executed. `why` is empty for the first time."""
+
+    def __init__(self, upstream: str, why: str = "") -> None:
+        text = f"needs sign-in: run `mcpbridge login {upstream}`"
+        super().__init__(upstream, 401, f"{text} ({why})" if why else text)
+        self.why = why
+        self.advice = (
+            f"A person has to run `mcpbridge login {upstream}` on the machine of the bridge; then try again, without a "
+            "restart. If the server takes a fixed key instead, set its `headers.Authorization` in the configuration."
+        )
+
+
 class UpstreamAnswered(UpstreamError):
-    """The upstream answered with a JSON-RPC error. `error` holds the error object's bytes as they came."""
+    """The upstream answered with a JSON-RPC error. `error` holds the error object's bytes as they came.
+
+    `asked` is the URI that the client asked for, in its own spelling; empty when it asked for something else.
+    """
 
     def __init__(self, upstream: str, error: bytes) -> None:
         super().__init__(upstream, "answered with an error")
         self.error = error
+        self.asked = ""
+
+
+class UrlRequired(UpstreamError):
+    """The upstream wants pages visited before it runs the call, and the client opens none."""
+
+    def __init__(self, upstream: str, urls: list[str]) -> None:
+        super().__init__(upstream, f"it wants the user to visit {', '.join(urls)} first")
+        self.urls = urls
+        self.advice = "Nothing was run. Ask the user to open the page, then call again."
 
 
 class AnswerTooLarge(BridgeError):

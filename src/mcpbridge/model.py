@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
+from mcpbridge.interaction import NOBODY, Asker
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.peer import Update
 
@@ -35,6 +36,10 @@ class Call:
     """Gets progress and log messages that belong to this call."""
     headers: tuple[tuple[str, str], ...] = ()
     """HTTP headers of this call alone (`Mcp-Param-*`)."""
+    client: Asker = NOBODY
+    """Who can be asked what the upstream wants to know meanwhile."""
+    extensions: bytes = b""
+    """The `extensions` that a modern upstream is told of with this call, encoded; empty: the bridge's own."""
 
 
 Plan = Callable[[Call], Awaitable[Body]]

@@ -7,6 +7,7 @@ Only values that the configuration brought in are known here; each is also found
 import base64
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from urllib.parse import quote, quote_plus
@@ -18,6 +19,9 @@ MASK = "[redacted]"
 MIN_LENGTH = 6
 """Characters; a shorter value is not masked, because it would be found in half of all words."""
 
+_LEARNED = 64
+"""Secrets that came while the process ran, the last of which are known."""
+
 SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|session|dsn|_pat\b", re.IGNORECASE)
 """What names of variables, headers and options have in them whose values are secrets."""
 
@@ -26,6 +30,19 @@ class Redactor:
     """Replaces every known secret in a text by `MASK`. Without secrets it returns the text as it is."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = set(secrets)
+        self._learned = deque[str](maxlen=_LEARNED)
+        self._compile()
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Mask these too from now on; tokens come while the process runs. The oldest are forgotten in time."""
+        new = [secret for secret in secrets if len(secret) >= MIN_LENGTH and secret not in self._learned]
+        if new:
+            self._learned.extend(new)
+            self._compile()
+
+    def _compile(self) -> None:
+        secrets = {*self._secrets, *self._learned}
         forms = {form for secret in secrets for form in _forms(secret) if len(form) >= MIN_LENGTH}
         longest_first = sorted(forms, key=lambda form: (-len(form), form))  # a secret may contain another
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None

@@ -141,4 +141,4 @@ async def test_the_builder_decides_how_the_snapshots_are_cut() -> None:
     catalog.update(tools("a", "a_rather_long_name", "b"))
     snapshot = catalog.flush()
     assert max(map(len, snapshot.tools)) == 16
-    assert b"nextCursor" in snapshot.page("tools", None, modern=False)
+    assert b"nextCursor" in snapshot.page("tools", None, revision="2025-11-25")

@@ -12,17 +12,21 @@ from catalog.catalogs import prompt, resource, resources, settings, template, to
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot, build
 from mcpbridge.errors import BadRequest, UnknownName
 from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire.revisions import REVISIONS
 
 NO_SETTINGS: Mapping[str, ServerSettings] = {}
 
 
-def listed(snapshot: Snapshot, kind: Kind, *, modern: bool = False) -> list[dict[str, Any]]:
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+
+
+def listed(snapshot: Snapshot, kind: Kind, *, revision: str = LEGACY) -> list[dict[str, Any]]:
     member = "resourceTemplates" if kind == "templates" else kind
-    return json.loads(snapshot.page(kind, None, modern=modern))[member]
+    return json.loads(snapshot.page(kind, None, revision=revision))[member]
 
 
 def everything(snapshot: Snapshot) -> list[bytes]:
-    return [snapshot.page(kind, None, modern=modern) for kind in KINDS for modern in (False, True)]
+    return [snapshot.page(kind, None, revision=revision) for kind in KINDS for revision in REVISIONS]
 
 
 def test_the_tools_of_all_servers_are_one_list_in_canonical_order() -> None:
@@ -148,24 +152,24 @@ def test_apps_of_two_servers_with_one_uri_are_told_apart_in_their_tools() -> Non
 
 def test_modern_pages_carry_what_modern_results_need() -> None:
     snapshot = build([tools("a", "x")], NO_SETTINGS, ttl_ms=250, modern_tail=b'"_meta":{"k":1}')
-    page = json.loads(snapshot.page("tools", None, modern=True))
+    page = json.loads(snapshot.page("tools", None, revision=MODERN))
     assert {name: page[name] for name in page if name != "tools"} == {
         "resultType": "complete",
         "ttlMs": 250,
         "cacheScope": "private",
         "_meta": {"k": 1},
     }
-    assert json.loads(snapshot.page("tools", None, modern=False)).keys() == {"tools"}
-    assert json.loads(build([], NO_SETTINGS).page("tools", None, modern=True))["ttlMs"] == 0
+    assert json.loads(snapshot.page("tools", None, revision=LEGACY)).keys() == {"tools"}
+    assert json.loads(build([], NO_SETTINGS).page("tools", None, revision=MODERN))["ttlMs"] == 0
 
 
 def test_pages_are_cut_as_configured() -> None:
     snapshot = build([tools("a", "x", "y", "z")], NO_SETTINGS, page_size=2)
-    first = json.loads(snapshot.page("tools", None, modern=False))
-    second = json.loads(snapshot.page("tools", first["nextCursor"], modern=False))
+    first = json.loads(snapshot.page("tools", None, revision=LEGACY))
+    second = json.loads(snapshot.page("tools", first["nextCursor"], revision=LEGACY))
     assert [entry["name"] for entry in first["tools"] + second["tools"]] == ["a__x", "a__y", "a__z"]
     with pytest.raises(BadRequest):
-        snapshot.page("prompts", first["nextCursor"], modern=False)
+        snapshot.page("prompts", first["nextCursor"], revision=LEGACY)
 
 
 def test_names_are_as_short_as_configured() -> None:
@@ -282,4 +286,35 @@ def test_whatever_is_offered_becomes_a_catalog(offers: list[Offer]) -> None:
 def test_numbers_and_spelling_cross_unchanged() -> None:
     raw = b'{"name":"a","inputSchema":{"type":"object"},"n":[1e5,12345678901234567890123,null],"t":"\\u00e9"}'
     snapshot = build([Offer("s", tools=(raw,))], NO_SETTINGS)
-    assert snapshot.page("tools", None, modern=False) == b'{"tools":[' + raw.replace(b'"a"', b'"s__a"') + b"]}"
+    assert snapshot.page("tools", None, revision=LEGACY) == b'{"tools":[' + raw.replace(b'"a"', b'"s__a"') + b"]}"
+
+
+def test_a_list_is_fresh_for_as_long_as_each_part_of_it_is() -> None:
+    """Spec 2.12: the least of the bridge's own and what the servers say; private, as views differ by who asks."""
+    offers = [
+        replace(tools("a", "x"), ttl_ms={"tools": 5_000, "prompts": 90_000}),
+        replace(tools("b", "y"), ttl_ms={"tools": 70_000}),
+        tools("c", "z"),
+    ]
+    snapshot = build(offers, NO_SETTINGS, ttl_ms=60_000)
+    pages = {kind: json.loads(snapshot.page(kind, None, revision=MODERN)) for kind in KINDS}
+    assert {kind: page["ttlMs"] for kind, page in pages.items()} == {
+        "tools": 5_000,
+        "prompts": 60_000,
+        "resources": 60_000,
+        "templates": 60_000,
+    }
+    assert {page["cacheScope"] for page in pages.values()} == {"private"}
+    assert snapshot.digest == build([replace(offer, ttl_ms={}) for offer in offers], NO_SETTINGS).digest
+
+
+@pytest.mark.parametrize(
+    ("ui", "expected"),
+    [({"visibility": ["app"]}, True), ({"visibility": ["model", "app"]}, False), ({"visibility": ["model"]}, False),
+     ({"visibility": "app"}, False), ({}, False), (None, False), ("app", False)],
+)  # fmt: skip
+def test_a_tool_for_apps_alone_is_listed_callable_and_known_as_such(ui: Any, expected: bool) -> None:
+    """MCP Apps, visibility: such tools are kept out of what models search."""
+    snapshot = build([Offer("a", tools=(tool("x", _meta={"ui": ui}),))], NO_SETTINGS)
+    assert snapshot.tool("x").app_only is expected
+    assert [entry["name"] for entry in listed(snapshot, "tools")] == ["a__x"]

@@ -8,7 +8,7 @@ from mcpbridge import errors
 from mcpbridge.catalog import definitions, offers
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream import http, http_streams, stdio, updates
+from mcpbridge.downstream import conversation, http, http_streams, stdio, updates
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.units import show_bytes
 from mcpbridge.upstream import era, lifecycle, session, supervisor, tending
@@ -85,8 +85,8 @@ SAID = {
         f"it has {process.STDIN_GRACE:g} s to end by itself",
         f"and {process.TERM_GRACE:g} s",
         guard.COOKIE_NAME,
-        f"once {stdio.READ_LIMIT >> 20} MiB wait for it",
-        f"dropped from {stdio.PUSH_LIMIT >> 20} MiB on",
+        f"once {conversation.READ_LIMIT >> 20} MiB wait for it",
+        f"dropped from {conversation.PUSH_LIMIT >> 20} MiB on",
         f"{http_streams._MAX_WAITING:,} events ({show_bytes(http_streams._MAX_WAITING_BYTES)})",
         f"{HTTP.max_sessions:,} sessions",
         f"{HTTP.session_idle / 60:g} min without use",

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.errors_to_wire import ERROR_NAME, to_answer
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.errors_to_wire import to_answer
+from mcpbridge.downstream.failed_calls import ERROR_NAME
+from mcpbridge.downstream.passed_on import lacking
 from mcpbridge.errors import (
     BadRequest,
     ConfigError,
@@ -21,7 +24,7 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
+from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, STANDARD
 
 FAILURES = [
     UpstreamUnavailable("up", "starting"),
@@ -35,7 +38,7 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 ERRORS = st.one_of(
     st.dictionaries(
         st.sampled_from(["code", "message", "data", "x"]),
-        st.one_of(SCALARS, st.lists(SCALARS, max_size=2), st.integers(-32800, -31900)),
+        st.one_of(SCALARS, st.lists(SCALARS, max_size=2), st.integers(-32800, -31900), st.just(-32602)),
     ),
     SCALARS,
 )
@@ -94,8 +97,8 @@ def test_other_errors_of_the_bridge_and_unexpected_ones_are_internal() -> None:
     assert "secret" not in said["message"], "details stay in the log"
 
 
-def test_an_error_of_the_upstream_keeps_its_bytes() -> None:
-    error = b'{ "code":-1,"message":"no","data":{"n":123456789012345678901234567890,"f":1.10},"x":null }'
+def test_an_error_that_means_the_same_everywhere_keeps_its_bytes() -> None:
+    error = b'{ "code":-32602,"message":"no","data":{"n":123456789012345678901234567890,"f":1.10},"x":null }'
     answer = to_answer(UpstreamAnswered("up", error), b'"\\u0061"', "tools/call", modern=True)
     assert answer.data == b'{"jsonrpc":"2.0","id":"\\u0061","error":%b}' % error
 
@@ -108,8 +111,8 @@ def test_any_error_of_an_upstream_becomes_one_that_every_client_can_read(error: 
     assert not isinstance(said["code"], bool)
     assert isinstance(said["message"], str)
     assert said["message"]
-    assert said["code"] not in range(-32099, -32019), "what MCP reserves for one hop stays there"
-    assert not (modern and said["code"] == RESOURCE_NOT_FOUND)
+    known = {*STANDARD, *([] if modern else [RESOURCE_NOT_FOUND])}
+    assert said["code"] not in range(-32768, -31999) or said["code"] in known, "what is reserved means what it says"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +128,15 @@ def test_any_error_of_an_upstream_becomes_one_that_every_client_can_read(error: 
         ("prompts/get", b'{"code":-32002,"message":"x"}', False, -32002),
         ("tools/call", b'{"code":-32022,"message":"x"}', True, -32603),
         ("tools/call", b'{"code":-32601,"message":"x"}', False, -32601),
+        ("tools/list", b'{"code":-32020,"message":"x"}', True, -32603),
+        ("tools/list", b'{"code":-32021,"message":"x"}', True, -32603),
+        ("tools/list", b'{"code":-32000,"message":"x"}', False, -32603),
+        ("tools/list", b'{"code":-32019,"message":"x"}', True, -32603),
+        ("tools/list", b'{"code":-32050,"message":"x"}', False, -32603),
+        ("tools/list", b'{"code":-32500,"message":"x"}', False, -32603),
+        ("tools/list", b'{"code":-31999,"message":"x"}', True, -31999),
+        ("tools/list", b'{"code":418,"message":"x"}', False, 418),
+        ("resources/read", b'{"code":-32602,"message":"Unknown resource: a:b"}', False, -32002),
     ],
 )
 def test_codes_mean_the_same_to_the_client_of_either_era(method: str, error: bytes, modern: bool, code: int) -> None:
@@ -150,3 +162,71 @@ def test_a_recoded_error_keeps_its_data() -> None:
     error = b'{"code":-32022,"message":"x","data":{"n":123456789012345678901234567890}}'
     answer = to_answer(UpstreamAnswered("up", error), b"7", "tools/call", modern=True)
     assert b"123456789012345678901234567890" in answer.data
+
+
+def test_an_error_that_the_server_made_up_is_told_to_be_its_own() -> None:
+    said = answered(UpstreamAnswered("up", b'{"code":418,"message":"teapot","data":[1]}'))["error"]
+    assert said == {"code": 418, "message": "Server 'up': teapot", "data": [1]}
+
+
+# -- what the client cannot do (-32021)
+
+NEEDS_URL = UpstreamAnswered(
+    "up",
+    b'{"code":-32021,"message":"Needs it","data":{"requiredCapabilities":{"elicitation":{"url":{}},"roots":{}},"x":1}}',
+)
+
+
+def of(client: Client, error: UpstreamAnswered = NEEDS_URL, method: str = "tools/call") -> Any:
+    return json.loads(to_answer(error, b"7", method, modern=client.modern, client=client).data)
+
+
+def test_a_capability_that_a_modern_client_lacks_is_its_to_know() -> None:
+    """With `data` as the server sent it; over HTTP the code makes it a 400."""
+    said = of(Client(modern=True, version="2026-07-28", capabilities={"roots": {}}))["error"]
+    assert said == json.loads(NEEDS_URL.error)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_capability_that_the_client_has_is_a_matter_between_bridge_and_server(modern: bool) -> None:
+    client = Client(modern=modern, version="2025-11-25", capabilities={"elicitation": {"url": {}}, "roots": {}})
+    assert of(client)["error"]["code"] == INTERNAL_ERROR
+
+
+def test_a_legacy_client_reads_what_it_lacks() -> None:
+    client = Client(version="2025-11-25", capabilities={"elicitation": {}})
+    result = of(client)["result"]
+    assert result["isError"] is True
+    assert "elicitation.url, roots" in result["content"][0]["text"]
+    said = of(client, method="prompts/get")["error"]
+    assert said["code"] == -32600
+    assert "elicitation.url, roots" in said["message"]
+
+
+@pytest.mark.parametrize(
+    ("required", "declared", "expected"),
+    [
+        ({"sampling": {}}, {"sampling": {}}, []),
+        ({"sampling": {"tools": {}}}, {"sampling": {}}, ["sampling.tools"]),
+        ({"elicitation": {"form": {}}}, {"elicitation": {}}, []),
+        ({"elicitation": {"form": {}}}, {"elicitation": {"url": {}}}, ["elicitation.form"]),
+        ({"extensions": {"a/b": {}}}, {"extensions": {"c/d": {}}}, ["extensions.a/b"]),
+        ({"roots": {}}, {"roots": None}, ["roots"]),
+        ({}, {}, []),
+    ],
+)
+def test_what_a_client_lacks_is_named(required: Any, declared: Any, expected: list[str]) -> None:
+    assert lacking(required, declared) == expected
+
+
+# -- resources by the name that the client knows
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("data", [b"", b',"data":{"uri":"file:///x","n":1e5}', b',"data":{"uri":"mcpb+up+file:///x"}'])
+def test_a_resource_that_is_not_there_is_named_as_the_client_named_it(modern: bool, data: bytes) -> None:
+    error = UpstreamAnswered("up", b'{"code":-32002,"message":"Resource not found"%b}' % data)
+    error.asked = "mcpb+up+file:///x"
+    said = answered(error, "resources/read", modern=modern)["error"]
+    assert said["code"] == (INVALID_PARAMS if modern else RESOURCE_NOT_FOUND)
+    assert said["data"]["uri"] == "mcpb+up+file:///x"

@@ -58,7 +58,8 @@ async def test_each_legacy_revision_is_agreed_on(version: str) -> None:
         result = await ear.initialize(version)
         assert result["protocolVersion"] == ear.client.version == version
         assert result["serverInfo"]["name"] == "mcpbridge"
-        assert set(result["capabilities"]) == {"tools", "prompts", "resources", "completions", "logging"}
+        since = {"completions"} if version >= "2025-03-26" else set[str]()
+        assert set(result["capabilities"]) == {"tools", "prompts", "resources", "logging"} | since
         assert result["instructions"]
         assert ear.client.info["name"] == "ear"
         assert ear.client.initialized
@@ -95,7 +96,9 @@ async def test_a_modern_client_discovers_and_needs_no_handshake() -> None:
         ear = Ear(bridge.server)
         found = (await ear.ask_modern("server/discover"))["result"]
         assert found["supportedVersions"] == ["2026-07-28", *reversed(LEGACY)]
-        assert (found["resultType"], found["instructions"]) == ("complete", "mine")
+        assert found["resultType"] == "complete"
+        assert found["instructions"] == "mine\n\nServer `up`:\n> be kind"
+        assert (found["ttlMs"], found["cacheScope"]) == (60_000, "private")
         assert (await ear.ask_modern("tools/list"))["result"]["tools"]
 
 

@@ -16,7 +16,7 @@ import pytest
 from bridged import bridged, envelope
 from harness import Place, python_server
 from mcpbridge.bridge import Bridge
-from mcpbridge.downstream import stdio
+from mcpbridge.downstream import conversation, stdio
 from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.wire.fds import FdReader
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
@@ -373,7 +373,7 @@ async def test_a_client_that_does_not_read_is_read_no_further_and_loses_no_answe
 
 async def test_notifications_to_a_client_that_does_not_read_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are level triggers or decoration; answers are not dropped."""
-    monkeypatch.setattr(stdio, "PUSH_LIMIT", 1000)
+    monkeypatch.setattr(conversation, "PUSH_LIMIT", 1000)
     noisy = {**LEGACY_SERVER, "logging/setLevel": {}}
     async with opened(noisy, reads=False) as (channel, transport):
         channel.write(opening(), request("logging/setLevel", 1, level="debug"), request("tools/list", 2))

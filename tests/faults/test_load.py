@@ -107,6 +107,50 @@ async def test_ten_thousand_calls_of_a_slow_server_are_bounded_and_refused_with_
         assert sum(m.get("params", {}).get("name") == "hold" for m in journal) <= 20
 
 
+async def test_ten_thousand_calls_of_a_starting_server_are_bounded_and_refused_with_a_reason(place: Place) -> None:
+    """Waiting for a start is bounded like waiting for a turn."""
+    marker = place.folder / "told"
+    places = {"max_concurrent": 4, "max_queued": 16, "queue_timeout": 30, "init_timeout": 30}
+    servers = {"slow": python_server("stubborn", "starts-when-told", str(marker), **places), **HEALTHY}
+    async with place.bridge(servers, bridge={"startup_wait": 30}) as client:
+        await client.initialize()
+        assert (await client.call("healthy__echo", text="up")).text == "up"
+        before = client.command.peak_memory()
+        ids = range(100_000, 110_000)
+        answers = [client.expect(id_) for id_ in ids]
+        call = '{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"slow__echo","arguments":{{}}}}}}\n'
+        async with undisturbed(client):
+            await client.write("".join(call.format(id_) for id_ in ids).encode())
+            for reply in await _answered(answers, 10_000 - 20):
+                _tells_of_a_full_queue(reply)
+            assert client.command.peak_memory() - before < 60_000_000
+            marker.touch()
+            async with asyncio.timeout(30):
+                served = [reply for reply in await asyncio.gather(*answers) if not reply.failed]
+        assert len(served) == 20, "who waited is served"
+
+
+async def test_ten_thousand_calls_of_what_any_starting_server_may_have_are_bounded(place: Place) -> None:
+    """A name without the prefix of a server waits for all of them."""
+    marker = place.folder / "told"
+    servers = {"slow": python_server("stubborn", "starts-when-told", str(marker)), **HEALTHY}
+    async with place.bridge(servers, bridge={"startup_wait": 30}) as client:
+        await client.initialize()
+        assert (await client.call("healthy__echo", text="up")).text == "up"
+        ids = range(100_000, 110_000)
+        answers = [client.expect(id_) for id_ in ids]
+        call = '{{"jsonrpc":"2.0","id":{},"method":"tools/call","params":{{"name":"anything","arguments":{{}}}}}}\n'
+        async with undisturbed(client):
+            await client.write("".join(call.format(id_) for id_ in ids).encode())
+            for reply in await _answered(answers, 9_000):
+                assert reply.failed
+                assert "again" in reply.text, "it says what to do"
+            marker.touch()
+            async with asyncio.timeout(30):
+                for answer in answers:
+                    await answer
+
+
 async def test_a_call_that_waits_too_long_for_its_turn_is_refused_unsent(place: Place) -> None:
     places = {"max_concurrent": 1, "max_queued": 5, "queue_timeout": 0.3, "call_timeout": 30}
     async with place.bridge({"slow": python_server("plain", **places), **HEALTHY}) as client:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from plain import Result, Server, text, tool
@@ -114,6 +115,13 @@ def starts_slowly() -> None:
     Server().run()
 
 
+def starts_when_told(marker: str) -> None:
+    """Comes up once there is a file of that name."""
+    while not Path(marker).exists():
+        time.sleep(0.01)
+    Server().run()
+
+
 if __name__ == "__main__":
     {
         "chatters": lambda: Chatters().run(),
@@ -125,5 +133,6 @@ if __name__ == "__main__":
         "mute": lambda: Mute().run(),
         "silent": lambda: Silent().run(),
         "starts-slowly": starts_slowly,
+        "starts-when-told": lambda: starts_when_told(sys.argv[2]),
         "stops-reading": lambda: StopsReading().run(),
     }[sys.argv[1]]()

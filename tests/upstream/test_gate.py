@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from mcpbridge.errors import Overloaded
-from mcpbridge.upstream.gate import Gate
+from mcpbridge.upstream.gate import Gate, WaitingRoom
 
 pytestmark = pytest.mark.anyio
 
@@ -68,3 +68,15 @@ async def test_a_wait_cancelled_in_the_turn_it_was_let_in_gives_the_slot_back() 
     waiting.cancel()
     await asyncio.wait([waiting])
     assert not gate.is_busy
+
+
+async def test_a_waiting_room_refuses_whoever_finds_it_full() -> None:
+    room = WaitingRoom("Server 'up' is starting", places=1)
+    with (
+        room,
+        pytest.raises(Overloaded, match="Server 'up' is starting: 1 calls wait for it, more are not taken"),
+        room,
+    ):
+        pass
+    with room:
+        pass

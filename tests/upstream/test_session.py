@@ -28,7 +28,7 @@ REFUSES_ALL = {"initialize": Refusal(-32600, "go away")}
 
 @asynccontextmanager
 async def connected(
-    transport: ScriptedTransport, *, is_stdio: bool = True
+    transport: ScriptedTransport, *, is_plain: bool = True
 ) -> AsyncIterator[tuple[UpstreamSession, Peer, list[tuple[str, bytes]]]]:
     """A session that has not been opened, its peer, and the notifications that it hears."""
     heard: list[tuple[str, bytes]] = []
@@ -41,14 +41,14 @@ async def connected(
         async with transport.connect(peer) as line:
             peer.attach(line)
             info = {"name": "mcpbridge", "version": "1"}
-            yield UpstreamSession("up", peer, line, is_stdio=is_stdio, client_info=info), peer, heard
+            yield UpstreamSession("up", peer, line, is_plain=is_plain, client_info=info), peer, heard
 
 
 @asynccontextmanager
 async def opened(
-    transport: ScriptedTransport, era: str = "auto", *, is_stdio: bool = True
+    transport: ScriptedTransport, era: str = "auto", *, is_plain: bool = True
 ) -> AsyncIterator[UpstreamSession]:
-    async with connected(transport, is_stdio=is_stdio) as (session, _, _):
+    async with connected(transport, is_plain=is_plain) as (session, _, _):
         await session.open(era, 5)
         yield session
 
@@ -69,10 +69,10 @@ def ending(reason: str) -> Callable[[ScriptedTransport], Callable[[dict[str, Any
 # -- opening
 
 
-@pytest.mark.parametrize("is_stdio", [True, False], ids=["stdio", "http"])
-async def test_a_modern_server_is_found_by_the_probe_alone(is_stdio: bool) -> None:
+@pytest.mark.parametrize("is_plain", [True, False], ids=["stdio", "http"])
+async def test_a_modern_server_is_found_by_the_probe_alone(is_plain: bool) -> None:
     transport = ScriptedTransport(MODERN_SERVER)
-    async with opened(transport, is_stdio=is_stdio) as session:
+    async with opened(transport, is_plain=is_plain) as session:
         assert (session.modern, session.version, session.instructions) == (True, "2026-07-28", "be modern")
         assert session.server_info["version"] == "2"
         assert session.lists == ["tools", "resources", "templates"]
@@ -82,10 +82,10 @@ async def test_a_modern_server_is_found_by_the_probe_alone(is_stdio: bool) -> No
     assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
 
 
-@pytest.mark.parametrize("is_stdio", [True, False], ids=["stdio", "http"])
-async def test_a_legacy_server_gets_the_handshake_after_it_refused_the_probe(is_stdio: bool) -> None:
+@pytest.mark.parametrize("is_plain", [True, False], ids=["stdio", "http"])
+async def test_a_legacy_server_gets_the_handshake_after_it_refused_the_probe(is_plain: bool) -> None:
     transport = ScriptedTransport(LEGACY_SERVER)
-    async with opened(transport, is_stdio=is_stdio) as session:
+    async with opened(transport, is_plain=is_plain) as session:
         assert (session.modern, session.version, session.instructions) == (False, "2025-06-18", "be kind")
         assert session.lists == ["tools"]
         assert transport.line.versions == ["2025-06-18"]
@@ -230,16 +230,16 @@ async def test_where_modern_is_configured_a_legacy_server_is_told_so() -> None:
 @pytest.mark.parametrize("status", [400, 404, 405, 406])
 async def test_an_http_refusal_of_the_probe_means_legacy(status: int) -> None:
     refusal = UpstreamHttpError("up", status, f"HTTP {status}")
-    async with opened(ScriptedTransport(LEGACY_SERVER, **{"server/discover": refusal}), is_stdio=False) as session:
+    async with opened(ScriptedTransport(LEGACY_SERVER, **{"server/discover": refusal}), is_plain=False) as session:
         assert not session.modern
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 async def test_an_http_failure_that_tells_nothing_of_the_era_is_passed_on(status: int) -> None:
     failure = UpstreamHttpError("up", status, f"HTTP {status}")
-    for is_stdio in (True, False):
+    for is_plain in (True, False):
         transport = ScriptedTransport(LEGACY_SERVER, **{"server/discover": failure})
-        async with connected(transport, is_stdio=is_stdio) as (session, _, _):
+        async with connected(transport, is_plain=is_plain) as (session, _, _):
             with pytest.raises(UpstreamHttpError) as caught:
                 await session.open("auto", 5)
         assert caught.value.status == status

@@ -88,7 +88,8 @@ def test_any_result_is_made_complete_for_a_modern_client(result: bytes, cacheabl
     after = json.loads(bytes(complete_for_modern(Body(result), SERVER_INFO, cacheable=cacheable).data))
     assert after["resultType"] == before.get("resultType", "complete")
     assert after["_meta"] == {**(before.get("_meta") or {}), PREFIX + "serverInfo": INFO}
-    assert ("ttlMs" in after) == ("cacheScope" in after) == cacheable
+    is_kept = cacheable and after["resultType"] == "complete"
+    assert ("ttlMs" in after) == ("cacheScope" in after) == is_kept
     added = {"resultType", "_meta", "ttlMs", "cacheScope"}
     assert {k: v for k, v in after.items() if k not in added} == {k: v for k, v in before.items() if k not in added}
 
@@ -124,23 +125,15 @@ def test_stripping_keeps_other_meta_and_drops_an_empty_one() -> None:
     assert untouched.data is data
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({"structuredContent": [1, 2]}, {"content": [{"type": "text", "text": "[1, 2]"}]}),
-        ({"content": [], "structuredContent": 5}, {"content": [{"type": "text", "text": "5"}]}),
-        (
-            {"content": [{"type": "text", "text": "x"}], "structuredContent": None},
-            {"content": [{"type": "text", "text": "x"}]},
-        ),
-        ({"content": [], "structuredContent": {"a": 1}}, {"content": [], "structuredContent": {"a": 1}}),
-    ],
-)
-def test_structured_content_that_is_no_object_becomes_text_for_a_legacy_client(before: Any, after: Any) -> None:
-    """Until 2025-11-25 it had to be an object."""
-    body = Body(json.dumps(before).encode())
-    strip_for_legacy(body, is_tool_result=True)
-    assert body.value() == after
-    other = Body(json.dumps(before).encode())
-    strip_for_legacy(other)
-    assert other.value() == before, "of another kind of result it means nothing"
+def test_a_question_has_no_cache_hints() -> None:
+    """Spec 1.6: `input_required` carries neither, whatever its server put there."""
+    asked = Body(b'{"resultType":"input_required","ttlMs":5,"cacheScope":"public","requestState":"x"}')
+    result = complete_for_modern(asked, SERVER_INFO, cacheable=True).value()
+    assert result.keys() == {"resultType", "requestState", "_meta"}
+
+
+def test_what_came_of_answers_is_not_kept() -> None:
+    """Spec 2.12: results that were reached through questions are never cached; the schema wants the hints all the same."""
+    result = Body(b'{"ttlMs":5000,"cacheScope":"public","contents":[]}')
+    hints = complete_for_modern(result, SERVER_INFO, cacheable=True, is_of_answers=True).value()
+    assert (hints["ttlMs"], hints["cacheScope"]) == (0, "private")

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from mcpbridge.wire import dial
-from mcpbridge.wire.http_client import needs_proxy
 from mcpbridge.wire.lean_http import LeanTransport
+from mcpbridge.wire.network import Network
 from scripted_http import Ask, chunk, deaf_socket, http_server, reply
 
 
@@ -354,4 +354,4 @@ def test_a_proxy_is_used_where_the_environment_says_so(
         monkeypatch.delenv(name.upper(), raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert needs_proxy(httpx2.URL(url)) is wanted
+    assert bool(Network().proxy_for(httpx2.URL(url))) is wanted

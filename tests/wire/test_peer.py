@@ -37,7 +37,6 @@ class Wire:
             "up",
             on_notification=lambda method, params, via: self.notices.append((method, bytes(params))),
             on_closed=self.closed.append,
-            declared=lambda method: b"{}" if method == "ping" else None,
         )
         self.peer.attach(self)
 

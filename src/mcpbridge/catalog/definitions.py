@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.catalog.apps import app_uris, is_for_apps_only, respelled
 from mcpbridge.catalog.schemas import HEADER_MARK, Schema, is_presentable, mended_keywords, without_header_marks
 from mcpbridge.catalog.shapes import OPTIONAL_FIELDS, fits, is_object, mended
 from mcpbridge.wire.frame import Fields, decode_fields, encode, encode_fields, one_line
@@ -74,6 +75,8 @@ class Definition:
     """URIs of the apps that belong to this tool. They need not be listed as resources (spec 2.11)."""
     headers: Mapping[tuple[str, ...], str]
     """Path of an argument to the `Mcp-Param-…` token that a modern HTTP server wants it repeated in."""
+    app_only: bool
+    """The server means this tool for its apps alone, not for models (MCP Apps, `visibility`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,9 @@ def check(kind: Kind, raw: bytes, *, over_http: bool = False) -> Definition | Un
 
 
 def form_for_legacy(definition: Definition, changes: Changes) -> bytes:
-    """What clients of the revisions up to 2025-11-25 get, with `changes` over those that it needs anyway.
+    """What clients of revision 2025-11-25 get, with `changes` over those that it needs anyway.
 
-    Telling these revisions apart has its place here.
+    Those of older revisions get what `older_form` leaves of it.
     """
     return _changed(definition, {**definition.changes, **definition.for_legacy, **changes})
 
@@ -126,16 +129,8 @@ def with_ui_uris(definition: Definition, published: Mapping[str, str]) -> Change
     """The change that makes a tool point to its apps by their published URIs; none where they are the same."""
     if all(published.get(uri, uri) == uri for uri in definition.ui):  # so also where there are none
         return _UNCHANGED
-    fields = decode_fields(definition.raw)
-    meta = decode_fields(fields["_meta"])
-    ui = decode_fields(meta["ui"]) if _is_object(meta.get("ui")) else {}
-    for holder, member in ((ui, "resourceUri"), (meta, "ui/resourceUri")):
-        uri: object = msgspec.json.decode(holder[member]) if member in holder else None
-        if isinstance(uri, str):
-            holder[member] = Raw(encode(published.get(uri, uri)))
-    if ui:
-        meta["ui"] = Raw(encode_fields(ui))
-    return {"_meta": encode_fields(meta)}
+    meta = respelled(decode_fields(definition.raw)["_meta"], lambda uri: published.get(uri, uri))
+    return _UNCHANGED if meta is None else {"_meta": meta}
 
 
 class _Check:
@@ -166,6 +161,7 @@ class _Check:
                 self._mend(member, shape)
         if "execution" in self.members:
             self.for_modern["execution"] = None  # 2026-07-28 removed it
+        meta = self.members.get("_meta") if self.kind == "tools" else None
         return Definition(
             kind=self.kind,
             key=self.key,
@@ -175,8 +171,9 @@ class _Check:
             for_legacy=self.for_legacy or _UNCHANGED,
             for_modern=self.for_modern or _UNCHANGED,
             faults=tuple(self.faults),
-            ui=self._ui() if self.kind == "tools" else (),
+            ui=app_uris(meta),
             headers=self._headers() if self.kind == "tools" else _NO_HEADERS,
+            app_only=is_for_apps_only(meta),
         )
 
     def _raw(self, member: str) -> Raw:
@@ -245,16 +242,6 @@ class _Check:
         else:
             self.for_legacy["outputSchema"] = None  # structured results are objects there, and this one is none
 
-    def _ui(self) -> tuple[str, ...]:
-        meta: object = self.members.get("_meta")
-        if not isinstance(meta, dict):
-            return ()
-        about = cast("dict[str, object]", meta)
-        ui = about.get("ui")
-        nested = cast("dict[str, object]", ui).get("resourceUri") if isinstance(ui, dict) else None
-        uris = (nested, about.get("ui/resourceUri"))
-        return tuple(dict.fromkeys(uri for uri in uris if isinstance(uri, str) and uri))
-
     def _headers(self) -> Mapping[tuple[str, ...], str]:
         if _HEADER_MARK_BYTES not in self.raw or not self.over_http:
             return _NO_HEADERS
@@ -271,10 +258,6 @@ def _changed(definition: Definition, changes: Changes) -> bytes:
         else:
             fields[member] = Raw(value)
     return one_line(encode_fields(fields))
-
-
-def _is_object(raw: Raw | None) -> bool:
-    return raw is not None and bytes(memoryview(raw)[:1]) == b"{"
 
 
 def _is_too_deep(raw: bytes, value: object) -> bool:

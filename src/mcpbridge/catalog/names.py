@@ -9,8 +9,12 @@ from base64 import b32encode
 from collections import defaultdict
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import Literal
 
-__all__ = ["SHORTEST_LIMIT", "fingerprint", "wire_names"]
+__all__ = ["SHORTEST_LIMIT", "Prefix", "fingerprint", "own_names", "wire_names"]
+
+Prefix = Literal["always", "on-collision", "never"]
+"""Which names begin with their server's: all, those that would be ambiguous, or none (an ambiguous one gets a hash)."""
 
 SHORTEST_LIMIT = 16
 """Characters; a shorter limit leaves no room for a hash and something to read."""
@@ -22,7 +26,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _Owner = tuple[str, str]
 
 
-def wire_names(owners: Iterable[_Owner], *, limit: int = 48) -> dict[_Owner, str]:
+def wire_names(owners: Iterable[_Owner], *, limit: int = 48, prefix: Prefix = "always") -> dict[_Owner, str]:
     """A unique name for each (server, tool): `^[A-Za-z][A-Za-z0-9_-]*$`, at most `limit` characters.
 
     A pure function of the set of owners, whatever their order. All names that would be the same get a hash, not
@@ -32,12 +36,17 @@ def wire_names(owners: Iterable[_Owner], *, limit: int = 48) -> dict[_Owner, str
     if limit < SHORTEST_LIMIT:
         raise ValueError(f"a tool name needs at least {SHORTEST_LIMIT} characters, not {limit}")
     attempts = dict.fromkeys(sorted(set(owners)), 0)
-    names = {owner: _name(owner, 0, limit) for owner in attempts}
+    names = {owner: _name(owner, 0, limit, prefix) for owner in attempts}
     while clashing := _not_alone(names):
         for owner in clashing:
             attempts[owner] += 1
-            names[owner] = _name(owner, attempts[owner], limit)
+            names[owner] = _name(owner, attempts[owner], limit, prefix)
     return names
+
+
+def own_names(owners: Iterable[_Owner]) -> dict[_Owner, str]:
+    """Every name as it is, for the owners of one server."""
+    return {owner: owner[1] for owner in owners}
 
 
 def fingerprint(*parts: str, length: int = _HASH_LENGTH) -> str:
@@ -46,16 +55,25 @@ def fingerprint(*parts: str, length: int = _HASH_LENGTH) -> str:
     return b32encode(digest).decode().lower()[:length]
 
 
-def _name(owner: _Owner, attempt: int, limit: int) -> str:
-    """The plain name at first; with a hash when it is too long or was not unique; with a longer one after that."""
+def _name(owner: _Owner, attempt: int, limit: int, prefix: Prefix) -> str:
+    """The plain name at first; with a hash when it is too long or was not unique; with a longer one after that.
+
+    Where the server's name is left out, it comes in with the second attempt, or only with a hash.
+    """
     server, tool = (_FOREIGN.sub("_", part) for part in owner)
     if not server[:1].isalpha():
         server = f"s{server}"  # some clients want a letter first
+    if prefix != "always":
+        if attempt == 0 and len(tool) <= limit and tool[:1].isalpha():
+            return tool
+        attempt = max(0, attempt - 1) if prefix == "on-collision" else attempt
     plain = f"{server}{_SEPARATOR}{tool}"
     if attempt == 0 and len(plain) <= limit:
         return plain
     # A hash that clashed too is met by nobody by chance; who works for it gets another, longer one each time.
     hashed = fingerprint(*owner) if attempt < 2 else fingerprint(*owner, str(attempt), length=limit // 2)
+    if prefix == "never" and tool[:1].isalpha():
+        return f"{tool[: limit - len(hashed) - 1]}_{hashed}"
     return f"{_head(server, tool, limit - len(hashed) - 1)}_{hashed}"
 
 

@@ -4,7 +4,7 @@ One server at a time: that names of several servers clash is for `snapshot.py` t
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from mcpbridge.catalog.definitions import KINDS, Changes, Definition, Kind, Unusable, check
@@ -29,6 +29,8 @@ class Offer:
     prompts: tuple[bytes, ...] = ()
     resources: tuple[bytes, ...] = ()
     templates: tuple[bytes, ...] = ()
+    ttl_ms: Mapping[Kind, int] = field(default_factory=dict[Kind, int])
+    """Milliseconds that the server says a list of its stays fresh; of the kinds that it says it of."""
 
     def of(self, kind: Kind) -> tuple[bytes, ...]:
         """The definitions of one kind."""
@@ -124,8 +126,8 @@ class _Reading:
             if self._is_hidden(found):
                 self.hidden[kind].add(found.key)
                 continue
-            for field, fault in found.faults:
-                self._drop(kind, found.key, fault, field)
+            for member, fault in found.faults:
+                self._drop(kind, found.key, fault, member)
             yield found
 
     def _is_hidden(self, definition: Definition) -> bool:
@@ -154,5 +156,5 @@ class _Reading:
                 yield item
             last = item.name
 
-    def _drop(self, kind: Kind, name: str, reason: str, field: str | None = None) -> None:
-        self.dropped.append(Dropped(self.server, kind, name[:_LONGEST_NAME_SHOWN], reason, field))
+    def _drop(self, kind: Kind, name: str, reason: str, member: str | None = None) -> None:
+        self.dropped.append(Dropped(self.server, kind, name[:_LONGEST_NAME_SHOWN], reason, member))

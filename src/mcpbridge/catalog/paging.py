@@ -13,9 +13,11 @@ from hashlib import sha256
 import msgspec
 
 from mcpbridge.catalog.definitions import Kind
+from mcpbridge.catalog.older_forms import older_form
 from mcpbridge.errors import BadRequest
 from mcpbridge.wire.codes import INVALID_PARAMS
 from mcpbridge.wire.frame import encode
+from mcpbridge.wire.revisions import is_modern
 
 __all__ = ["Entry", "Listing"]
 
@@ -31,7 +33,7 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing in a listing: where it sorts, and its definition as either era sees it."""
+    """One thing in a listing: where it sorts, and its definition as the newest revision of either era sees it."""
 
     key: _Key
     """(server, name); unique within a listing."""
@@ -51,31 +53,33 @@ class Listing:
         self._keys = [entry.key for entry in entries]
         self._page_size = page_size or max(len(entries), 1)
         self._modern_members = modern_members
-        self._pages: dict[tuple[int, bool], bytes] = {}
+        self._pages: dict[tuple[int, str], bytes] = {}
         digest = sha256(kind.encode())
         for entry in entries:
             digest.update(entry.digest)
         self.digest = digest.hexdigest()
 
-    def page(self, cursor: str | None, *, modern: bool) -> bytes:
+    def page(self, cursor: str | None, *, revision: str) -> bytes:
         """The result object of the page behind `cursor`, on one line. An empty cursor is taken for none.
 
-        A page that a walk from the start meets is encoded once; asking again costs a look-up.
+        A page that a walk from the start meets is encoded once for each revision that somebody asks in; asking again
+        costs a look-up. `revision` is one that the bridge speaks.
 
         Raises:
             BadRequest: the cursor is not one of this listing's (−32602).
         """
         start = bisect_right(self._keys, self._position(cursor)) if cursor else 0
-        page = self._pages.get((start, modern))
+        page = self._pages.get((start, revision))
         if page is None:
-            page = self._encoded(start, modern)
+            page = self._encoded(start, revision)
             if start % self._page_size == 0:  # a cursor from an older list may point anywhere, and often
-                self._pages[start, modern] = page
+                self._pages[start, revision] = page
         return page
 
-    def _encoded(self, start: int, modern: bool) -> bytes:
+    def _encoded(self, start: int, revision: str) -> bytes:
+        modern = is_modern(revision)
         shown = self._entries[start : start + self._page_size]
-        parts = [entry.modern if modern else entry.legacy for entry in shown]
+        parts = [entry.modern if modern else older_form(self._kind, entry.legacy, revision) for entry in shown]
         end = b"]"
         if start + len(shown) < len(self._entries):
             end += b',"nextCursor":' + encode(self._cursor(shown[-1].key))

@@ -9,12 +9,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
+from mcpbridge.catalog.views import Views
 from mcpbridge.upstream.settings import ServerSettings
 
-__all__ = ["Catalog", "OnChange"]
+__all__ = ["Catalog", "OnChange", "OnViewChange"]
 
 OnChange = Callable[[Snapshot, frozenset[Kind]], None]
 """Gets the new snapshot and the kinds whose listing is not what it was. Called on the event loop; must not raise."""
+
+OnViewChange = Callable[[str, frozenset[Kind]], None]
+"""Gets the server whose own catalog changed, and the kinds whose listing is not what it was; as `OnChange`."""
 
 
 class Catalog:
@@ -28,7 +32,13 @@ class Catalog:
         self._builder = builder or Builder()
         self._settle = settle
         self._offers: dict[str, Offer] = {}
+        self._built: Mapping[str, Offer] = {}
+        """The offers that the current snapshot was made of."""
+        self._built_settings = settings
+        """The settings that it was made with."""
         self._listeners: list[OnChange] = []
+        self._view_listeners: list[OnViewChange] = []
+        self._views = Views(self._builder)
         self._timer: asyncio.TimerHandle | None = None
         self._snapshot = self._builder.build((), settings)
 
@@ -36,6 +46,10 @@ class Catalog:
     def snapshot(self) -> Snapshot:
         """The catalog as it was last made; changes under way are not in it (see `flush`)."""
         return self._snapshot
+
+    def view(self, server: str) -> Snapshot:
+        """The catalog of one server by its own names, as of the last snapshot; the merged one for an empty name."""
+        return self._views.look(server, self._built, self._built_settings) if server else self._snapshot
 
     def update(self, offer: Offer) -> None:
         """A server's whole offer, in place of its last one."""
@@ -53,12 +67,12 @@ class Catalog:
         self._settings = settings
         self._schedule()
 
-    def flush(self) -> Snapshot:
-        """The snapshot with every change up to now in it; listeners are told before this returns."""
+    def flush(self, view: str = "") -> Snapshot:
+        """The snapshot (see `view`) with every change up to now in it; listeners are told before this returns."""
         if self._timer is not None:
             self._timer.cancel()
             self._rebuild()
-        return self._snapshot
+        return self.view(view)
 
     def on_change(self, listener: OnChange) -> Callable[[], None]:
         """Tell `listener` of every new snapshot that lists something else. Returns how to stop that."""
@@ -69,6 +83,10 @@ class Catalog:
                 self._listeners.remove(listener)
 
         return stop
+
+    def on_view_change(self, listener: OnViewChange) -> None:
+        """Tell `listener` when the catalog of one server by its own names, if anyone looked at it, lists otherwise."""
+        self._view_listeners.append(listener)
 
     def close(self) -> None:
         """Drop changes that are still being gathered; nobody is told of them."""
@@ -83,7 +101,8 @@ class Catalog:
     def _rebuild(self) -> None:
         self._timer = None
         before = self._snapshot
-        self._snapshot = self._builder.build(tuple(self._offers.values()), self._settings)
+        self._built, self._built_settings = dict(self._offers), self._settings
+        self._snapshot = self._builder.build(tuple(self._built.values()), self._built_settings)
         after = self._snapshot
         changed: frozenset[Kind] = frozenset(
             kind for kind in KINDS if after.kind_digest(kind) != before.kind_digest(kind)
@@ -91,3 +110,6 @@ class Catalog:
         if changed:
             for listener in tuple(self._listeners):
                 listener(self._snapshot, changed)
+        for server, kinds in self._views.refresh(self._built, self._built_settings).items():
+            for view_listener in tuple(self._view_listeners):
+                view_listener(server, kinds)

@@ -6,8 +6,9 @@ for is then a look-up.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
 from typing import TypeVar
@@ -16,7 +17,7 @@ from msgspec import Raw
 
 from mcpbridge.catalog.definitions import KINDS, Changes, Kind, form_for_legacy, form_for_modern, with_ui_uris
 from mcpbridge.catalog.directory import Directory, Listed
-from mcpbridge.catalog.names import wire_names
+from mcpbridge.catalog.names import Prefix, own_names, wire_names
 from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.paging import Entry, Listing
 from mcpbridge.catalog.seen_uris import SeenUris
@@ -55,11 +56,13 @@ class ToolRef:
     definition: bytes
     """As the upstream sent it; arguments are checked against this one."""
     published: bytes
-    """As clients of the revisions up to 2025-11-25 see it."""
+    """As clients of 2025-11-25 see it; those of older revisions get less (`older_form`)."""
     published_modern: bytes
     """As clients from 2026-07-28 on see it; the same object where it is the same."""
     headers: Mapping[tuple[str, ...], str]
     """Path of an argument to the token of the `Mcp-Param-…` header that repeats it to a modern HTTP upstream."""
+    app_only: bool = False
+    """Meant for the apps of its server, not for models: listed and callable, but nothing to find or recommend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +159,13 @@ class Snapshot:
         """Whether a result of this upstream needs a look for URIs to publish; a search, far cheaper than a parse."""
         return self._uris.may_hold_uris(server, result)
 
-    def page(self, kind: Kind, cursor: str | None, *, modern: bool) -> bytes:
-        """The result object of one page of a listing, on one line.
+    def page(self, kind: Kind, cursor: str | None, *, revision: str) -> bytes:
+        """The result object of one page of a listing, on one line, for clients of this revision.
 
         Raises:
             BadRequest: the cursor is none of ours (−32602).
         """
-        return self._listings[kind].page(cursor, modern=modern)
+        return self._listings[kind].page(cursor, revision=revision)
 
     def kind_digest(self, kind: Kind) -> str:
         """Changes when, and only when, what is listed of this kind changed."""
@@ -172,33 +175,55 @@ class Snapshot:
 class Builder:
     """Makes snapshots one after the other, and redoes only what changed in between."""
 
-    def __init__(self, *, name_length: int = 48, page_size: int = 0, ttl_ms: int = 0, modern_tail: bytes = b"") -> None:
+    def __init__(
+        self,
+        *,
+        name_length: int = 48,
+        prefix: Prefix = "always",
+        page_size: int = 0,
+        ttl_ms: int = 0,
+        modern_tail: bytes = b"",
+        offers_tasks: bool = False,
+    ) -> None:
         """How all snapshots are cut.
 
-        `name_length`: characters of the longest wire name. `page_size`: entries a page; 0 for one page. `ttl_ms`:
-        how long modern clients may go without asking again. `modern_tail`: members (`"name":value,…`) that end
-        every page for modern clients, such as the `_meta` with the bridge's own `serverInfo`.
+        `name_length`: characters of the longest wire name; `prefix`: which of them name their server. `page_size`:
+        entries a page; 0 for one page. `ttl_ms`: how long modern clients may go without asking again, where no server
+        asks for less. `modern_tail`: members (`"name":value,…`) that end every page for modern clients, such as the
+        `_meta` with the bridge's own `serverInfo`. `offers_tasks`: clients of 2025-11-25 may run tools as tasks, so
+        they see `execution`.
         """
-        self._name_length = name_length
+        self._names: _Names = partial(wire_names, limit=name_length, prefix=prefix)
+        self._keeps_uris = False
         self._page_size = page_size
-        # The view is the same for everybody now, but saying so would let a cache in between outlive that.
-        members = b'"resultType":"complete","ttlMs":%d,"cacheScope":"private"' % ttl_ms
-        self._modern_members = b"%b,%b" % (members, modern_tail) if modern_tail else members
+        self._ttl_ms = ttl_ms
+        self._modern_tail = b",%b" % modern_tail if modern_tail else b""
+        self._offers_tasks = offers_tasks
         self._seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
         self._entries: dict[_EntryKey, Entry] = {}
         self._seen_uris = SeenUris()
+
+    def for_one_server(self) -> "Builder":
+        """Another builder that cuts alike, for the catalogs of one server by its own names and URIs."""
+        other = Builder(page_size=self._page_size, ttl_ms=self._ttl_ms, offers_tasks=self._offers_tasks)
+        other._modern_tail = self._modern_tail
+        other._names = own_names
+        other._keeps_uris = True
+        return other
 
     def build(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
         """The catalog of these offers, at most one a server."""
         accepted = self._accepted(offers, settings)
         names = {*accepted, *settings}
-        uris = UriIndex((_uris_of(accepted.get(name), name, settings.get(name)) for name in names), self._seen_uris)
-        making = _Making(accepted, uris, self._name_length, self._entries)
+        own = (_uris_of(accepted.get(name), name, settings.get(name)) for name in names)
+        uris = UriIndex(own, self._seen_uris, keeps_all=self._keeps_uris)
+        making = _Making(accepted, uris, self._names, self._entries, offers_tasks=self._offers_tasks)
         tools, prompts = making.tools(), making.prompts()
         resources, templates = making.resources(), making.templates()
         self._entries = making.entries
         listings: dict[Kind, Listing] = {
-            kind: Listing(kind, making.listed[kind], self._page_size, self._modern_members) for kind in KINDS
+            kind: Listing(kind, making.listed[kind], self._page_size, self._modern_members(kind, offers))
+            for kind in KINDS
         }
         digest = sha256("".join(listings[kind].digest for kind in KINDS).encode()).hexdigest()
         return Snapshot(
@@ -213,6 +238,12 @@ class Builder:
             _uris=uris,
             _listings=listings,
         )
+
+    def _modern_members(self, kind: Kind, offers: Sequence[Offer]) -> bytes:
+        """What ends each modern page. A list is fresh for as long as each part of it is (spec 2.12)."""
+        ttl_ms = min([self._ttl_ms, *(offer.ttl_ms[kind] for offer in offers if kind in offer.ttl_ms)])
+        # The view is the same for everybody now, but saying so would let a cache in between outlive that.
+        return b'"resultType":"complete","ttlMs":%d,"cacheScope":"private"%b' % (ttl_ms, self._modern_tail)
 
     def _accepted(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> dict[str, Accepted]:
         """Each offer checked, in order of the servers' names; the same offer under the same settings only once."""
@@ -237,25 +268,41 @@ def build(
     page_size: int = 0,
     ttl_ms: int = 0,
     modern_tail: bytes = b"",
+    offers_tasks: bool = False,
 ) -> Snapshot:
     """One snapshot; see `Builder` for the parameters."""
-    builder = Builder(name_length=name_length, page_size=page_size, ttl_ms=ttl_ms, modern_tail=modern_tail)
+    builder = Builder(
+        name_length=name_length,
+        page_size=page_size,
+        ttl_ms=ttl_ms,
+        modern_tail=modern_tail,
+        offers_tasks=offers_tasks,
+    )
     return builder.build(offers, settings)
 
 
 _EntryKey = tuple[Kind, str, str, bytes, tuple[tuple[str, bytes | None], ...]]
+_Names = Callable[[Iterable[tuple[str, str]]], dict[tuple[str, str], str]]
+"""Wire names of (server, tool) or (server, prompt)."""
 
 
 class _Making:
     """One snapshot on its way."""
 
     def __init__(
-        self, servers: Mapping[str, Accepted], uris: UriIndex, name_length: int, known: Mapping[_EntryKey, Entry]
+        self,
+        servers: Mapping[str, Accepted],
+        uris: UriIndex,
+        names: _Names,
+        known: Mapping[_EntryKey, Entry],
+        *,
+        offers_tasks: bool,
     ) -> None:
         self._servers = servers
         self._uris = uris
-        self._name_length = name_length
+        self._names = names
         self._known = known
+        self._unoffered: Changes = {} if offers_tasks else {"execution": None}
         self.entries: dict[_EntryKey, Entry] = {}
         self.listed = defaultdict[Kind, list[Entry]](list)
         self.dropped: list[Dropped] = []
@@ -269,7 +316,7 @@ class _Making:
         for server, item in self._items("tools"):
             wire, definition = wires[server, item.name], item.definition
             ui = with_ui_uris(definition, ui_uris[server])
-            entry = self._entry("tools", server, item, {**item.changes, **ui, "name": encode(wire)})
+            entry = self._entry("tools", server, item, {**item.changes, **ui, **self._unoffered, "name": encode(wire)})
             ref = ToolRef(
                 server=server,
                 name=definition.key,
@@ -279,6 +326,7 @@ class _Making:
                 published=entry.legacy,
                 published_modern=entry.modern,
                 headers=definition.headers,
+                app_only=definition.app_only,
             )
             found.append(Listed(wire, server, item.name, ref))
         return Directory("tool", found)
@@ -320,7 +368,7 @@ class _Making:
         return [(server, item) for server, accepted in self._servers.items() for item in accepted.items[kind]]
 
     def _wires(self, kind: Kind) -> dict[tuple[str, str], str]:
-        return wire_names(((server, item.name) for server, item in self._items(kind)), limit=self._name_length)
+        return self._names((server, item.name) for server, item in self._items(kind))
 
     def _is_free(self, owner: ResourceRef | TemplateRef | None, kind: Kind, server: str, item: Item) -> bool:
         """A web address stays as it is, so it can be listed once only."""

@@ -33,6 +33,7 @@ from mcpbridge.upstream.settings import NameFilter
 __all__ = ["ServerUris", "UriIndex"]
 
 _URI_MEMBER = re.compile(rb'"uri"')
+_APP_MEMBER = re.compile(rb'resourceUri"')
 _DOT_SEGMENT = re.compile(r"(?:^|[/\\])\.\.?(?:[/\\?#]|$)")
 _CANDIDATES = 8
 
@@ -59,21 +60,23 @@ class ServerUris:
 class UriIndex:
     """All servers' URIs, both ways. Immutable but for what it learns from results; that only settles open questions."""
 
-    def __init__(self, servers: Iterable[ServerUris], seen: SeenUris | None = None) -> None:
+    def __init__(self, servers: Iterable[ServerUris], seen: SeenUris | None = None, *, keeps_all: bool = False) -> None:
         """Every server belongs in, also one that offers nothing now: slugs must not change as servers come and go.
 
-        `seen` goes from one index to the next, so that a link in an old result keeps its meaning.
+        `seen` goes from one index to the next, so that a link in an old result keeps its meaning. `keeps_all`: this
+        is one server by itself, no listed URI of it is rewritten.
         """
         self._seen = seen or SeenUris()
         ordered = sorted(servers, key=lambda one: one.server)
         self._gates = {one.server: _Gate(one) for one in ordered}
         self._slugs = slugs(self._gates)
         self._servers = {slug: server for server, slug in self._slugs.items()}
-        self.resources = published_uris(
+        spelling = _as_they_are if keeps_all else published_uris
+        self.resources = spelling(
             ((one.server, uri) for one in ordered for uri in (*one.listed, *one.unlisted)), self._slugs
         )
         """(server, URI) to how it is published."""
-        self.templates = published_uris(
+        self.templates = spelling(
             ((one.server, template) for one in ordered for template in one.templates), self._slugs
         )
         """(server, template) to how it is published."""
@@ -84,6 +87,7 @@ class UriIndex:
             if own != shown
         )
         """Servers with a URI that clients see rewritten."""
+        self._with_apps = frozenset(server for server, uri in self.resources if scheme_of(uri) == "ui")
         self._published = _first_owner(self.resources)
         self._published_templates = _first_owner(self.templates)
         self._owners = defaultdict[str, list[str]](list)
@@ -137,7 +141,11 @@ class UriIndex:
 
     def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
         """Whether `publish` may have to do with this result. A search, far cheaper than a parse."""
-        return (len(self._gates) > 1 or server in self.moving) and _URI_MEMBER.search(result) is not None
+        if len(self._gates) == 1 and server not in self.moving:
+            return False
+        if _URI_MEMBER.search(result) is not None:
+            return True
+        return server in self._with_apps and _APP_MEMBER.search(result) is not None
 
     def _is_left_to(self, server: str, uri: str) -> bool:
         """Whether this unlisted URI of a server can stay as it is: it, or nobody, is asked for it so far."""
@@ -246,6 +254,10 @@ class _Gate:
     def _is_offered(self, uri: str) -> bool:
         bits = UriBits(uri)
         return any(template.matches(bits) for template in self._offered)
+
+
+def _as_they_are(owned: Iterable[_Target], _: dict[str, str]) -> dict[_Target, str]:
+    return {pair: pair[1] for pair in sorted(set(owned))}
 
 
 def _first_owner(published: Mapping[_Target, str]) -> dict[str, _Target]:

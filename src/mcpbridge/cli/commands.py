@@ -18,6 +18,8 @@ _SUMMARIES = {
     "call": "Call a tool.",
     "read": "Read a resource.",
     "check": "Check the configuration and connect to every server.",
+    "login": "Sign in to a server.",
+    "logout": "Forget the sign-in to a server.",
     "status": "Show the bridges that are running.",
     "token": "Make bearer tokens for the HTTP front.",
 }

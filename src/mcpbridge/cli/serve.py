@@ -10,6 +10,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcpbridge.cli.exits import INTERRUPTED, OK, report
@@ -50,6 +51,20 @@ def parse_address(text: str) -> Address:
     raise ConfigError(f"not an address to listen on: {text!r}", key="--http", hint=hint)
 
 
+def socket_path(text: str) -> Path | None:
+    """The path in `unix:PATH`; None when it is an address of another kind.
+
+    Raises:
+        ConfigError: no path follows.
+    """
+    if not text.startswith("unix:"):
+        return None
+    path = text.removeprefix("unix:")
+    if not path:
+        raise ConfigError("no path to listen on", key="--http", hint="Expected unix:/path/to.sock.")
+    return Path(path).expanduser().absolute()
+
+
 def serve(arguments: Sequence[str]) -> int:
     """Run the bridge with the command line `arguments` (those after `serve`); returns the exit code."""
     options = _options(arguments)
@@ -58,7 +73,9 @@ def serve(arguments: Sequence[str]) -> int:
         loaded = load(options.config)
         token, address = _access(options, loaded, os.environ)
         redact = Redactor([*loaded.secrets, *filter(None, [token])])
-        return _run(loaded, redact, address=address, no_auth=options.no_auth, token=token, level=options.log_level)
+        view = _view(options, loaded)
+        front = _Front(address, token, options.no_auth, view)
+        return _run(loaded, redact, front, level=options.log_level)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
         code = report(error, as_json=False, redact=redact)
         if code is None:
@@ -78,8 +95,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="HOST:PORT",
         nargs="?",
         const=DEFAULT_ADDRESS,
-        help=f"serve streamable HTTP instead of stdio (default {DEFAULT_ADDRESS})",
+        help=f"serve HTTP instead of stdio (default {DEFAULT_ADDRESS}); unix:PATH for a socket in the file system",
     )
+    parser.add_argument("--server", metavar="NAME", help="serve this one server alone, by its own names (stdio)")
     parser.add_argument(
         "--no-auth", action="store_true", help="allow anyone who reaches the address, also from outside"
     )
@@ -91,7 +109,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _access(
     options: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
-) -> tuple[str | None, Address | None]:
+) -> tuple[str | None, Address | Path | None]:
     """The token and address to serve with.
 
     Raises:
@@ -102,13 +120,15 @@ def _access(
         if given:
             raise ConfigError("only means something with --http", key=given)
         return None, None
-    address = parse_address(options.http)
+    address = socket_path(options.http) or parse_address(options.http)
     token = None
     if options.token_env:
         token = environ.get(options.token_env)
         if not token:
             raise ConfigError(f"the environment variable {options.token_env} is missing or empty", key="--token-env")
         os.environ.pop(options.token_env, None)  # no upstream has to know it, not even with `inherit_env = true`
+    if isinstance(address, Path):
+        return token, address
     from mcpbridge.downstream.http_guard import is_loopback
 
     if not is_loopback(address.host) and not (loaded.settings.http.tokens or token or options.no_auth):
@@ -120,12 +140,39 @@ def _access(
     return token, address
 
 
-def _run(
-    loaded: Loaded, redact: Redactor, *, address: Address | None, no_auth: bool, token: str | None, level: str | None
-) -> int:
+def _view(options: argparse.Namespace, loaded: Loaded) -> str:
+    """The one server to serve; empty: all of them.
+
+    Raises:
+        ConfigError: there is no such server, or it is served over HTTP, where each has a path of its own.
+    """
+    name: str | None = options.server
+    if name is None:
+        return ""
+    if options.http is not None:
+        hint = f"Over HTTP every server has a path of its own: /servers/{name}/mcp."
+        raise ConfigError("only means something on stdio", key="--server", hint=hint)
+    enabled = [known for known, settings in loaded.settings.servers.items() if not settings.disabled]
+    if name not in enabled:
+        known = ", ".join(sorted(enabled)) or "none"
+        raise ConfigError(f"no server is called {name!r}", key="--server", hint=f"Known: {known}.")
+    return name
+
+
+class _Front(NamedTuple):
+    """Where clients come in."""
+
+    address: Address | Path | None
+    """None: standard input and output."""
+    token: str | None
+    no_auth: bool
+    view: str
+
+
+def _run(loaded: Loaded, redact: Redactor, front: _Front, *, level: str | None) -> int:
     # Standard output belongs to the protocol from here on. The imports below and all libraries get one that leads to
     # standard error, so that a stray print cannot reach the client.
-    streams = _claim_standard_streams() if address is None else None
+    streams = _claim_standard_streams() if front.address is None else None
     from mcpbridge.telemetry import set_up_logs
 
     log_settings = loaded.settings.log
@@ -136,9 +183,7 @@ def _run(
         _serve,
         loaded,
         redact,
-        address,
-        no_auth,
-        token,
+        front,
         streams,
         backend_options={"use_uvloop": find_spec("uvloop") is not None},
     )
@@ -161,9 +206,7 @@ def _claim_standard_streams() -> tuple[int, int]:
 async def _serve(
     loaded: Loaded,
     redact: Redactor,
-    address: Address | None,
-    no_auth: bool,
-    token: str | None,
+    front: _Front,
     streams: tuple[int, int] | None,
 ) -> int:
     import anyio
@@ -171,16 +214,17 @@ async def _serve(
 
     from mcpbridge.admin.status_socket import Status, publish, runtime_directory
     from mcpbridge.bridge import Bridge
+    from mcpbridge.cli.pages import open_in_browser
 
     log = structlog.get_logger()
     for warning in loaded.warnings:
         log.warning("configuration", note=warning)
     received: list[signal.Signals] = []
-    front = "stdio"
+    shown = f"stdio ({front.view})" if front.view else "stdio"
 
     def ready(url: str) -> None:
-        nonlocal front
-        front = url
+        nonlocal shown
+        shown = url
         log.info("listening", url=url)
 
     async def run_front(bridge: Bridge, at: "Entrance | None") -> None:
@@ -190,7 +234,11 @@ async def _serve(
             if os.isatty(streams[0]):
                 log.info("waiting for an MCP client on standard input", end="Ctrl-D", http="mcpbridge serve --http")
             await serve_stdio(
-                bridge.server, in_fd=streams[0], out_fd=streams[1], max_frame=loaded.settings.limits.max_frame
+                bridge.server,
+                in_fd=streams[0],
+                out_fd=streams[1],
+                max_frame=loaded.settings.limits.max_frame,
+                view=front.view,
             )
             log.info("stopping", reason="the client closed its end")
         elif at:
@@ -199,7 +247,7 @@ async def _serve(
             await serve_http(bridge, loaded.settings.http, at, on_ready=ready)
 
     serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
-    with _entrance(loaded, address, no_auth, token) as at, anyio.open_signal_receiver(*_ending_signals()) as signals:
+    with _entrance(loaded, front) as at, anyio.open_signal_receiver(*_ending_signals()) as signals:
         async with anyio.create_task_group() as tasks:
 
             async def end_on_signal() -> None:
@@ -211,10 +259,11 @@ async def _serve(
                     serving.cancel()
 
             tasks.start_soon(end_on_signal)
-            async with Bridge(loaded.settings, redact=redact) as bridge:
+            show, is_interactive = open_in_browser(), streams is not None
+            async with Bridge(loaded.settings, redact=redact, show=show, is_interactive=is_interactive) as bridge:
 
                 def told() -> Status:
-                    return redact.values_of({**bridge.status(), "front": front})
+                    return redact.values_of({**bridge.status(), "front": shown})
 
                 async with publish(told, runtime_directory(os.environ)):
                     with serving:
@@ -223,15 +272,17 @@ async def _serve(
     return INTERRUPTED if signal.SIGINT in received else OK
 
 
-def _entrance(
-    loaded: Loaded, address: Address | None, no_auth: bool, token: str | None
-) -> "AbstractContextManager[Entrance | None]":
+def _entrance(loaded: Loaded, front: _Front) -> "AbstractContextManager[Entrance | None]":
     """The address, taken before any server is started: one that is in use must have no other effect."""
+    address = front.address
     if address is None:
         return nullcontext()
-    from mcpbridge.downstream.http import entrance
+    from mcpbridge.downstream.http import entrance, entrance_at_path
 
-    return entrance(loaded.settings.http, host=address.host, port=address.port, no_auth=no_auth, token=token)
+    settings = loaded.settings.http
+    if isinstance(address, Path):
+        return entrance_at_path(settings, address, token=front.token)
+    return entrance(settings, host=address.host, port=address.port, no_auth=front.no_auth, token=front.token)
 
 
 def _ending_signals() -> list[signal.Signals]:

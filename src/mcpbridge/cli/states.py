@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mcpbridge.cli.exits import TIMED_OUT, TOOL_ERROR, UNREACHABLE
-from mcpbridge.downstream.errors_to_wire import ERROR_NAME
+from mcpbridge.downstream.failed_calls import ERROR_NAME
 
 __all__ = ["State", "describe", "failure_code", "fault", "is_ready", "offers"]
 
@@ -16,6 +16,7 @@ _CODES = {
     "UpstreamUnavailable": UNREACHABLE,
     "UpstreamGone": UNREACHABLE,
     "UpstreamHttpError": UNREACHABLE,
+    "SignInNeeded": UNREACHABLE,
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
+from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 
@@ -94,6 +95,12 @@ def _from_directory(server: dict[str, object], directory: Path) -> None:
         is_bare = "/" not in value.split()[0] if value.split() else True
         if key == "cwd" or not is_bare:  # a bare command is looked up in PATH
             server[key] = str(directory / path)
+    tls = server.get("tls")
+    if isinstance(tls, dict):
+        files = cast("dict[str, object]", tls)
+        for key in ("ca", "cert", "key"):
+            if isinstance(value := files.get(key), str) and value:
+                files[key] = str(directory / Path(value).expanduser())
 
 
 def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
@@ -109,6 +116,11 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
             if SECRET_NAME.search(name):
                 scheme, _, rest = value.partition(" ")  # "Bearer …", "Basic …"
                 found.add(rest if scheme.isalpha() and rest else value)
+        found |= {secret for secret in (server.auth.client_secret, server.auth.private_key) if secret}
+        if server.tls.key_password:
+            found.add(server.tls.key_password)
+        if server.proxy and (password := urlsplit(server.proxy).password):
+            found |= {password, unquote(password)}
     return found
 
 

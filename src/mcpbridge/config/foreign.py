@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from mcpbridge.errors import ConfigError
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings
 
 __all__ = ["NAME", "NAME_LENGTH", "plain_json", "translate"]
 
@@ -20,9 +20,10 @@ NAME_LENGTH = 32
 
 _TRANSPORTS = {
     **dict.fromkeys(("stdio", "local"), "stdio"),
-    **dict.fromkeys(("http", "streamable-http", "streamableHttp", "streamable_http", "remote"), "streamable-http"),
+    **TRANSPORT_SPELLINGS,
+    "remote": None,
 }
-_UNSUPPORTED = {"sse": "sse", "ws": "websocket", "websocket": "websocket"}
+"""What other programs call a transport; None: the URL tells."""
 _URLS = ("url", "httpUrl", "serverUrl")
 _FILTERS = {
     "includeTools": "include",
@@ -117,10 +118,7 @@ def _server(given: dict[str, object]) -> tuple[dict[str, object], list[str]]:
 def _member(key: str, value: object) -> Iterator[tuple[str, object]]:
     """What one key of a foreign server says in ours; nothing for a key that has no counterpart."""
     if key in ("type", "transport") and isinstance(value, str):
-        if value in _UNSUPPORTED:
-            yield "unavailable", f"the transport {_UNSUPPORTED[value]!r} is not supported yet"
-        else:
-            yield "transport", _TRANSPORTS.get(value, value)
+        yield "transport", _TRANSPORTS.get(value, value)
     elif key in _URLS:
         yield "url", value
     elif key in ("enabled", "isActive"):

@@ -25,7 +25,7 @@ _WHAT = {
     "list_type": "expected a list",
 }
 """Mistakes that pydantic tells in words of its own, which name our classes."""
-_NOT_SHOWN = {"env", "headers", "tokens", "args", "url"}
+_NOT_SHOWN = {"env", "headers", "tokens", "args", "url", "proxy", "key_password"}
 """Sections whose values may be secrets."""
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.downstream.settings import AskingSettings, HttpSettings
 from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -21,6 +21,18 @@ class BridgeSettings(BaseModel):
 
     instructions: str | None = None
     """What clients are told about the whole. Left out: that names begin with the server they come from."""
+
+    instructions_budget: int = Field(default=2000, ge=0)
+    """Characters of all instructions: those above come first and whole, then excerpts of what the servers tell.
+    Clients cut longer ones, and often put them into every prompt."""
+
+    list_ttl: Seconds = Field(default=60, ge=0)
+    """Seconds that clients may use a listing without asking again (`ttlMs`, from revision 2026-07-28 on), if no server
+    asks for less. Changes are announced to those who listen."""
+
+    extensions: list[str] = []
+    """Identifiers of protocol extensions that may cross the bridge besides those it understands. Only such as are pure
+    data work: what brings methods of its own does not."""
 
     startup_wait: Seconds = 3
     """Seconds that the first listing waits for servers that are still starting."""
@@ -72,6 +84,9 @@ class Settings(BaseModel):
 
     http: HttpSettings = HttpSettings()
     """The HTTP front."""
+
+    questions: AskingSettings = AskingSettings()
+    """What servers ask of clients meanwhile."""
 
     source: str | None = None
     """The path of the file; None when there is none. Set while loading, never by people."""

@@ -4,29 +4,37 @@ A name is resolved once, against the snapshot of that moment; what follows knows
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Kind, Snapshot
+from mcpbridge.downstream.asking import LegacyAsker
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.handling import Handler, Startup, text
+from mcpbridge.downstream.levels import lower
 from mcpbridge.downstream.links import publish_uris
+from mcpbridge.downstream.pages import pages_first
+from mcpbridge.downstream.parking import Parking
 from mcpbridge.downstream.updates import CallUpdates
-from mcpbridge.errors import BadRequest, UnknownName, UpstreamGarbled
+from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.model import Call, Plan, ignore_update
+from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.codes import INVALID_PARAMS
-from mcpbridge.wire.envelope import complete_for_modern, strip_for_legacy
+from mcpbridge.wire.codes import HEADER_MISMATCH, INVALID_PARAMS, code_of
+from mcpbridge.wire.envelope import complete_for_modern
 from mcpbridge.wire.frame import Frame
 
 __all__ = ["Calls"]
 
 _Found = TypeVar("_Found")
+
+_MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Requests whose answer may be a question (spec 2026-07-28, multi round-trip requests)."""
 
 _NO_COMPLETION = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 
@@ -34,9 +42,11 @@ _NO_COMPLETION = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 class Calls:
     """Handlers of the requests that concern tools, prompts and resources."""
 
-    def __init__(self, catalog: Catalog, pool: Pool, plan: Plan, server_info: bytes, startup: Startup) -> None:
+    def __init__(
+        self, catalog: Catalog, pool: Pool, plan: Plan, server_info: bytes, startup: Startup, parking: Parking
+    ) -> None:
         """`server_info`: the bridge's own, encoded."""
-        self._catalog, self._pool, self._plan = catalog, pool, plan
+        self._catalog, self._pool, self._plan, self._parking = catalog, pool, plan, parking
         self._server_info, self._settled, self._more = server_info, startup.settled, startup.more
         self._clock = asyncio.get_running_loop().time
 
@@ -59,7 +69,7 @@ class Calls:
             await self._settled()
             params = _params(frame)
             cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
-            return self._catalog.flush().page(kind, cursor, modern=client.modern)
+            return self._catalog.flush().page(kind, cursor, revision=client.version)
 
         return answer_list
 
@@ -94,7 +104,11 @@ class Calls:
         uri = text(params, "uri")
         target = await self.find(uri, lambda snapshot: snapshot.resource(uri))
         params.put("uri", target[1])
-        return (await self._deliver(client, "resources/read", target, params, notify, cacheable=True)).data
+        try:
+            return (await self._deliver(client, "resources/read", target, params, notify, cacheable=True)).data
+        except UpstreamAnswered as error:
+            error.asked = uri
+            raise
 
     async def complete(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         """`completion/complete`: by the owner of the prompt or template; nothing where it does not complete."""
@@ -125,6 +139,7 @@ class Calls:
         Raises:
             UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
             UnknownName: nobody has it.
+            Overloaded: too many wait for the start already.
         """
         try:
             return look(self._catalog.snapshot)
@@ -167,17 +182,49 @@ class Calls:
         if token is not None or client.log_level:
             update = CallUpdates(notify, server, token, client.log_level, self._clock)
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update, headers)
-        result = await self._plan(call)
+        is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
+        try:
+            try:
+                result = await self._run(client, call, notify)
+            except UpstreamAnswered as error:
+                if code_of(error.error) != HEADER_MISMATCH or method != "tools/call":
+                    raise
+                call.headers = await self._headers_anew(call)
+                result = await self._run(client, call, notify)
+        except UpstreamAnswered as error:
+            raise pages_first(error, client) from error
         snapshot = self._catalog.snapshot
         if snapshot.may_hold_uris(server, result.data):
             publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
         if client.modern:
-            return complete_for_modern(result, self._server_info, cacheable=cacheable)
+            is_final = not cacheable or not needs_driving(result)
+            return complete_for_modern(
+                result, self._server_info, cacheable=cacheable and is_final, is_of_answers=is_of_answers
+            )
         upstream = self._pool.upstreams.get(server)
-        if upstream is not None and upstream.modern:
-            _require_complete(server, result)
-            strip_for_legacy(result, is_tool_result=method == "tools/call")
+        if upstream is not None and client.version < upstream.version:
+            if upstream.modern:
+                _require_complete(server, result)
+            lower(method, result, spoken=upstream.version, understood=client.version)
         return result
+
+    def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
+        """The call on its way, with whoever can be asked about it."""
+        if client.modern:
+            if call.method in _MAY_ASK and (client.profile or "requestState" in call.params):
+                return self._parking.deliver(client, call)
+        elif client.profile and client.asked is not None:
+            call.client = LegacyAsker(client, client.asked, notify)
+        return self._plan(call)
+
+    async def _headers_anew(self, call: Call) -> tuple[tuple[str, str], ...]:
+        """The `Mcp-Param-*` headers of a call by what the server lists now: it refused them unseen (spec 2.4)."""
+        upstream = self._pool.upstreams.get(call.upstream)
+        if upstream is not None:
+            await upstream.list_again("tools")
+        tools = self._catalog.flush().tools.values()
+        ref = next((ref for ref in tools if (ref.server, ref.name) == (call.upstream, call.target)), None)
+        return _mirrored(ref.headers, call.params) if ref is not None else ()
 
 
 def _require_complete(server: str, result: Body) -> None:

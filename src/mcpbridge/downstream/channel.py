@@ -6,16 +6,42 @@ since a modern request declares everything anew (Spec 2026-07-28, `_meta` envelo
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-__all__ = ["Answer", "Client", "Notify"]
+from msgspec import Raw
 
-Notify = Callable[[bytes], None]
-"""Takes one whole JSON-RPC message towards the client, at once; drops it when the way is gone."""
+from mcpbridge.interaction import NOTHING, Profile
+from mcpbridge.wire.frame import Frame
+
+__all__ = ["Answer", "Client", "Notify", "Requests"]
+
+Notify = Callable[[bytes], object]
+"""Takes one whole JSON-RPC message towards the client, at once.
+
+Returns False when the message has no way to the client (it reads no streams, it is gone, it takes nothing) and was
+dropped; anything else when it is on its way.
+"""
 
 
-def _nowhere(message: bytes) -> None:
+def _nowhere(_: bytes) -> bool:
     """The way to a client that has no channel for unsolicited messages."""
+    return False
+
+
+class Requests(Protocol):
+    """The bridge's own requests to one client."""
+
+    async def request(self, method: str, params: bytes | Raw, notify: Notify) -> Raw:
+        """Send one through `notify`; returns the result. Raises QuestionRefused."""
+        ...
+
+    def answered(self, frame: Frame) -> bool:
+        """Take an answer of the client; False when it answers nothing."""
+        ...
+
+    def end(self) -> None:
+        """The client is gone."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +50,8 @@ class Client:
 
     principal: str = ""
     """Who the front authenticated; empty for the local user."""
+    view: str = ""
+    """Name of the one server that this client's endpoint shows, by its own names; empty: all servers, merged."""
     modern: bool = False
     version: str = ""
     """The negotiated protocol revision; empty before `initialize`."""
@@ -36,6 +64,16 @@ class Client:
     """Sends a message outside any request: stdout, or the session's GET stream. Legacy only."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
+    profile: Profile = NOTHING
+    """What it can be asked."""
+    asked: Requests | None = None
+    """The bridge's own requests to it. Legacy only, once it has initialized."""
+    channel: object = None
+    """Modern: the connection whose requests share it, if it is one client's alone (stdio, WebSocket)."""
+    project: str | None = None
+    """URI of the directory that it works in; None when it was not asked yet."""
+    elicitations: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
     subscriptions: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Resources that it subscribed to (legacy): URI in the client's spelling to server and URI there."""
 

@@ -26,7 +26,11 @@ class Startup(Protocol):
         ...
 
     async def more(self) -> bool:
-        """Return when another server has got ready or failed; False when none is waited for any more."""
+        """Return when another server has got ready or failed; False when none is waited for any more.
+
+        Raises:
+            Overloaded: too many wait already.
+        """
         ...
 
 

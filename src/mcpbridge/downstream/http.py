@@ -4,25 +4,26 @@
 """
 
 import asyncio
-import errno
-import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 import anyio
 import uvicorn
 
+from mcpbridge.downstream.core import RunningBridge
 from mcpbridge.downstream.http_app import HttpFront, make_app
 from mcpbridge.downstream.http_auth import Authenticator
 from mcpbridge.downstream.http_connection import BoundedConnection
-from mcpbridge.downstream.http_core import RunningBridge
-from mcpbridge.downstream.http_guard import is_loopback
+from mcpbridge.downstream.http_guard import Reach, is_loopback
+from mcpbridge.downstream.http_listening import listen, listen_at_path
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.errors import ConfigError
 
-__all__ = ["Entrance", "entrance", "make_app", "serve_http"]
+__all__ = ["Entrance", "entrance", "entrance_at_path", "make_app", "serve_http"]
 
 _DRAIN = 5.0
 """Seconds that open requests get to finish when the bridge stops."""
@@ -30,7 +31,6 @@ _LAST_MOMENT = 1.0
 """Seconds for what was withdrawn then to send its last words."""
 _IDLE_CONNECTION = 75
 """Seconds that a connection without requests is kept: longer than clients keep theirs, so that they close first."""
-_BACKLOG = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,14 @@ class Entrance:
 
     listener: socket.socket
     auth: Authenticator
-    loopback: bool
-    """Only this machine reaches it."""
+    reach: Reach
+    """From where it can be reached."""
     origin: str
-    """`http://HOST:PORT`, with the port that was taken."""
+    """`http://HOST:PORT` with the port that was taken, or `unix:PATH`."""
+
+    def shown(self, path: str) -> str:
+        """How to tell people where `path` is served."""
+        return self.origin if self.reach == "path" else self.origin + path
 
 
 @contextmanager
@@ -57,7 +61,7 @@ def entrance(
         ConfigError: the address cannot be used, or would let anyone in without a token.
     """
     auth = Authenticator(settings.tokens, token)
-    with _listen(host, port) as listener:
+    with listen(host, port) as listener:
         address, actual_port = listener.getsockname()[:2]
         loopback = is_loopback(address)
         if auth.is_open and not loopback and not no_auth:
@@ -67,15 +71,28 @@ def entrance(
                 hint="Make one with `mcpbridge token new`, listen on 127.0.0.1, or allow anyone with `--no-auth`.",
             )
         shown = f"[{address}]" if ":" in address else address
-        yield Entrance(listener, auth, loopback, f"http://{shown}:{actual_port}")
+        yield Entrance(listener, auth, "loopback" if loopback else "network", f"http://{shown}:{actual_port}")
+
+
+@contextmanager
+def entrance_at_path(settings: HttpSettings, path: Path, *, token: str | None = None) -> Generator[Entrance]:
+    """A Unix-domain socket as the address.
+
+    Who can open it is this user, so no token is needed; one that is configured is asked for all the same.
+
+    Raises:
+        ConfigError: the path cannot be used.
+    """
+    with listen_at_path(path) as listener:
+        yield Entrance(listener, Authenticator(settings.tokens, token), "path", f"unix:{path}")
 
 
 async def serve_http(
     bridge: RunningBridge, settings: HttpSettings, at: Entrance, *, on_ready: Callable[[str], None]
 ) -> None:
     """Serve until cancelled, then let open requests finish for some seconds. `on_ready` gets the URL."""
-    app = make_app(bridge, settings, at.auth, loopback=at.loopback)
-    await _serve(app, at.listener, lambda: on_ready(at.origin + settings.path))
+    app = make_app(bridge, settings, at.auth, reach=at.reach)
+    await _serve(app, at.listener, lambda: on_ready(at.shown(settings.path)))
 
 
 async def _serve(app: HttpFront, listener: socket.socket, on_ready: Callable[[], None]) -> None:
@@ -83,7 +100,7 @@ async def _serve(app: HttpFront, listener: socket.socket, on_ready: Callable[[],
         uvicorn.Config(
             app,
             http=BoundedConnection,
-            ws="none",
+            ws=cast("type[asyncio.Protocol]", app.upgrade),  # see `BoundedConnection.handle_websocket_upgrade`
             loop="none",
             interface="asgi3",
             lifespan="off",
@@ -156,41 +173,3 @@ class _Server(uvicorn.Server):
     def stop(self) -> None:
         """Close all connections and let `serve` return."""
         self._stopped.set()
-
-
-@contextmanager
-def _listen(host: str, port: int) -> Generator[socket.socket]:
-    """A listening socket; closed at the end."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (socket.gaierror, UnicodeError) as error:
-        raise ConfigError(f"cannot find the address of {host!r}: {error}", hint="Use an IP address.") from error
-    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
-    listener = socket.socket(family, kind, protocol)
-    try:
-        if os.name == "posix":  # elsewhere the option would let two programs share the port
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            raise _cannot_listen(host, port, error) from error
-        listener.setblocking(False)  # noqa: FBT003 - its only argument
-        yield listener
-    finally:
-        listener.close()
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
-    where = f"{host}:{port}"
-    if error.errno == errno.EADDRINUSE:
-        hint = (
-            "Is another bridge running (`mcpbridge status`)? Stop it, or choose another port with `--http HOST:PORT`."
-        )
-        return ConfigError(f"cannot listen on {where}: the port is in use", hint=hint)
-    if error.errno == errno.EACCES:
-        return ConfigError(f"cannot listen on {where}: not permitted", hint="Ports below 1024 need privileges.")
-    if error.errno == errno.EADDRNOTAVAIL:
-        hint = "Use 127.0.0.1, or 0.0.0.0 for all addresses of this machine."
-        return ConfigError(f"cannot listen on {where}: this machine has no such address", hint=hint)
-    return ConfigError(f"cannot listen on {where}: {error.strerror}")

@@ -6,38 +6,57 @@ On the MCP route each request decides its own era, so both eras share one URL.
 
 import asyncio
 from time import monotonic
+from typing import TYPE_CHECKING
 
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.core import RunningBridge
 from mcpbridge.downstream.http_auth import Authenticator
-from mcpbridge.downstream.http_core import RunningBridge
 from mcpbridge.downstream.http_deadline import Deadline
-from mcpbridge.downstream.http_exchange import NO_HEADERS, ClientLeft, Exchange, Receive, Refused, Scope, Send, is_json
-from mcpbridge.downstream.http_guard import Guard, preflight_headers
+from mcpbridge.downstream.http_exchange import (
+    NO_HEADERS,
+    ClientLeft,
+    Exchange,
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    is_json,
+    refusal,
+)
+from mcpbridge.downstream.http_guard import Guard, Reach, preflight_headers
 from mcpbridge.downstream.http_legacy import LegacyFront
 from mcpbridge.downstream.http_message import declares_modern, decode_body
 from mcpbridge.downstream.http_modern import ModernFront
 from mcpbridge.downstream.http_reply import Underway
+from mcpbridge.downstream.http_routes import Routes
 from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.downstream.sse import SseFront
 from mcpbridge.wire.frame import Frame, encode
 from mcpbridge.wire.revisions import LEGACY, MODERN
+
+if TYPE_CHECKING:  # loaded for the first client that needs it
+    from mcpbridge.downstream.websocket import WebSockets
 
 __all__ = ["HttpFront", "make_app"]
 
 _ALL_METHODS = ((b"allow", b"GET, POST, DELETE"),)
 _MODERN_METHODS = ((b"allow", b"POST"),)
 _GET_ONLY = ((b"allow", b"GET"),)
+_SSE_METHODS = ((b"allow", b"GET, POST"),)
+_UPGRADE = ((b"upgrade", b"websocket"),)
 _SOON = ((b"retry-after", b"1"),)
 _STOPPING = Refused(503, "The bridge is stopping", headers=((b"retry-after", b"5"),), close=True)
 
 
 def make_app(
-    bridge: RunningBridge, settings: HttpSettings, auth: Authenticator, *, loopback: bool = True
+    bridge: RunningBridge, settings: HttpSettings, auth: Authenticator, *, reach: Reach = "loopback"
 ) -> "HttpFront":
-    """The ASGI application. `loopback`: it listens on a loopback address only, so foreign `Host` names are wrong."""
-    return HttpFront(bridge, settings, auth, loopback=loopback)
+    """The ASGI application. `reach` decides which `Host` and `Origin` are right where none are configured."""
+    return HttpFront(bridge, settings, auth, reach=reach)
 
 
 class HttpFront:
-    """ASGI application with the MCP endpoint, `/healthz` and `/readyz`."""
+    """ASGI application with the MCP endpoints, `/healthz` and `/readyz`."""
 
     def __init__(
         self,
@@ -45,7 +64,7 @@ class HttpFront:
         settings: HttpSettings,
         auth: Authenticator,
         *,
-        loopback: bool = True,
+        reach: Reach = "loopback",
         body_seconds: float = 30,
     ) -> None:
         """`body_seconds`: how long a client may take to send a request."""
@@ -53,13 +72,13 @@ class HttpFront:
         self._settings = settings
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
-        self._guard = Guard(
-            loopback=loopback, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins
-        )
-        self._paths = frozenset({settings.path, settings.path.rstrip("/") + "/"})
+        self._guard = Guard(reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins)
+        self._routes = Routes(settings, bridge.server.views)
         self._underway = Underway()
         self._modern = ModernFront(bridge.server, settings, self._underway)
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
+        self._sse = SseFront(bridge.server, settings, self._legacy.sessions, self._body_deadline)
+        self._sockets: WebSockets | None = None
         self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,17 +94,48 @@ class HttpFront:
         except ClientLeft:
             pass
 
+    def upgrade(self, path: str, raw_headers: list[tuple[bytes, bytes]], transport: asyncio.Transport) -> None:
+        """Take a connection over that asks to become a WebSocket; the same rules let it in as any request."""
+        headers = dict(raw_headers)
+        try:
+            self._guard.check(headers, len(headers), raw_headers)
+            if self._is_stopping:
+                raise _STOPPING
+            principal = self._auth.principal(headers.get(b"authorization"))
+            endpoint = self._routes.find(path)
+            if endpoint.kind != "ws":
+                raise Refused(400, f"No WebSocket is served at {path[:200]}")
+            client = Client(principal=principal, view=endpoint.view)
+            self._web_sockets().accept(path, raw_headers, transport, client)
+        except Refused as refused:
+            transport.write(refusal(refused))
+            transport.close()
+
     async def stop(self, seconds: float) -> None:
         """Take no new requests, let open ones finish for that long, then end them and all sessions."""
         self._is_stopping = True
         self._legacy.sessions.hang_up()
         self._underway.withdraw(_STOPPING, lambda reply, _: reply.is_subscription)
+        async with asyncio.TaskGroup() as ending:
+            ending.create_task(self._finish_replies(seconds))
+            ending.create_task(self._sse.stop(seconds))
+            if self._sockets is not None:
+                ending.create_task(self._sockets.stop(seconds))
+        self._legacy.sessions.close()
+
+    async def _finish_replies(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._underway.until_none()
         except TimeoutError:
             self._underway.withdraw(_STOPPING, lambda _, __: True)
-        self._legacy.sessions.close()
+
+    def _web_sockets(self) -> "WebSockets":
+        if self._sockets is None:
+            from mcpbridge.downstream.websocket import WebSockets
+
+            self._sockets = WebSockets(self._bridge.server, self._settings)
+        return self._sockets
 
     async def _serve(self, exchange: Exchange, raw_headers: list[tuple[bytes, bytes]]) -> None:
         exchange.extra = self._guard.check(exchange.headers, len(exchange.headers), raw_headers)
@@ -101,12 +151,21 @@ class HttpFront:
         if self._is_stopping:
             raise _STOPPING
         exchange.principal = self._auth.principal(exchange.headers.get(b"authorization"))
-        if path in self._paths:
-            await self._mcp(exchange, raw_headers)
-        elif path == "/readyz":
+        if path == "/readyz":
             await self._readiness(exchange)
+            return
+        exchange.endpoint = self._routes.find(path)
+        kind = exchange.endpoint.kind
+        if kind == "mcp":
+            await self._mcp(exchange, raw_headers)
+        elif kind == "ws":
+            raise Refused(426, "A WebSocket is served here: ask for an upgrade", headers=_UPGRADE)
+        elif exchange.method == "GET":
+            await self._sse.get(exchange)
+        elif exchange.method == "POST":
+            await self._sse.post(exchange)
         else:
-            raise Refused(404, f"Nothing is here; MCP is served at {self._settings.path}")
+            raise Refused(405, f"{exchange.method} is not served here", headers=_SSE_METHODS)
 
     async def _mcp(self, exchange: Exchange, raw_headers: list[tuple[bytes, bytes]]) -> None:
         version = exchange.header(b"mcp-protocol-version")
@@ -164,7 +223,7 @@ class HttpFront:
 
 
 async def _not_http(scope: Scope, receive: Receive, send: Send) -> None:
-    """The other kinds of ASGI connections: there is nothing to start or stop, and no WebSocket here."""
+    """The other kinds of ASGI connections: nothing is to start or stop, and WebSockets come in by `upgrade`."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000})
         return

@@ -5,11 +5,17 @@ headers. Bodies are bounded where they are read.
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["BoundedConnection"]
+__all__ = ["BoundedConnection", "OnUpgrade"]
+
+OnUpgrade = Callable[[str, list[tuple[bytes, bytes]], asyncio.Transport], None]
+"""Takes over a connection that asks to become a WebSocket: path, headers (names in lower case), transport."""
 
 _MAX_HEAD = 64 * 1024
 """Bytes of a request line and headers beyond the first read."""
@@ -60,6 +66,18 @@ class BoundedConnection(HttpToolsProtocol):
             self._stop_timer()
         super().on_headers_complete()
 
+    def handle_websocket_upgrade(self) -> None:
+        """Give the connection away: what follows is no HTTP. The server is configured with an `OnUpgrade`."""
+        self._stop_timer()
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
+        if cycle is not None and not cycle.response_complete:
+            self.transport.close()  # an earlier request on it is still being answered
+            return
+        self.connections.discard(self)
+        path = unquote(httptools.parse_url(self.url).path.decode("ascii"))
+        transport = cast("_Joined", self.transport).plain
+        cast("OnUpgrade", self.ws_protocol_class)(path, self.headers, transport)
+
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._refuse, b"408 Request Timeout")
 
@@ -86,6 +104,12 @@ class _Joined(asyncio.Transport):
         self._transport = transport
         self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes | bytearray | memoryview] = []
+
+    @property
+    def plain(self) -> asyncio.Transport:
+        """The transport itself, with nothing waiting."""
+        self._flush()
+        return self._transport
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._waiting.append(data)

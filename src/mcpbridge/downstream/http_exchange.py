@@ -7,23 +7,28 @@ What does not depend on the request (a parsed `Accept`, a header list) is comput
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Literal, NamedTuple
 
 from mcpbridge.downstream.http_deadline import Deadline
 from mcpbridge.errors import BadRequest
 from mcpbridge.wire.frame import encode_error
 
 __all__ = [
+    "MERGED",
     "NO_HEADERS",
     "Accepts",
     "ClientLeft",
+    "Endpoint",
     "Exchange",
     "Headers",
+    "Kind",
     "Receive",
     "Refused",
     "Scope",
     "Send",
     "is_json",
+    "refusal",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -43,6 +48,22 @@ _EVENT_STREAM: Headers = (
 
 _PATIENCE = 4
 """How many times the limit of a body is read, to be thrown away."""
+
+
+Kind = Literal["mcp", "sse", "ws"]
+"""`mcp`: streamable HTTP; `sse`: HTTP+SSE of revision 2024-11-05; `ws`: WebSocket."""
+
+
+class Endpoint(NamedTuple):
+    """One place that clients connect to."""
+
+    kind: Kind
+    view: str
+    """See `Client.view`."""
+
+
+MERGED = Endpoint("mcp", "")
+"""Streamable HTTP with all servers merged."""
 
 
 class Refused(BadRequest):
@@ -105,17 +126,19 @@ def is_json(content_type: bytes) -> bool:
 class Exchange:
     """One request under way. Exactly one of the sending methods opens the response."""
 
-    __slots__ = ("accepts", "extra", "headers", "method", "path", "principal", "receive", "send")
+    __slots__ = ("accepts", "endpoint", "extra", "headers", "method", "path", "principal", "query", "receive", "send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: bytes = scope.get("query_string", b"")
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         """By lower-case name; of a repeated one the last."""
         self.receive = receive
         self.send = send
         self.accepts = _accepts(self.headers.get(b"accept", b"*/*"))
         self.principal = ""
+        self.endpoint = MERGED
         self.extra: Headers = NO_HEADERS
         """Headers that every response to this request carries."""
 
@@ -204,6 +227,15 @@ class Exchange:
     async def end_stream(self) -> None:
         """The stream is complete."""
         await self.send({"type": "http.response.body", "body": b""})
+
+
+def refusal(refused: Refused) -> bytes:
+    """A whole response that refuses and ends the connection, for where no exchange is: before an upgrade."""
+    body = encode_error(refused.id, refused.code, str(refused), refused.data)
+    length = (b"content-length", b"%d" % len(body))
+    headers = dict((_JSON, length, *refused.headers, _CLOSE))
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers.items())
+    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (refused.status, HTTPStatus(refused.status).phrase.encode(), lines, body)
 
 
 def _too_large(limit: int) -> Refused:

@@ -8,11 +8,18 @@ present `Origin` that is not allowed gets 403).
 import ipaddress
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Literal
 from urllib.parse import urlsplit
 
 from mcpbridge.downstream.http_exchange import NO_HEADERS, Headers, Refused
 
-__all__ = ["Guard", "is_loopback", "preflight_headers"]
+__all__ = ["Guard", "Reach", "is_loopback", "preflight_headers"]
+
+Reach = Literal["loopback", "network", "path"]
+"""From where the front can be reached: this machine, other machines too, or only through the file system.
+
+No web page can open a path, so any `Host` is right there: programs make one up, and a proxy passes on its clients'.
+"""
 
 _SINGLE = frozenset(
     {b"host", b"origin", b"authorization", b"content-type", b"content-length", b"mcp-session-id", b"last-event-id"}
@@ -33,9 +40,8 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Decides by `Host` and `Origin`. Knows no methods and no paths."""
 
-    def __init__(self, *, loopback: bool, allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> None:
-        """`loopback`: the front listens on a loopback address only."""
-        self._loopback = loopback
+    def __init__(self, *, reach: Reach, allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> None:
+        self._reach = reach
         self._hosts = frozenset(host.lower() for host in allowed_hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in allowed_origins)
         # The same few values come with every request.
@@ -72,13 +78,13 @@ class Guard:
             return True
         # On other addresses the names that lead here are the operator's to know: no list, no check. What
         # rebinding could reach there is behind a token, or deliberately open.
-        return not self._loopback and not self._hosts
+        return self._reach != "loopback" and not self._hosts
 
     def _decide_origin(self, value: bytes) -> bool:
         text = value.decode("latin-1").strip().lower()
         if text in self._origins:
             return True
-        if not self._loopback:
+        if self._reach == "network":
             return False
         try:
             parts = urlsplit(text)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from mcpbridge.downstream.channel import Answer, Notify
-from mcpbridge.downstream.http_core import Core
+from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.http_exchange import NO_HEADERS, Exchange, Refused
 from mcpbridge.downstream.http_message import decode_message
 from mcpbridge.downstream.http_reply import Manner, Reply, Underway
@@ -109,7 +109,7 @@ class LegacyFront:
         await exchange.send_empty(204)
 
     async def _initialize(self, exchange: Exchange, frame: Frame) -> None:
-        session = self.sessions.open(exchange.principal)
+        session = self.sessions.open(exchange.principal, exchange.endpoint)
         if session is None:
             text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
             raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
@@ -139,7 +139,8 @@ class LegacyFront:
     def _single(self, session: Session, frame: Frame) -> Work | None:
         """What there is to do for one message; None when it asks for no answer."""
         if not frame.method:
-            return None  # an answer, but the bridge asks its clients nothing yet
+            self._core.answered(session.client, frame)
+            return None
         if not frame.id:
             self._core.notification(session.client, frame)
             return None
@@ -202,7 +203,7 @@ class LegacyFront:
         session_id = exchange.headers.get(b"mcp-session-id")
         if session_id is None:
             raise Refused(400, "The header Mcp-Session-Id is missing; `initialize` returns it", id_=id_)
-        session = self.sessions.find(session_id.strip(), exchange.principal)
+        session = self.sessions.find(session_id.strip(), exchange.principal, exchange.endpoint)
         if session is None:
             raise Refused(404, "This session is unknown or over; initialize a new one", id_=id_)
         version = exchange.header(b"mcp-protocol-version")

@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 from mcpbridge.downstream.channel import Answer, Client, Notify
-from mcpbridge.downstream.http_core import Core
+from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.http_exchange import Exchange, Refused
 from mcpbridge.downstream.http_message import envelope_of
 from mcpbridge.downstream.http_reply import Manner, Reply, Underway
 from mcpbridge.downstream.http_streams import Stream
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.downstream.updates import LEVELS
+from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcpbridge.wire.envelope import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbridge.wire.frame import Frame
@@ -103,9 +104,11 @@ class ModernFront:
             raise Refused(400, "A member of the _meta envelope has the wrong type", code=INVALID_PARAMS, id_=id_)
         return Client(
             principal=exchange.principal,
+            view=exchange.endpoint.view,
             modern=True,
             version=meta[PROTOCOL_VERSION],
             info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
+            profile=Profile.declared(capabilities, meta[PROTOCOL_VERSION]) if capabilities else NOTHING,  # pyright: ignore[reportUnknownArgumentType]
             capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
             log_level=level if level in LEVELS else "",
         )

@@ -154,14 +154,15 @@ class Reply:
             await self._end_tasks()
         return answer
 
-    def notify(self, message: bytes) -> None:
-        """Send a message before the answer, if the client reads streams."""
-        if not self._exchange.accepts.events:
-            return
+    def notify(self, message: bytes) -> bool:
+        """Send a message before the answer. False when it has no way: the client reads no streams, or it is over."""
+        if not self._exchange.accepts.events or not self._working:
+            return False
         stream = self._open_stream()
-        stream.notify(message)
+        is_on_its_way = stream.notify(message)
         if stream.lost and self._manner.is_subscription:
             self.withdraw(Refused(503, "The client reads too slowly"))
+        return is_on_its_way
 
     def withdraw(self, reason: Refused) -> None:
         """End the work; the response is `reason`, or the end of the stream if one is open."""

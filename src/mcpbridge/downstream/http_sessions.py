@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.http_exchange import MERGED, Endpoint
 from mcpbridge.downstream.http_reply import Manner
 from mcpbridge.downstream.http_streams import Streams
 
@@ -19,10 +20,12 @@ __all__ = ["Session", "Sessions"]
 class Session:
     """One legacy client, from `initialize` to its end."""
 
-    __slots__ = ("busy", "client", "id", "is_ended", "last_used", "manner", "streams")
+    __slots__ = ("also_ends", "busy", "client", "endpoint", "id", "is_ended", "last_used", "manner", "streams")
 
-    def __init__(self, id_: bytes, client: Client, streams: Streams, now: float) -> None:
+    def __init__(self, id_: bytes, endpoint: Endpoint, client: Client, streams: Streams, now: float) -> None:
         self.id = id_
+        self.endpoint = endpoint
+        """Where it was opened; elsewhere it is unknown."""
         self.client = client
         self.streams = streams
         self.busy = 0
@@ -31,6 +34,8 @@ class Session:
         self.is_ended = False
         self.manner: Manner | None = None
         """How its requests are replied to; set once `initialize` has been answered."""
+        self.also_ends: Callable[[], None] | None = None
+        """What its end ends besides its streams."""
 
 
 class Sessions:
@@ -62,7 +67,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def open(self, principal: str) -> Session | None:
+    def open(self, principal: str, endpoint: Endpoint = MERGED) -> Session | None:
         """A new session. At the limit the longest idle one ends for it; None when all are busy."""
         if len(self._by_id) >= self._limit:
             oldest = next((session for session in self._by_id.values() if not session.busy), None)
@@ -70,17 +75,19 @@ class Sessions:
                 return None
             self.end(oldest)
         streams = Streams(self._keep, max_event=self._max_event)
-        client = Client(principal=principal, push=streams.channel.notify)
-        session = Session(secrets.token_hex(16).encode(), client, streams, self._clock())
+        client = Client(principal=principal, view=endpoint.view, push=streams.channel.notify)
+        session = Session(secrets.token_hex(16).encode(), endpoint, client, streams, self._clock())
         self._by_id[session.id] = session
         if self._sweep is None:
             self._schedule(self._idle)
         return session
 
-    def find(self, id_: bytes, principal: str) -> Session | None:
-        """The session, unless it is unknown, over, or somebody else's."""
+    def find(self, id_: bytes, principal: str, endpoint: Endpoint = MERGED) -> Session | None:
+        """The session, unless it is unknown, over, somebody else's, or another endpoint's."""
         session = self._by_id.get(id_)
-        return session if session is not None and session.client.principal == principal else None
+        if session is None or session.client.principal != principal or session.endpoint != endpoint:
+            return None
+        return session
 
     def enter(self, session: Session) -> None:
         """A request of the session begins. Each needs one `leave`."""
@@ -104,6 +111,8 @@ class Sessions:
         session.is_ended = True
         del self._by_id[session.id]
         session.streams.finish_all()
+        if session.also_ends is not None:
+            session.also_ends()
         self._on_end(session)
 
     def hang_up(self) -> None:

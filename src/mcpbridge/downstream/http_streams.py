@@ -41,7 +41,14 @@ _CHANNEL = b"0"
 class Stream:
     """Numbered events, the first number is 1. Without a name they carry no ids and go once they are sent."""
 
-    def __init__(self, name: bytes = b"", *, max_waiting: int = _MAX_WAITING, max_event: int = 0) -> None:
+    def __init__(
+        self,
+        name: bytes = b"",
+        *,
+        max_waiting: int = _MAX_WAITING,
+        max_waiting_bytes: int = _MAX_WAITING_BYTES,
+        max_event: int = 0,
+    ) -> None:
         """`max_event`: bytes of the largest event that `notify` puts in; 0: any."""
         self.name = name
         self.is_finished = False
@@ -52,6 +59,7 @@ class Stream:
         self.size = 0
         """Bytes held."""
         self._max_waiting = max_waiting
+        self._max_waiting_bytes = max_waiting_bytes
         self._max_event = max_event
         self._events: deque[bytes] = deque()
         self._first = 1
@@ -69,19 +77,25 @@ class Stream:
         """A connection is taking events out, or waits for them."""
         return bool(self._readers)
 
-    def notify(self, message: bytes) -> None:
-        """Add a notification, unless it is so large that the client would give up the whole stream for it."""
-        if fits(message, self._max_event):
-            self.put(message)
-        else:
-            log.warning("notification dropped: larger than http.max_event", size=len(message), limit=self._max_event)
+    def notify(self, message: bytes) -> bool:
+        """Add a message that is no answer. False when it was dropped.
+
+        The stream is finished, or the message is so large that the client would give up the whole stream for it.
+        """
+        if self.is_finished:
+            return False
+        if not fits(message, self._max_event):
+            log.warning("message dropped: larger than http.max_event", size=len(message), limit=self._max_event)
+            return False
+        self.put(message)
+        return True
 
     def put(self, message: bytes) -> None:
         """Add a message; a reader wakes. Ignored once the stream is finished."""
         if self.is_finished:
             return
         self._append(one_line(message))
-        while self._waiting > self._max_waiting or (self.size > _MAX_WAITING_BYTES and self._waiting > 1):
+        while self._waiting > self._max_waiting or (self.size > self._max_waiting_bytes and self._waiting > 1):
             if self._first > self.sent:
                 self.lost += 1
             self._drop_first()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.catalog.apps import respelled
 from mcpbridge.wire.body import Body
 
 __all__ = ["publish_uris"]
@@ -40,12 +41,20 @@ def publish_uris(method: str, result: Body, publish: Callable[[str], str]) -> No
     try:
         if method == "tools/call":
             _each(result, "content", block)
+            _app(result, publish)
         elif method == "prompts/get":
             _each(result, "messages", lambda message: _inside(message, "content", block))
         elif method == "resources/read":
             _each(result, "contents", uri)
     except msgspec.DecodeError:
         return  # of an odd shape, but that is not ours to judge
+
+
+def _app(result: Body, publish: Callable[[str], str]) -> None:
+    """The app that shows this result, where the result itself names one."""
+    meta = result.inner("_meta")
+    if meta is not None and (changed := respelled(meta.data, publish)) is not None:
+        result.put("_meta", Raw(changed))
 
 
 def _each(body: Body, name: str, change: _Change) -> None:

@@ -11,6 +11,7 @@ from msgspec import Raw
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.updates import LEVELS
 from mcpbridge.errors import BadRequest
+from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.revisions import MODERN
@@ -72,6 +73,7 @@ def modern_client(frame: Frame, principal: str = "") -> Client:
         version=meta.version,
         info=cast("dict[str, Any]", info) if isinstance(info, dict) else {},
         capabilities=meta.capabilities,
+        profile=Profile.declared(meta.capabilities, meta.version) if meta.capabilities else NOTHING,
         log_level=meta.log_level if meta.log_level in LEVELS else "",
     )
 

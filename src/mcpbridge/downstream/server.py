@@ -5,6 +5,7 @@ becomes an answer in `errors_to_wire`, the one place for that.
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 from weakref import WeakSet
 
@@ -14,20 +15,26 @@ from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.downstream.asking import ClientRequests, LegacyAsker
 from mcpbridge.downstream.calls import Calls
 from mcpbridge.downstream.channel import Answer, Client, Notify
 from mcpbridge.downstream.errors_to_wire import to_answer
 from mcpbridge.downstream.handling import EMPTY, Handler, Startup, text
+from mcpbridge.downstream.introduction import Introduction
 from mcpbridge.downstream.listeners import Listeners, covers
+from mcpbridge.downstream.parking import Parking
+from mcpbridge.downstream.sealing import Sealer
+from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.updates import LEVELS
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
+from mcpbridge.interaction import Asker, Profile
 from mcpbridge.model import Plan
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from mcpbridge.wire.frame import Frame, encode, encode_response
+from mcpbridge.wire.frame import Frame, encode, encode_notification, encode_response
 from mcpbridge.wire.peer import cancelled_id
 from mcpbridge.wire.revisions import LEGACY, MODERN, negotiate
 
@@ -42,6 +49,12 @@ class Identity(msgspec.Struct, frozen=True):
     name: str
     version: str
     instructions: str
+    instructions_budget: int = 2000
+    """Characters, with the excerpts of what the servers tell."""
+    list_ttl_ms: int = 60_000
+    """Milliseconds that modern clients may go without asking again."""
+    extensions: frozenset[str] = frozenset()
+    """Extensions that may cross besides those the bridge understands."""
 
 
 class _InitializeParams(msgspec.Struct, rename="camel"):
@@ -56,15 +69,24 @@ _decode_initialize = msgspec.json.Decoder(_InitializeParams).decode
 class Server:
     """Answers the requests of all clients."""
 
-    def __init__(self, identity: Identity, catalog: Catalog, pool: Pool, plan: Plan, startup: Startup) -> None:
+    def __init__(
+        self, identity: Identity, catalog: Catalog, pool: Pool, plan: Plan, startup: Startup, asking: AskingSettings
+    ) -> None:
+        self._asking = asking
+        self._parking = Parking(
+            plan, Sealer(asking.state_key or "", seconds=asking.timeout), seconds=asking.timeout
+        )
         self._identity = identity
         self._catalog = catalog
         self._pool = pool
         self._server_info = encode({"name": identity.name, "version": identity.version})
+        self._introduction = Introduction(
+            pool, identity.instructions, identity.instructions_budget, identity.extensions
+        )
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
         self._withdrawn: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.listeners = Listeners()
-        calls = Calls(catalog, pool, plan, self._server_info, startup)
+        calls = Calls(catalog, pool, plan, self._server_info, startup, self._parking)
         both = calls.handlers
         self._watching = Watching(calls, pool, self.listeners)
         self._legacy: dict[str, Handler] = {
@@ -79,6 +101,11 @@ class Server:
 
     # -- for the fronts
 
+    @property
+    def views(self) -> Collection[str]:
+        """Names of the servers that can be served by themselves (`Client.view`)."""
+        return self._pool.upstreams.keys()
+
     def open(self, client: Client) -> None:
         """A legacy session begins: it may be sent unsolicited messages."""
         self.listeners.clients.add(client)
@@ -88,8 +115,16 @@ class Server:
         self.listeners.clients.discard(client)
         for task in list(self._running.pop(client, {}).values()):
             task.cancel()
+        if client.asked is not None:
+            client.asked.end()
+        self._pool.release(client)
         self._watching.forget(client)
         self._spread_log_level()
+
+    def end(self) -> None:
+        """The bridge stops: nothing is waited for any more."""
+        self.listeners.end_all()
+        self._parking.end_all()
 
     async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
         """Answer one request. `notify` gets what belongs to it meanwhile. Cancel this task to cancel the call.
@@ -105,6 +140,8 @@ class Server:
             )
         task = asyncio.current_task()
         owner = cancel_as or client
+        if cancel_as is not None:
+            client.channel = cancel_as
         running = self._running.get(owner)
         if running is None:
             running = self._running[owner] = {}
@@ -128,7 +165,7 @@ class Server:
         except (msgspec.DecodeError, RecursionError) as error:
             return to_answer(BadRequest(INVALID_PARAMS, f"Invalid params: {error}"), id_, "", modern=client.modern)
         except Exception as error:  # noqa: BLE001 - the error-to-wire boundary: every failure becomes an answer
-            return to_answer(error, id_, frame.method, modern=client.modern)
+            return to_answer(error, id_, frame.method, modern=client.modern, client=client)
         finally:
             running.pop(id_, None)
             if not running and self._running.get(owner) is running:
@@ -140,6 +177,16 @@ class Server:
             client.initialized = True
         elif frame.method == "notifications/cancelled":
             self._cancel(client, frame)
+        elif frame.method == "notifications/roots/list_changed":
+            client.project = None
+            for upstream in self._pool.everyone():
+                if upstream.profile is client.profile:
+                    upstream.roots_changed()
+
+    def answered(self, client: Client, frame: Frame) -> None:
+        """Take an answer (a result or an error) of a client to a request that the bridge sent to it."""
+        if client.asked is None or not client.asked.answered(frame):
+            log.debug("answer to nothing from the client")
 
     @property
     def clients(self) -> int:
@@ -166,6 +213,28 @@ class Server:
         if len(self.listeners.clients) == 1 and self._running.keys() <= self.listeners.clients:
             self.listeners.logged(upstream.name, params)
 
+    def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
+        """A page that an upstream had a client open has done its work: that client is told (2025-11-25)."""
+        try:
+            asked = upstream.name, Body(params).text("elicitationId")
+        except (msgspec.DecodeError, KeyError):
+            return
+        for client in list(self.listeners.clients):
+            if asked in client.elicitations:
+                client.elicitations.discard(asked)
+                client.push(encode_notification("notifications/elicitation/complete", bytes(params)))
+
+    def beside(self, upstream: Upstream) -> Asker | None:
+        """The one session that an upstream's session can be about; None when there are several, or none."""
+        able = [
+            client
+            for client in self.listeners.clients
+            if client.profile is upstream.profile and client.initialized and upstream.home in (None, client)
+        ]
+        if len(able) != 1 or able[0].asked is None:
+            return None
+        return LegacyAsker(able[0], able[0].asked, able[0].push)
+
     def _changed(self, snapshot: Snapshot, kinds: frozenset[str]) -> None:
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
         for kind in sorted(lists):
@@ -179,13 +248,17 @@ class Server:
             log.info("client offers a modern revision in a handshake; answering with the newest legacy one")
         client.version = negotiate(params.protocol_version)
         client.info, client.capabilities = params.client_info, params.capabilities
+        client.profile = Profile.declared(params.capabilities, client.version)
+        if client.profile:
+            client.asked = ClientRequests(self._asking.timeout)
+        self._pool.expect(client.profile)
         log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
         return encode(
             {
                 "protocolVersion": client.version,
-                "capabilities": _CAPABILITIES,
+                "capabilities": self._introduction.capabilities(client.version, client.view),
                 "serverInfo": Raw(self._server_info),
-                "instructions": self._identity.instructions,
+                "instructions": self._introduction.instructions(client.view),
             }
         )
 
@@ -194,9 +267,9 @@ class Server:
             {
                 "resultType": "complete",
                 "supportedVersions": [*MODERN, *reversed(LEGACY)],
-                "capabilities": _CAPABILITIES,
-                "instructions": self._identity.instructions,
-                "ttlMs": 60_000,
+                "capabilities": self._introduction.capabilities(client.version, client.view),
+                "instructions": self._introduction.instructions(client.view),
+                "ttlMs": self._identity.list_ttl_ms,
                 "cacheScope": "private",
                 "_meta": {"io.modelcontextprotocol/serverInfo": Raw(self._server_info)},
             }
@@ -215,7 +288,7 @@ class Server:
 
     def _spread_log_level(self) -> None:
         level = self.listeners.log_level
-        for upstream in self._pool.upstreams.values():
+        for upstream in self._pool.everyone():
             upstream.wanted.want_log_level(level)
 
     # -- withdrawing
@@ -240,11 +313,3 @@ _NOT_INITIALIZED = (
     "Send `initialize` first (revisions up to 2025-11-25), "
     "or put the _meta envelope of revision 2026-07-28 into every request"
 )
-_CAPABILITIES: dict[str, dict[str, bool]] = {
-    "tools": {"listChanged": True},
-    "prompts": {"listChanged": True},
-    "resources": {"subscribe": True, "listChanged": True},
-    "completions": {},
-    "logging": {},
-}
-"""What clients are told: upstreams come and go, so everything that one may offer."""

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from mcpbridge.units import Bytes, Seconds
 
-__all__ = ["HttpSettings", "TokenSettings"]
+__all__ = ["AskingSettings", "HttpSettings", "TokenSettings"]
 
 
 class TokenSettings(BaseModel):
@@ -37,6 +37,12 @@ class HttpSettings(BaseModel):
     path: str = Field(default="/mcp", pattern=r"^/[A-Za-z0-9._~/-]*$")
     """Where MCP is served."""
 
+    sse: bool = True
+    """Serve HTTP+SSE of revision 2024-11-05 as well, at `/sse`."""
+
+    websocket: bool = True
+    """Serve WebSocket clients as well, at `/ws`."""
+
     tokens: list[TokenSettings] = []
     """Who may enter. Empty: anyone who reaches the address, which is then allowed on loopback only."""
 
@@ -64,3 +70,16 @@ class HttpSettings(BaseModel):
 
     keep_alive: Seconds = Field(default=15, gt=0)
     """Seconds of silence after which a stream carries a comment, so that no proxy takes it for dead."""
+
+
+class AskingSettings(BaseModel):
+    """The `questions` section: sampling, elicitation and roots, which servers ask of clients during a call."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout: Seconds = Field(default=600, gt=0)
+    """Seconds that a client has to answer; a call of a modern client is kept for so long."""
+
+    state_key: str | None = Field(default=None, min_length=16)
+    """Secret text that seals what modern clients keep meanwhile (`requestState`). Bridges behind one load balancer
+    need the same; left out, each makes its own when it starts."""

@@ -9,7 +9,7 @@ from collections import deque
 
 from mcpbridge.errors import Overloaded
 
-__all__ = ["Gate"]
+__all__ = ["Gate", "WaitingRoom"]
 
 
 class Gate:
@@ -66,3 +66,25 @@ class Gate:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+class WaitingRoom:
+    """For those who wait for the same thing: `with room:` around the wait. At most `places` at a time."""
+
+    def __init__(self, what: str, *, places: int) -> None:
+        """`what` is going on meanwhile, as a clause: `Server 'x' is starting`."""
+        self._what, self._places = what, places
+        self._taken = 0
+
+    def __enter__(self) -> None:
+        """Take a place.
+
+        Raises:
+            Overloaded: there is none.
+        """
+        if self._taken >= self._places:
+            raise Overloaded(f"{self._what}: {self._taken} calls wait for it, more are not taken")
+        self._taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._taken -= 1

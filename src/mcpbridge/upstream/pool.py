@@ -1,15 +1,32 @@
-"""All upstreams by name: started side by side, stopped side by side."""
+"""All upstreams by name: started side by side, stopped side by side; and their further instances.
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+The first instance of a server is the one that lists, and usually the only one. Others come when a call needs them:
+a session of the handshake era declares once what its client can be asked, so clients that can be asked different
+things cannot share one, and a server may be configured to keep its clients apart (spec 2.3 of the project's notes).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import anyio
+import structlog
+from anyio.abc import TaskGroup
 
+from mcpbridge.errors import Overloaded
+from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
 from mcpbridge.wire.transport import Transport
 
 __all__ = ["Pool"]
+
+log = structlog.get_logger("mcpbridge.upstream")
+
+_Key = tuple[str, Profile, object]
+"""Server; what its client can be asked; whose it is: a client, a project, or None for everybody's."""
 
 
 class Pool:
@@ -23,21 +40,34 @@ class Pool:
         *,
         client_info: dict[str, str],
     ) -> None:
+        self._make_transport, self._observer, self._client_info = make_transport, observer, client_info
         self.upstreams: dict[str, Upstream] = {
-            name: Upstream(name, settings, make_transport(name, settings), observer, client_info=client_info)
-            for name, settings in sorted(servers.items())
-            if not settings.disabled
+            name: self._make(name, settings) for name, settings in sorted(servers.items()) if not settings.disabled
         }
+        self._others: dict[_Key, tuple[Upstream, anyio.CancelScope]] = {}
+        self._tasks: TaskGroup | None = None
+
+    def everyone(self) -> Iterator[Upstream]:
+        """The upstreams, and every further instance of them that is open."""
+        yield from self.upstreams.values()
+        for upstream, _ in list(self._others.values()):
+            yield upstream
+
+    def instances(self, name: str) -> int:
+        """How many instances of a server there are."""
+        return (name in self.upstreams) + sum(key[0] == name for key in self._others)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Keep every upstream connected meanwhile; leaving ends them all and their processes."""
         async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
             for upstream in self.upstreams.values():
                 tasks.start_soon(upstream.run, name=f"upstream {upstream.name}")
             try:
                 yield
             finally:
+                self._tasks = None
                 tasks.cancel_scope.cancel()
 
     async def settled(self, seconds: float) -> bool:
@@ -48,3 +78,113 @@ class Pool:
                     await upstream.stepped()
             return True
         return False
+
+    # -- instances
+
+    async def serving(self, base: Upstream, client: Asker) -> Upstream:
+        """The instance of a server that calls of this client go to; it is started if there is none.
+
+        Raises:
+            UpstreamUnavailable: the server is not there.
+            Overloaded: it has as many instances as it may.
+        """
+        settings = base.settings
+        if settings.isolation == "shared":
+            return await self._shared(base, client)
+        key = await client.project() if settings.isolation == "project" else client.home
+        if not key:
+            return base
+        profile = NOTHING if settings.questions == "never" else client.profile
+        return self._other(base, profile, key)
+
+    def expect(self, profile: Profile) -> None:
+        """A client came that can be asked this: servers whose session is not open yet open it for such clients."""
+        for upstream in self.upstreams.values():
+            is_settled = upstream.has_declared or upstream.has_served or upstream.profile is not NOTHING
+            if not is_settled and upstream.is_shared and upstream.settings.questions == "auto":
+                upstream.adopt(profile)
+
+    def release(self, home: object) -> None:
+        """A client is gone: instances that were its own end."""
+        for key, (_, scope) in list(self._others.items()):
+            if key[2] is home:
+                del self._others[key]
+                scope.cancel()
+
+    async def _shared(self, base: Upstream, client: Asker) -> Upstream:
+        if base.session is None:
+            await base.ready()  # until then its era is not known, and a modern server needs one session only
+        if base.modern or base.settings.questions == "never":
+            return base
+        if client.profile is not base.profile and not base.has_served:
+            base.adopt(client.profile)  # nobody used it yet: better another session than one more
+        if client.profile is base.profile and not base.is_held_from(client):
+            return base
+        upstream = self._other(base, client.profile, None)
+        beside = 0
+        while upstream.is_held_from(client):
+            beside += 1
+            upstream = self._other(base, client.profile, beside)
+        return upstream
+
+    def _other(self, base: Upstream, profile: Profile, whose: object) -> Upstream:
+        key = base.name, profile, whose
+        if (known := self._others.get(key)) is not None:
+            return known[0]
+        settings = base.settings
+        is_apart = settings.isolation != "shared"
+        if self.instances(base.name) > settings.max_instances or self._tasks is None:
+            raise Overloaded(
+                f"Server '{base.name}' has {settings.max_instances} sessions for other kinds of clients "
+                "(`max_instances`); another one is not opened"
+            )
+        upstream = self._make(base.name, _in_project(settings, whose), profile=profile, home=whose if is_apart else None, is_base=False)
+        upstream.wanted.want_log_level(base.wanted.log_level)
+        scope = anyio.CancelScope()
+        self._others[key] = upstream, scope
+        log.info("another instance", upstream=base.name, declares=sorted(profile.capabilities(modern=True)))
+        self._tasks.start_soon(self._run_other, key, upstream, scope, name=f"upstream {base.name}, another")
+        return upstream
+
+    async def _run_other(self, key: _Key, upstream: Upstream, scope: anyio.CancelScope) -> None:
+        """Own an instance until it has been idle for long enough, or is released."""
+        idle = upstream.settings.instance_idle
+        loop = asyncio.get_running_loop()
+        with scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(upstream.run)
+                while (left := upstream.idle_since + idle - loop.time()) > 0 or upstream.running:
+                    await anyio.sleep(max(left, min(idle, 1.0)))
+                self._others.pop(key, None)  # first: a call that comes now gets a new one
+                tasks.cancel_scope.cancel()
+        if self._others.get(key, (None,))[0] is upstream:
+            del self._others[key]
+
+    def _make(
+        self,
+        name: str,
+        settings: ServerSettings,
+        *,
+        is_base: bool = True,
+        profile: Profile = NOTHING,
+        home: object = None,
+    ) -> Upstream:
+        return Upstream(
+            name,
+            settings,
+            self._make_transport(name, settings),
+            self._observer,
+            client_info=self._client_info,
+            is_base=is_base,
+            profile=profile,
+            home=home,
+        )
+
+
+def _in_project(settings: ServerSettings, project: object) -> ServerSettings:
+    """A program that is started for a project works in it, unless its directory is configured."""
+    if settings.isolation != "project" or settings.command is None or settings.cwd is not None:
+        return settings
+    parts = urlsplit(str(project))
+    path = Path(unquote(parts.path))
+    return settings.model_copy(update={"cwd": str(path)}) if parts.scheme == "file" and path.is_dir() else settings

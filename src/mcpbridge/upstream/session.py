@@ -15,9 +15,11 @@ import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
+from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.upstream.era import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import RequestMeta
+from mcpbridge.wire.extensions import declared_up
 from mcpbridge.wire.frame import encode
 from mcpbridge.wire.peer import Peer, Timeouts, Update
 from mcpbridge.wire.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY
@@ -63,18 +65,36 @@ class Listing:
     """The definitions, each as it came; those before the trouble when there was some."""
     trouble: str
     """Why the list is not whole; empty when it is."""
+    ttl_ms: int | None = None
+    """Milliseconds that the server says the list stays fresh, the least of its pages; None: it says nothing."""
 
 
 class UpstreamSession:
     """Opened by `open`, then used until its channel ends."""
 
-    def __init__(self, name: str, peer: Peer, channel: Channel, *, is_stdio: bool, client_info: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        peer: Peer,
+        channel: Channel,
+        *,
+        is_plain: bool,
+        client_info: dict[str, str],
+        profile: Callable[[], Profile] = lambda: NOTHING,
+    ) -> None:
+        """`is_plain`: the channel has no statuses of its own that tell more than the protocol (spec 3.5).
+
+        `profile` tells what to declare, at the moment of the handshake.
+        """
         self._name = name
         self._peer = peer
         self._channel = channel
-        self._is_stdio = is_stdio
+        self._is_plain = is_plain
         self._client_info = client_info
         self._meta = RequestMeta("", client_info)
+        self._wanted_profile = profile
+        self.profile = NOTHING
+        """What this session declared that its client can be asked; a modern one declares it with each request."""
         self._listen_numbers = itertools.count(1)
         self.modern = False
         self.version = ""
@@ -97,8 +117,8 @@ class UpstreamSession:
             await self._handshake(limits)
         elif era == "modern":
             self._adopt_discovered(await self._discover(limits))
-        elif self._is_stdio:
-            await self._find_out_on_stdio(limits)
+        elif self._is_plain:
+            await self._find_out_on_plain_channel(limits)
         else:
             await self._find_out_over_http(limits)
 
@@ -134,20 +154,28 @@ class UpstreamSession:
         update: Update | None = None,
         wants_progress: bool = False,
         log_level: str = "",
+        capabilities: bytes = b"",
+        context: object = None,
     ) -> Awaitable[Raw]:
         """Send one request of a client. `params` may be changed: their `_meta` is made anew.
+
+        `capabilities` is what the client behind it declared, for a modern server; `context` as in `Peer.request`.
 
         Raises: as `Peer.request`.
         """
         id_ = self._peer.next_id()
-        data = self._meta.put(params, client_meta, token=id_ if wants_progress else b"", log_level=log_level)
-        return self._peer.request(method, data, timeouts, name=name, headers=headers, update=update, id_=id_)
+        token = id_ if wants_progress else b""
+        data = self._meta.put(params, client_meta, token=token, log_level=log_level, capabilities=capabilities)
+        return self._peer.request(
+            method, data, timeouts, name=name, headers=headers, update=update, id_=id_, context=context
+        )
 
     async def list_all(self, kind: str, timeouts: Timeouts) -> "Listing":
         """Every entry of one kind over all pages, each as it came. A cursor seen before ends the list."""
         entries: list[bytes] = []
         cursor: str | None = None
         seen: set[str] = set()
+        hints: list[int] = []
         method = LIST_METHODS[kind]
         for _ in range(MAX_PAGES):
             params = Body() if cursor is None else Body(encode({"cursor": cursor}))
@@ -155,6 +183,7 @@ class UpstreamSession:
                 result = Body(await self.request(method, params, timeouts))
                 page = _decode_entries(result.fields[_MEMBER[kind]])
                 cursor = _decode_cursor(result.fields["nextCursor"]) if "nextCursor" in result else None
+                hints += _freshness(result)
             except UpstreamAnswered as error:
                 if b"-32601" in error.error and not entries:
                     return Listing((), "")  # declared, and yet there is no such list
@@ -172,7 +201,7 @@ class UpstreamSession:
                 log.warning("list cut short", upstream=self._name, kind=kind, entries=len(entries))
                 break
             seen.add(cursor)
-        return Listing(tuple(entries[:MAX_ENTRIES]), "")
+        return Listing(tuple(entries[:MAX_ENTRIES]), "", min(hints, default=None))
 
     async def ping(self) -> None:
         """Ask for a sign of life.
@@ -208,6 +237,10 @@ class UpstreamSession:
         """Legacy: not any more."""
         await self.request("resources/unsubscribe", Body(encode({"uri": uri})), Timeouts(seconds, seconds))
 
+    def roots_changed(self) -> None:
+        """Legacy: what `roots/list` would answer is another now."""
+        self._peer.notify("notifications/roots/list_changed")
+
     async def set_log_level(self, level: str, seconds: float) -> None:
         """Legacy: the least severe messages to be sent."""
         await self.request("logging/setLevel", Body(encode({"level": level})), Timeouts(seconds, seconds))
@@ -224,7 +257,7 @@ class UpstreamSession:
         else:
             self._adopt_discovered(verdict)
 
-    async def _find_out_on_stdio(self, limits: Timeouts) -> None:
+    async def _find_out_on_plain_channel(self, limits: Timeouts) -> None:
         handshake: asyncio.Task[BridgeError | None] | None = None
         failure: BridgeError | None = None
         async with asyncio.TaskGroup() as tasks:
@@ -287,7 +320,9 @@ class UpstreamSession:
         return None
 
     async def _handshake(self, limits: Timeouts) -> None:
-        params = encode({"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": self._client_info})
+        profile = self._wanted_profile()
+        declared = profile.capabilities(modern=False) | {"extensions": declared_up({})}
+        params = encode({"protocolVersion": LATEST_LEGACY, "capabilities": declared, "clientInfo": self._client_info})
         result = await self._peer.request("initialize", params, limits, cancellable=False)
         try:
             said = _decode_initialize(result)
@@ -298,7 +333,7 @@ class UpstreamSession:
                 self._name,
                 f"it wants protocol revision {said.protocol_version[:40]!r}, which the bridge does not speak",
             )
-        self.version = said.protocol_version
+        self.version, self.profile = said.protocol_version, profile
         self.capabilities, self.server_info = said.capabilities, said.server_info
         self.instructions = said.instructions if isinstance(said.instructions, str) else ""
         self._channel.negotiated(self.version)
@@ -310,6 +345,15 @@ class UpstreamSession:
 
 _decode_entries = msgspec.json.Decoder(list[Raw]).decode
 _decode_cursor = msgspec.json.Decoder(str | None).decode
+_decode_whole = msgspec.json.Decoder(int).decode
+
+
+def _freshness(page: Body) -> list[int]:
+    """The caching hint of a page, if it has one that can be read (Spec 2026-07-28, caching)."""
+    try:
+        return [max(0, _decode_whole(page.fields["ttlMs"]))] if "ttlMs" in page else []
+    except msgspec.DecodeError:
+        return []  # a hint, and no reason to refuse the list
 
 
 def _after_probe(error: BridgeError) -> BaseException:

@@ -1,24 +1,37 @@
 """The `servers.<name>` sections of the configuration: how to reach one upstream, and what of it to offer."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import (
-    AnyHttpUrl,
+    AnyUrl,
     BaseModel,
     ConfigDict,
     Field,
     TypeAdapter,
+    UrlConstraints,
     ValidationError,
     field_validator,
     model_validator,
 )
 
 from mcpbridge.units import Seconds
+from mcpbridge.upstream.auth_settings import AuthSettings
 
-__all__ = ["NameFilter", "ServerSettings", "ToolSettings"]
+__all__ = ["TRANSPORT_SPELLINGS", "NameFilter", "ServerSettings", "TlsSettings", "ToolSettings"]
 
-_url = TypeAdapter(AnyHttpUrl)
+TRANSPORT_SPELLINGS = {
+    **dict.fromkeys(("http", "streamable_http", "streamableHttp"), "streamable-http"),
+    **dict.fromkeys(("http+sse", "http-sse"), "sse"),
+    **dict.fromkeys(("ws", "wss", "web-socket"), "websocket"),
+}
+"""Other names of transports that people and programs write."""
+
+_Url = Annotated[AnyUrl, UrlConstraints(allowed_schemes=["http", "https", "ws", "wss"], host_required=True)]
+_Proxy = Annotated[AnyUrl, UrlConstraints(allowed_schemes=["http", "https", "socks5", "socks5h"], host_required=True)]
+_url: TypeAdapter[AnyUrl] = TypeAdapter(_Url)
+_proxy: TypeAdapter[AnyUrl] = TypeAdapter(_Proxy)
 _HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 _HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
@@ -51,6 +64,38 @@ class ToolSettings(BaseModel):
     """Neither listed nor callable."""
 
 
+class TlsSettings(BaseModel):
+    """The `tls` table of a server: what to trust, and what to show of ourselves. The files are PEM.
+
+    Relative paths are taken from the directory of the configuration file.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    ca: _Text | None = Field(default=None, min_length=1)
+    """Certificates to trust instead of the system's: a file, or a directory of them."""
+
+    cert: _Text | None = Field(default=None, min_length=1)
+    """The client certificate to show, with its chain."""
+
+    key: _Text | None = Field(default=None, min_length=1)
+    """Its private key. Left out: it stands in the file of the certificate."""
+
+    key_password: str | None = None
+    """What opens the private key."""
+
+    verify: bool = True
+    """`false`: accept any certificate of the server. Whoever sits between can then read everything."""
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if self.cert is None and (self.key or self.key_password):
+            raise ValueError("`key` goes with `cert`, the certificate it belongs to")
+        if not self.verify and self.ca:
+            raise ValueError("`ca` says whom to trust and `verify = false` to trust anybody: choose one")
+        return self
+
+
 class ServerSettings(BaseModel):
     """One upstream: a `command` that speaks MCP on its standard input and output, or a `url`."""
 
@@ -72,16 +117,50 @@ class ServerSettings(BaseModel):
     """The program's working directory. A relative one is taken from the directory of the configuration file."""
 
     url: str | None = None
-    """The address of a server that is already running, `http://` or `https://`."""
+    """The address of a server that is already running: `http://`, `https://`, `ws://` or `wss://`."""
 
     headers: dict[_HeaderName, _HeaderValue] = {}
-    """HTTP headers of every request to `url`."""
+    """HTTP headers of every request to `url`, and of the opening of a WebSocket."""
 
-    transport: Literal["stdio", "streamable-http"] | None = None
-    """How to speak to it. Left out: `stdio` with a command, `streamable-http` with a URL."""
+    auth: AuthSettings = AuthSettings()
+    """How to sign in, where `url` wants that. An `Authorization` among `headers` switches it off."""
+
+    tls: TlsSettings = TlsSettings()
+    """What TLS trusts and shows, for `https://` and `wss://`."""
+
+    proxy: str | None = None
+    """The proxy between the bridge and `url`: `http://user:password@host:port`, `https://…` or `socks5://…`.
+
+    Left out: what `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` say; those never for this machine itself.
+    """
+
+    transport: Literal["stdio", "streamable-http", "sse", "websocket"] | None = None
+    """How to speak to it. Left out: `stdio` with a command, `websocket` with a `ws://` or `wss://` URL.
+
+    With any other URL streamable HTTP is tried, and then the older `sse` if the server refuses that.
+    """
 
     era: Literal["auto", "legacy", "modern"] = "auto"
     """Which protocol revisions to try: up to 2025-11-25 (`legacy`), from 2026-07-28 (`modern`), or find out."""
+
+    questions: Literal["auto", "never"] = "auto"
+    """Whether the server may ask clients something (sampling, elicitation, roots), each what it declared.
+
+    A server of the handshake era gets a session, and with `command` a process, for each kind of client that can be
+    asked different things; `never` keeps it to one.
+    """
+
+    roots: list[str] = []
+    """Directories, or `file://` URIs, that the bridge answers `roots/list` with, in place of asking the client."""
+
+    isolation: Literal["shared", "client", "project"] = "shared"
+    """Who shares a session: all clients, nobody (one for each client), or the clients of one project."""
+
+    max_instances: int = Field(default=16, ge=1)
+    """Sessions beside the first one that may be open, for clients of other kinds or that are kept apart."""
+
+    instance_idle: Seconds = Field(default=300, gt=0)
+    """Seconds without a call after which such a session ends."""
 
     disabled: bool = False
     """Leave this server out."""
@@ -122,6 +201,14 @@ class ServerSettings(BaseModel):
     unavailable: str | None = None
     """Why this server cannot be used as configured; set while loading, never by people."""
 
+    @property
+    def roots_result(self) -> bytes:
+        """The result of `roots/list` by the configuration, encoded; empty when clients are to be asked."""
+        if not self.roots:
+            return b""
+        uris = (root if "://" in root else Path(root).absolute().as_uri() for root in self.roots)
+        return json.dumps({"roots": [{"uri": uri} for uri in uris]}).encode()
+
     @field_validator("env", mode="before")
     @classmethod
     def _numbers_are_text(cls, value: object) -> object:
@@ -143,26 +230,15 @@ class ServerSettings(BaseModel):
     @field_validator("transport", mode="before")
     @classmethod
     def _known_transport(cls, value: object) -> object:
-        """Say of the transports that will come that they are not there yet, and take other spellings."""
-        if value in ("http", "streamable_http", "streamableHttp"):
-            return "streamable-http"
-        if value in ("sse", "websocket", "ws"):
-            raise ValueError(
-                f"the transport {value!r} is not supported yet; a server that offers streamable HTTP works"
-            )
-        return value
+        """Take other spellings."""
+        return TRANSPORT_SPELLINGS.get(value, value) if isinstance(value, str) else value
 
     @field_validator("url")
     @classmethod
-    def _http_url(cls, value: str | None) -> str | None:
+    def _checked_url(cls, value: str | None) -> str | None:
         """Check the URL and keep it as it was written; pydantic would add a slash."""
         if value is None:
             return None
-        scheme = value.partition(":")[0].lower()
-        if scheme in ("ws", "wss"):
-            raise ValueError(
-                "the transport 'websocket' is not supported yet; a server that offers streamable HTTP works"
-            )
         try:
             url = _url.validate_python(value)
         except ValidationError as error:
@@ -171,16 +247,50 @@ class ServerSettings(BaseModel):
             raise ValueError("a URL shows in logs: put credentials into `headers`, not into the URL")
         return value
 
+    @field_validator("proxy")
+    @classmethod
+    def _checked_proxy(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                _proxy.validate_python(value)
+            except ValidationError as error:
+                what = "expected a proxy such as http://proxy.example.com:3128 or socks5://127.0.0.1:1080"
+                raise ValueError(what) from error
+        return value
+
+    @property
+    def kind(self) -> Literal["stdio", "streamable-http", "sse", "websocket"]:
+        """How to speak to it, by all that is said; streamable HTTP where the server has the last word."""
+        if self.transport is not None:
+            return self.transport
+        if self.url is None:
+            return "stdio"
+        return "websocket" if self._scheme in ("ws", "wss") else "streamable-http"
+
+    @property
+    def _scheme(self) -> str:
+        return (self.url or "").partition(":")[0].lower()
+
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
         if (self.command is None) == (self.url is None):
             raise ValueError("a server has either `command` (a program to start) or `url` (one that is running)")
         if self.command is None and self.transport == "stdio":
             raise ValueError("the transport 'stdio' needs `command`, not `url`")
-        if self.url is None and self.transport == "streamable-http":
-            raise ValueError("the transport 'streamable-http' needs `url`, not `command`")
+        if self.url is None and self.transport not in (None, "stdio"):
+            raise ValueError(f"the transport '{self.transport}' needs `url`, not `command`")
         if self.url is None and self.headers:
             raise ValueError("`headers` go with `url`; a `command` gets its secrets through `env`")
+        if self.url is None and self.auth != AuthSettings():
+            raise ValueError("`auth` goes with `url`; a `command` gets its credentials through `env`")
+        if self.url is None and (self.proxy is not None or self.tls != TlsSettings()):
+            raise ValueError(f"`{'proxy' if self.proxy is not None else 'tls'}` goes with `url`, not with `command`")
+        if self.transport in ("streamable-http", "sse") and self._scheme in ("ws", "wss"):
+            raise ValueError(f"a {self._scheme}:// URL is one of the transport 'websocket', not '{self.transport}'")
+        if self.transport == "sse" and self.era == "modern":
+            raise ValueError("the transport 'sse' is older than the modern era: take out `era`, or `transport`")
+        if self.kind == "websocket" and (self.proxy or "").lower().startswith("https:"):
+            raise ValueError("a WebSocket goes through a proxy of the kind http:// or socks5:// only")
         stray = [key for key in ("args", "env", "cwd", "inherit_env") if self.url and getattr(self, key)]
         if stray:
             raise ValueError(f"`{stray[0]}` goes with `command`, not with `url`")

@@ -1,12 +1,18 @@
 """The first seconds: who asks for something that a starting server may have waits for it, once and not for long."""
 
 import asyncio
+from contextlib import suppress
 
 import anyio
 
+from mcpbridge.errors import Overloaded
+from mcpbridge.upstream.gate import WaitingRoom
 from mcpbridge.upstream.pool import Pool
 
 __all__ = ["StartupWait"]
+
+_PLACES = 1000
+"""Requests that may wait at a time; each costs some 7 KB meanwhile."""
 
 
 class StartupWait:
@@ -17,6 +23,7 @@ class StartupWait:
         self._loop = asyncio.get_running_loop()
         self._ends = self._loop.time() + seconds
         self._news = asyncio.Event()
+        self._room = WaitingRoom("The bridge is starting", places=_PLACES)
         self.is_over = False
 
     def noticed(self) -> None:
@@ -25,16 +32,21 @@ class StartupWait:
         news.set()
 
     async def settled(self) -> None:
-        """Return once it is over."""
-        while await self.more():
-            pass
+        """Return once it is over. Who comes when too many wait gets the catalog as it is, and its changes later."""
+        with suppress(Overloaded):
+            while await self.more():
+                pass
 
     async def more(self) -> bool:
-        """Return when an upstream has changed its state; False when it is over."""
+        """Return when an upstream has changed its state; False when it is over.
+
+        Raises:
+            Overloaded: too many wait already.
+        """
         left = self._ends - self._loop.time()
         if self.is_over or left <= 0 or all(upstream.has_settled for upstream in self._pool.upstreams.values()):
             self.is_over = True
             return False
-        with anyio.move_on_after(left):
+        with self._room, anyio.move_on_after(left):
             await self._news.wait()
         return True

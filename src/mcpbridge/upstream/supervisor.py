@@ -13,8 +13,9 @@ A dead or slow upstream costs nobody else anything: no lock and no queue is shar
 
 import asyncio
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import anyio
 import structlog
@@ -30,14 +31,21 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from mcpbridge.interaction import NOTHING, Asker, Profile, encoded_capabilities
 from mcpbridge.model import Call
 from mcpbridge.upstream.era import ProbeKilled
-from mcpbridge.upstream.gate import Gate
+from mcpbridge.upstream.gate import Gate, WaitingRoom
 from mcpbridge.upstream.lifecycle import Breaker, Lifecycle
+from mcpbridge.upstream.questions import Questions
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tending import Tending, Wanted
+from mcpbridge.upstream.turns import Turns
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import UNSUPPORTED_VERSION, code_of, supported_versions
+from mcpbridge.wire.http_fallback import HttpOrSse
+from mcpbridge.wire.extensions import declared_up
+from mcpbridge.wire.frame import encode
 from mcpbridge.wire.peer import Peer, Timeouts
 from mcpbridge.wire.transport import Channel, Transport
 
@@ -58,6 +66,9 @@ SOON = 2.0
 """Seconds: a call waits for an attempt that begins so soon, else it is refused at once."""
 
 
+_OWN_EXTENSIONS = encode(declared_up({}))
+
+
 class Observer(Protocol):
     """Who wants to know what happens at an upstream. Called on the event loop; returns at once."""
 
@@ -73,9 +84,21 @@ class Observer(Protocol):
         """A log message that belongs to no call we know of."""
         ...
 
+    def elicitation_completed(self, upstream: "Upstream", params: Raw) -> None:
+        """What a URL question was about is done (2025-11-25)."""
+        ...
+
+    def beside(self, upstream: "Upstream") -> Asker | None:
+        """The one client that this session can be about, to be asked outside of any call; None when it is not one."""
+        ...
+
     def stepped(self, upstream: "Upstream") -> None:
         """Its state changed."""
         ...
+
+
+class _OtherTransport(Exception):
+    """The server does not speak this transport: begin anew over the other one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +124,39 @@ class Upstream:
         observer: Observer,
         *,
         client_info: dict[str, str],
+        is_base: bool = True,
+        profile: Profile = NOTHING,
+        home: object = None,
     ) -> None:
+        """`is_base`: its lists are the ones that count; of a further instance of a server they are not asked for.
+
+        `home`: the client or project whose own it is; None: everybody's.
+        `profile`: what its sessions of the handshake era declare that can be asked; see `adopt`.
+        """
         self.name = name
+        self.is_base, self.home = is_base, home
+        self.profile = profile
+        self.is_shared = settings.isolation == "shared"
+        self.idle_since = asyncio.get_running_loop().time()
+        """Loop time when its last call ended, or when it was made."""
+        self.has_declared = False
+        """The handshake of its session has begun, so what it declares is settled."""
+        self.has_served = False
+        """A client's call went to it: it may hold state that a new session would lose."""
         self.settings = settings
         self.transport = transport
         self.lists: Lists = {}
         self.restarts = 0
         self.modern = False
         """The last session was of the modern era."""
+        self.version = ""
+        """The revision of the last session; empty before the first."""
+        self.capabilities: dict[str, Any] = {}
+        """What it declared in its last session."""
+        self.instructions = ""
+        """What it told in its last session of how to use it."""
+        self.list_ttl_ms: dict[str, int] = {}
+        """Milliseconds that it says its lists stay fresh, by kind; of those that it says it of."""
         self.status = Status("unavailable", settings.unavailable) if settings.unavailable else Status("stopped")
         self.session: UpstreamSession | None = None
         self._peer: Peer | None = None
@@ -120,6 +168,8 @@ class Upstream:
         self._gate = Gate(
             name, slots=settings.max_concurrent, places=settings.max_queued, patience=settings.queue_timeout
         )
+        places = settings.max_concurrent + settings.max_queued
+        self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
         self._timeouts = Timeouts(settings.call_timeout, max(settings.max_call_timeout, settings.call_timeout))
         self._stepped = asyncio.Event()
         self._dial_now = asyncio.Event()
@@ -133,7 +183,9 @@ class Upstream:
         """What the clients want of it besides calls."""
         self._stray_until = float("-inf")
         self._is_renewing = False
-        self._running: set[Call] = set()
+        self._running: dict[Call, None] = {}
+        self._turns = Turns(name, places=settings.max_queued, patience=settings.queue_timeout)
+        self._questions: Questions | None = None
 
     # -- what others ask of it
 
@@ -143,8 +195,8 @@ class Upstream:
         return self.status.state not in ("stopped", "starting")
 
     @property
-    def running(self) -> set[Call]:
-        """The calls that it works on now."""
+    def running(self) -> Collection[Call]:
+        """The calls that it works on now, oldest first."""
         return self._running
 
     async def stepped(self) -> None:
@@ -160,7 +212,15 @@ class Upstream:
         gate = self._gate
         if not gate.try_enter():
             await gate.enter()
-        self._running.add(call)
+        takes_turns = self.profile is not NOTHING and not self._names_calls and not self.modern
+        try:
+            if takes_turns:
+                await self._turns.enter(call.client.owner, is_asked=self._asks)
+        except BaseException:
+            gate.leave()
+            raise
+        self._running[call] = None
+        self.has_served = True
         try:
             session = self.session
             if session is None:
@@ -168,24 +228,70 @@ class Upstream:
             try:
                 return await self._send(session, call)
             except SessionExpired:
-                # Not executed: the server forgot us. One new session, one more try (spec, streamable HTTP, 404).
-                self._renew(session)
-                return await self._send(await self._wait_for_session(), call)
+                pass
+            except UpstreamAnswered as error:
+                if not _speaks_another_revision(session, error.error):
+                    raise
+            # Not executed: the server forgot us, or has changed its revisions. One new session, one more try (spec,
+            # streamable HTTP, 404; 2.13 of the project's notes).
+            self._renew(session)
+            return await self._send(await self._wait_for_session(), call)
         finally:
-            self._running.discard(call)
+            self._running.pop(call, None)
+            self.idle_since = self._loop.time()
+            if takes_turns:
+                self._turns.leave()
             gate.leave()
 
     async def ready(self) -> None:
-        """Return once it is ready and has listed what it offers.
+        """Return once it is ready and has listed what it offers. Only as many may wait as its queue takes later.
 
         Raises:
             UpstreamUnavailable: it will not be soon; says why.
+            Overloaded: too many wait already.
         """
-        await self._wait_for_session()
+        if self.session is None:
+            with self._waiting_room:
+                await self._wait_for_session()
+
+    def serves(self, client: Asker) -> bool:
+        """Calls of this client may go to this very instance; cheap. False: `Pool.serving` tells which one is right."""
+        if self.modern or client.profile is not self.profile:
+            return self.is_shared and (self.modern or self.settings.questions == "never")
+        return self.is_shared and not (client.profile and self.is_held_from(client))
+
+    def is_held_from(self, client: Asker) -> bool:
+        """Another client is being asked something: this one might wait for as long as a person thinks."""
+        return self._asks and not self._names_calls and not self.modern and self._turns.blocks(client.owner)
+
+    @property
+    def may_ask_back(self) -> bool:
+        """A result of it may be `input_required`: it is of the modern era, or that is not known yet."""
+        return self.modern or self.session is None
+
+    async def list_again(self, kind: str) -> None:
+        """Ask it now what it offers of this kind; what it answers is published before this returns."""
+        if self.session is not None:
+            await self._relist(self.session, [kind])
 
     def poke(self) -> None:
         """Try now to connect, whatever the wait."""
         self._dial_now.set()
+
+    def adopt(self, profile: Profile) -> None:
+        """Declare this profile from now on. An open session of another one, which nobody may use yet, is replaced."""
+        if profile is self.profile:
+            return
+        self.profile = profile
+        session = self.session
+        if session is not None and not session.modern:
+            self._renew(session)
+
+    def roots_changed(self) -> None:
+        """The roots of the clients behind it are others now."""
+        session = self.session
+        if session is not None and not session.modern and session.profile.roots and not self.settings.roots:
+            session.roots_changed()
 
     # -- the owner task
 
@@ -220,8 +326,22 @@ class Upstream:
         self._lost, self._lost_reason = asyncio.Event(), ""
         self._tending = None
         self._announced_early.clear()
-        peer = Peer(self.name, on_notification=self._notified, on_closed=self._closed, declared=_answer_to_server)
-        self._peer = peer
+        self.has_declared = False
+        questions = Questions(
+            self.name,
+            running=lambda: list(self._running),
+            beside=lambda: self._observer.beside(self),
+            roots=self.settings.roots_result,
+        )
+        peer = Peer(
+            self.name,
+            on_notification=self._notified,
+            on_closed=self._closed,
+            on_request=questions.asked,
+            on_withdrawn=questions.withdrawn,
+        )
+        questions.attach(peer)
+        self._peer, self._questions = peer, questions
         try:
             async with self.transport.connect(peer) as channel:
                 peer.attach(channel)
@@ -231,20 +351,31 @@ class Upstream:
                 finally:
                     self.session = None
                     self._tending = None
+                    questions.end()
                     peer.end(self._lost_reason or "it is being stopped")
         except UpstreamError as error:
             return self._explain(error.what)
+        except BridgeError as error:  # a certificate, or the like
+            return str(error)
         except Exception as error:  # noqa: BLE001 - the task boundary of one upstream: whatever happens here stays here
             return self._unexpected(error)
 
     async def _converse(self, peer: Peer, channel: Channel) -> str | None:
-        is_stdio = self.settings.command is not None
-        session = UpstreamSession(self.name, peer, channel, is_stdio=is_stdio, client_info=self._client_info)
+        session = UpstreamSession(
+            self.name,
+            peer,
+            channel,
+            is_plain=self.transport.kind in ("stdio", "websocket"),
+            client_info=self._client_info,
+            profile=self._declare,
+        )
         try:
             reason = await self._open_and_serve(peer, session)
         except ProbeKilled:
             log.info("upstream does not bear the probe for its era; using the handshake", upstream=self.name)
             self._era = "legacy"
+            return None
+        except _OtherTransport:
             return None
         except UpstreamGone as error:
             reason = self._lost_reason or error.what
@@ -265,10 +396,19 @@ class Upstream:
     async def _open_and_serve(self, peer: Peer, session: UpstreamSession) -> str:
         seconds = self.settings.init_timeout
         async with asyncio.timeout(seconds):
-            await session.open(self._era, seconds)
+            try:
+                await session.open("legacy" if self.transport.kind == "sse" else self._era, seconds)
+            except UpstreamHttpError as error:
+                if isinstance(self.transport, HttpOrSse) and self.transport.refused(error):
+                    raise _OtherTransport from error
+                raise
         await self._list_first(session)
+        if not session.modern and session.profile is not self._to_declare:
+            self._is_renewing = True  # another profile was adopted after the handshake had begun
+            return "opened anew for what its client can be asked"
         self.session = session
-        self.modern = session.modern
+        self.modern, self.version = session.modern, session.version
+        self.capabilities, self.instructions = session.capabilities, session.instructions
         self._breaker = Breaker()
         self._lifecycle.ready(self._loop.time())
         self._step(Status("ready"))
@@ -288,6 +428,7 @@ class Upstream:
             lost=self._closed,
             expired=lambda: self._renew(session),
             heard=self._notified,
+            ttl_ms=self.list_ttl_ms,
         )
         self._tending.mark_stale(*self._unlisted, *self._announced_early)
         async with anyio.create_task_group() as tasks:
@@ -309,6 +450,8 @@ class Upstream:
 
     async def _list(self, session: UpstreamSession, kinds: list[str], seconds: float) -> dict[str, str]:
         """List these kinds and publish what came. Returns what failed, and why; of those the last list stays."""
+        if not self.is_base:
+            return {}
         listings = await asyncio.gather(*(session.list_all(kind, Timeouts(seconds, seconds)) for kind in kinds))
         failed: dict[str, str] = {}
         lists = {kind: self.lists.get(kind, ()) for kind in session.lists}
@@ -318,6 +461,9 @@ class Upstream:
                 log.warning("listing failed", upstream=self.name, kind=kind, reason=listing.trouble)
             if not listing.trouble or not lists[kind]:
                 lists[kind] = listing.entries
+            self.list_ttl_ms.pop(kind, None)
+            if listing.ttl_ms is not None:
+                self.list_ttl_ms[kind] = listing.ttl_ms
         self.lists = lists
         self._observer.offered(self, lists)
         return failed
@@ -343,6 +489,8 @@ class Upstream:
                 update=call.update,
                 wants_progress=call.wants_progress,
                 log_level=call.log_level,
+                capabilities=self._capabilities(call) if session.modern else b"",
+                context=call,
             )
         except UpstreamHttpError as error:
             if error.status >= 500 or error.status == 408:
@@ -371,6 +519,30 @@ class Upstream:
             raise
         breaker.succeeded()
         return Body(result)
+
+    def _capabilities(self, call: Call) -> bytes:
+        """What a modern server is told that can be asked during this call: what its client declared, no more."""
+        profile = call.client.profile
+        profile = profile.with_roots() if self.settings.roots else profile
+        return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
+
+    @property
+    def _names_calls(self) -> bool:
+        """A question comes on the stream of the call that it belongs to."""
+        return self.transport.kind == "streamable-http"
+
+    @property
+    def _to_declare(self) -> Profile:
+        """What a session of the handshake era declares: also what the configuration answers."""
+        return self.profile.with_roots() if self.settings.roots else self.profile
+
+    def _declare(self) -> Profile:
+        self.has_declared = True
+        return self._to_declare
+
+    @property
+    def _asks(self) -> bool:
+        return self._questions is not None and self._questions.is_open
 
     def _with_reason(self, error: UpstreamError) -> UpstreamError:
         words = self.transport.last_words()
@@ -449,9 +621,11 @@ class Upstream:
                 self._observer.resource_updated(self, params)
             case "notifications/message":
                 self._logged(params)
+            case "notifications/elicitation/complete":
+                self._observer.elicitation_completed(self, params)
             case "notifications/subscriptions/acknowledged":
                 if self._tending is not None:
-                    self._tending.acknowledged()
+                    self._tending.acknowledged(params)
             case _:
                 log.debug("notification ignored", upstream=self.name, method=method[:100])
 
@@ -485,9 +659,10 @@ class Upstream:
         self.status = status
         stepped, self._stepped = self._stepped, asyncio.Event()
         stepped.set()
-        self._observer.stepped(self)
+        if self.is_base:
+            self._observer.stepped(self)
 
 
-def _answer_to_server(method: str) -> bytes | None:
-    """What the bridge answers to a server's own request: it lives. Everything else it has not declared."""
-    return b"{}" if method == "ping" else None
+def _speaks_another_revision(session: UpstreamSession, error: bytes) -> bool:
+    """Whether a server refuses the revision that was agreed on, and a new agreement may help."""
+    return code_of(error) == UNSUPPORTED_VERSION and session.version not in supported_versions(error)

@@ -6,13 +6,15 @@ Lives as long as its session. What clients want (`Wanted`) outlives it, so a new
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
+import msgspec
 import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, SessionExpired, UpstreamAnswered, UpstreamHttpError
+from mcpbridge.upstream.polling import wait_before_looking
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.peer import Peer
@@ -77,14 +79,21 @@ class Tending:
         lost: Callable[[str], None],
         expired: Callable[[], None],
         heard: Callable[[str, Raw, bytes], None],
+        ttl_ms: Mapping[str, int],
     ) -> None:
-        """`relist` lists kinds anew and returns those that failed; `lost` and `expired` end the session."""
+        """`relist` lists kinds anew and returns those that failed; `lost` and `expired` end the session.
+
+        `ttl_ms`: how long the server says its lists stay fresh, by kind, kept up to date by whoever lists.
+        """
         self._name, self._settings, self._session, self._peer = name, settings, session, peer
         self._wanted = wanted
         self._relist, self._lost, self._expired, self._heard = relist, lost, expired, heard
         self._loop = asyncio.get_running_loop()
         self._stale: set[str] = set()
         self._has_stale = asyncio.Event()
+        self._ttl_ms = ttl_ms
+        offers = session.offers_changes
+        self._unannounced = {kind for kind in session.lists if not offers(_ANNOUNCED_AS[kind])}
 
     async def run(self) -> None:
         """Do all of it side by side."""
@@ -92,16 +101,22 @@ class Tending:
             tasks.start_soon(self._keep_listed)
             tasks.start_soon(self._keep_pinged)
             tasks.start_soon(self._keep_listening if self._session.modern else self._keep_subscribed)
+            for kind in self._session.lists if self._session.modern else ():
+                tasks.start_soon(self._keep_polled, kind)
 
     def mark_stale(self, *kinds: str) -> None:
         """These lists may have changed."""
         self._stale.update(kinds)
         self._has_stale.set()
 
-    def acknowledged(self) -> None:
+    def acknowledged(self, params: Raw) -> None:
         """A listen stream is open. Changes before this moment were announced to nobody: look once more."""
-        offers = self._session.offers_changes
-        self.mark_stale(*(kind for kind in self._session.lists if offers(_ANNOUNCED_AS[kind])))
+        offers, honoured = self._session.offers_changes, _honoured(params)
+        offered = {kind for kind in self._session.lists if offers(_ANNOUNCED_AS[kind])}
+        self._unannounced = {kind for kind in self._session.lists if _ANNOUNCED_AS[kind] not in honoured} | (
+            set(self._session.lists) - offered
+        )
+        self.mark_stale(*offered)
 
     async def _keep_listed(self) -> None:
         while True:
@@ -114,6 +129,13 @@ class Tending:
             if failed:
                 await anyio.sleep(RETRY_DELAY)
                 self.mark_stale(*failed)
+
+    async def _keep_polled(self, kind: str) -> None:
+        """Modern: look at a list from time to time, as long as its changes are not announced."""
+        while True:
+            await anyio.sleep(wait_before_looking(self._ttl_ms.get(kind), random.random()))
+            if kind in self._unannounced:
+                self.mark_stale(kind)
 
     async def _keep_pinged(self) -> None:
         """Find out that a silent server hangs. A server that works on a call is not silent, only busy."""
@@ -201,6 +223,22 @@ class Tending:
 
 _ANNOUNCED_AS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}
 """Kind of list to the kind that a change of it is announced as."""
+
+
+class _Acknowledged(msgspec.Struct):
+    notifications: dict[str, object] = {}
+
+
+_decode_acknowledged = msgspec.json.Decoder(_Acknowledged).decode
+
+
+def _honoured(params: Raw) -> set[str]:
+    """The kinds of lists whose changes a server promised to announce; all of them when it does not say clearly."""
+    try:
+        promised = _decode_acknowledged(params).notifications
+    except msgspec.DecodeError:
+        return set(_ANNOUNCED_AS.values())
+    return {kind for kind in _ANNOUNCED_AS.values() if promised.get(f"{kind}ListChanged") is True}
 
 
 async def _unless_refused(name: str, request: Awaitable[None]) -> None:

@@ -4,12 +4,14 @@ asyncio has this built in and uvloop has not; without it, one dead IPv6 route ma
 """
 
 import asyncio
+import os
 import socket
+import ssl
 from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
 
-__all__ = ["dial"]
+__all__ = ["dial", "why_not_connected"]
 
 _STAGGER = 0.25
 """Seconds after which the next address is tried beside those still under way."""
@@ -29,6 +31,21 @@ async def dial(host: str, port: int) -> socket.socket:
     if len(addresses) == 1:
         return await _connect(*addresses[0])
     return await _race(addresses)
+
+
+def why_not_connected(error: Exception) -> str:
+    """Why a connection could not be made, in a few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its TLS certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}"
+    if isinstance(error, socket.gaierror):
+        return "the host name is not known"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__
 
 
 async def _race(addresses: list[_Address]) -> socket.socket:

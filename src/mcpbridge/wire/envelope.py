@@ -37,10 +37,19 @@ class RequestMeta:
                 CLIENT_INFO: Raw(encode(client_info)),
             }
 
-    def put(self, params: Body, client_meta: Body | None, *, token: bytes = b"", log_level: str = "") -> bytes | Raw:
+    def put(
+        self,
+        params: Body,
+        client_meta: Body | None,
+        *,
+        token: bytes = b"",
+        log_level: str = "",
+        capabilities: bytes = b"",
+    ) -> bytes | Raw:
         """The bytes to send: `params` with its `_meta` made anew in place.
 
-        `client_meta` is what the client sent: its own keys cross, in their order.
+        `client_meta` is what the client sent: its own keys cross, in their order. `capabilities` are those of this
+        request, in place of the usual ones.
         """
         if client_meta is None and not self._envelope and not token:
             return params.data
@@ -48,6 +57,8 @@ class RequestMeta:
         meta = {key: value for key, value in sent.items() if key not in _HOP_BY_HOP}
         if self._envelope:
             meta |= self._envelope
+            if capabilities:
+                meta[CLIENT_CAPABILITIES] = Raw(capabilities)
             if log_level:
                 meta[LOG_LEVEL] = Raw(encode(log_level))
         if token:
@@ -57,8 +68,14 @@ class RequestMeta:
         return params.data
 
 
-def complete_for_modern(result: Body, server_info: bytes, *, cacheable: bool = False) -> Body:
-    """An upstream's result as a modern client must get it: with `resultType`, our `serverInfo`, and cache hints."""
+def complete_for_modern(
+    result: Body, server_info: bytes, *, cacheable: bool = False, is_of_answers: bool = False
+) -> Body:
+    """An upstream's result as a modern client must get it: with `resultType`, our `serverInfo`, and cache hints.
+
+    The server's own hints stay, but a result that came of the client's answers (`is_of_answers`: the request carried
+    `inputResponses` or a `requestState`) is good for this once, and a question is nothing to keep (spec 1.6, 2.12).
+    """
     data = bytes(result.data)
     if not cacheable and b'"_meta"' not in data and b'"resultType"' not in data:
         # The usual case without a parse: two members put before the first of the upstream's own.
@@ -67,29 +84,24 @@ def complete_for_modern(result: Body, server_info: bytes, *, cacheable: bool = F
         return Body(head + (b"}" if is_empty else b"," + data[1:]))
     if "resultType" not in result:
         result.put("resultType", "complete")
-    if cacheable and "ttlMs" not in result:
-        result.put("ttlMs", 0)
-    if cacheable and "cacheScope" not in result:
-        result.put("cacheScope", "private")
+    if bytes(result.fields["resultType"]) == b'"input_required"':
+        result.drop("ttlMs")
+        result.drop("cacheScope")
+    elif cacheable:
+        if is_of_answers or "ttlMs" not in result:
+            result.put("ttlMs", 0)
+        if is_of_answers or "cacheScope" not in result:
+            result.put("cacheScope", "private")
     meta = result.inner("_meta") or Body()
     meta.put(SERVER_INFO, Raw(server_info))
     result.put("_meta", meta)
     return result
 
 
-def strip_for_legacy(result: Body, *, is_tool_result: bool = False) -> None:
-    """Take out of a modern upstream's result what 2026-07-28 put around it, and what older clients choke on.
-
-    Until then `structuredContent` had to be an object; any other value goes (its tool is listed without
-    `outputSchema` to them) and stands in the text, if there is no text.
-    """
+def strip_for_legacy(result: Body) -> None:
+    """Take out of a modern upstream's result what 2026-07-28 put around it."""
     for name in ("resultType", "ttlMs", "cacheScope"):
         result.drop(name)
-    structured = result.get("structuredContent") if is_tool_result else None
-    if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
-        if bytes(result.get("content") or b"[]") == b"[]":
-            result.put("content", [{"type": "text", "text": bytes(structured).decode()}])
-        result.drop("structuredContent")
     meta = result.inner("_meta")
     if meta is not None and SERVER_INFO in meta:
         meta.drop(SERVER_INFO)

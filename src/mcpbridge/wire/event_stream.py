@@ -10,6 +10,8 @@ __all__ = ["Event", "EventStreamParser", "EventTooLarge"]
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_DIGITS = 9
+_KEPT = 4096
+"""Bytes kept of each end of an event that is skipped."""
 
 
 class EventTooLarge(ValueError):
@@ -23,13 +25,18 @@ class Event:
     data: bytes
     type: bytes = b""
     """Empty means `message`."""
+    is_whole: bool = True
+    """False: it was over the limit, and `data` is the beginning and the end of it."""
 
 
 class EventStreamParser:
-    """Parses one stream."""
+    """Parses one stream. `skips`: an event over the limit is skipped while it arrives, instead of ending everything."""
 
-    def __init__(self, max_bytes: int, *, last_event_id: bytes = b"") -> None:
+    def __init__(self, max_bytes: int, *, last_event_id: bytes = b"", skips: bool = False) -> None:
         self._max_bytes = max_bytes
+        self._skips = skips
+        self._skipped: tuple[bytes, bytes] | None = None
+        """The ends of the event that is being skipped."""
         self.last_event_id = last_event_id
         """The id to resume after: that of the last whole event that had one."""
         self.retry: float | None = None
@@ -44,6 +51,11 @@ class EventStreamParser:
         self._id: bytes | None = None
         self._at_start = True
         self._after_cr = False
+
+    @property
+    def is_within_event(self) -> bool:
+        """Some of an event has come, and not its end."""
+        return bool(self._data or self._line or self._skipped)
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Take the next bytes; return the events that they completed.
@@ -86,10 +98,23 @@ class EventStreamParser:
             self._check_size()
 
     def _check_size(self) -> None:
-        if self._data_size + self._line_size > self._max_bytes:
+        if self._data_size + self._line_size <= self._max_bytes:
+            return
+        if not self._skips:
             raise EventTooLarge(f"an event over the limit of {self._max_bytes} bytes")
+        held = b"".join(self._data + self._line)
+        head, tail = self._skipped or (held[:_KEPT], b"")
+        self._skipped = head, (tail + held)[-_KEPT:]
+        self._data.clear()
+        self._data_size = 0
+        if self._line:  # not emptied: what ends the line must not be taken for a blank one
+            self._line = [self._line[-1][-1:]]
+            self._line_size = 1
 
     def _field(self, line: bytes) -> None:
+        if self._skipped is not None:
+            self._skipped = self._skipped[0], (self._skipped[1] + line)[-_KEPT:]
+            return
         if line.startswith(b"data:"):  # before the general rule: the one field that is large
             self._add_data(line[6:] if line[5:6] == b" " else line[5:])
             return
@@ -117,7 +142,12 @@ class EventStreamParser:
         if self._id is not None:
             self.last_event_id = self._id
             self._id = None
-        if self._data:
+        if self._skipped is not None:
+            events.append(Event(b"\n".join(self._skipped), self._type, is_whole=False))
+            self._skipped = None
+            self._data.clear()
+            self._data_size = 0
+        elif self._data:
             events.append(Event(self._data[0] if len(self._data) == 1 else b"\n".join(self._data), self._type))
             self._data.clear()
             self._data_size = 0

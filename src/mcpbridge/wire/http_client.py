@@ -5,16 +5,18 @@ Measured on loopback, a small POST costs 68 µs over the lean transport alone, 9
 proxy between us and the server. Requests, answers, decompression and cookies are httpx2's in either case.
 """
 
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
-from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 
+from mcpbridge.errors import ConfigError
+from mcpbridge.wire.bearer import BearerSend
 from mcpbridge.wire.lean_http import LeanTransport
+from mcpbridge.wire.network import Network
 
-__all__ = ["ClientFactory", "Send", "needs_proxy", "open_client"]
+__all__ = ["ClientFactory", "Send", "open_client"]
 
 ClientFactory = Callable[[httpx2.URL], httpx2.AsyncClient]
 """Makes the client for one endpoint; the channel closes it."""
@@ -24,14 +26,27 @@ Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 
 @asynccontextmanager
-async def open_client(url: httpx2.URL, factory: ClientFactory | None) -> AsyncGenerator[Send]:
-    """The way to send requests to `url`; leaving closes every connection."""
-    if factory is not None or needs_proxy(url):
-        async with factory(url) if factory is not None else _proxied() as client:
-            yield lambda request: _send_with(client, request)
+async def open_client(
+    url: httpx2.URL, factory: ClientFactory | None, network: Network | None = None
+) -> AsyncGenerator[Send]:
+    """The way to send requests to `url`; leaving closes every connection. A `factory` sees to its network itself.
+
+    Raises:
+        ConfigError: a certificate or the proxy cannot be used.
+    """
+    network = network or Network()
+    proxy = network.proxy_for(url)
+    if factory is not None or proxy:
+        async with factory(url) if factory is not None else _proxied(proxy, network.tls.ssl_context()) as client:
+            yield _authorized(lambda request: _send_with(client, request), url, network)
     else:
-        async with LeanTransport() as transport:
-            yield _LeanClient(transport).send
+        context = network.tls.ssl_context() if url.scheme == "https" else None
+        async with LeanTransport(ssl_context=context) as transport:
+            yield _authorized(_LeanClient(transport).send, url, network)
+
+
+def _authorized(send: Send, url: httpx2.URL, network: Network) -> Send:
+    return BearerSend(send, network.authorizer, url) if network.authorizer is not None else send
 
 
 class _LeanClient:
@@ -59,21 +74,10 @@ async def _send_with(client: httpx2.AsyncClient, request: httpx2.Request) -> htt
     return await client.send(request, stream=True, follow_redirects=False)
 
 
-def _proxied() -> httpx2.AsyncClient:
-    # It finds the same proxy in the environment again. The channel bounds the number of requests.
-    return httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
-
-
-def needs_proxy(url: httpx2.URL) -> bool:
-    """Whether the environment wants a proxy between us and this URL. Never for this machine itself."""
-    if url.host == "localhost" or _is_loopback(url.host):
-        return False
-    proxies = getproxies()
-    return bool(proxies.get(url.scheme) or proxies.get("all")) and not proxy_bypass(url.host)
-
-
-def _is_loopback(host: str) -> bool:
+def _proxied(proxy: str, context: ssl.SSLContext) -> httpx2.AsyncClient:
+    # The channel bounds the number of requests.
+    limits = httpx2.Limits(max_connections=None)
     try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+        return httpx2.AsyncClient(verify=context, proxy=proxy, trust_env=False, timeout=None, limits=limits)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise ConfigError("not the URL of a proxy", key="proxy", hint="It looks like http://host:3128") from error

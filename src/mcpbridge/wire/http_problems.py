@@ -22,6 +22,7 @@ from mcpbridge.errors import (
     UpstreamHttpError,
     UpstreamUnavailable,
 )
+from mcpbridge.wire.bearer import Unauthorized
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.http_answers import is_same_id
 
@@ -62,6 +63,8 @@ def failure_of_exception(upstream: str, error: httpx2.HTTPError) -> Failure:
     """The failure behind an exception of the HTTP client."""
     what = str(error) or type(error).__name__
     match error:
+        case Unauthorized():
+            return Failure(error.reason, sent=False)
         case (
             httpx2.ConnectError()
             | httpx2.ConnectTimeout()

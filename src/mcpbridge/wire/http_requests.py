@@ -15,7 +15,7 @@ from mcpbridge.wire import sdk
 from mcpbridge.wire.revisions import LATEST_MODERN, is_modern
 from mcpbridge.wire.transport import Outgoing
 
-__all__ = ["PostMaker"]
+__all__ = ["PostMaker", "check_header"]
 
 _Pair = tuple[bytes, bytes]
 
@@ -69,7 +69,7 @@ class PostMaker:
         self.url = _checked_url(url)
         own = {name: value for name, value in headers.items() if name.lower() not in _OURS}
         for name, value in own.items():
-            _check_header(name, value)
+            check_header(name, value)
         names = {name.lower() for name in own}
         self._base: list[_Pair] = [] if "host" in names else [(b"Host", self.url.netloc)]
         self._base += [(name.encode("ascii"), value.encode()) for name, value in own.items()]
@@ -158,7 +158,12 @@ def _checked_url(text: str) -> httpx2.URL:
     return url
 
 
-def _check_header(name: str, value: str) -> None:
+def check_header(name: str, value: str) -> None:
+    """Refuse a header that cannot be sent.
+
+    Raises:
+        ConfigError: names it.
+    """
     if not _TOKEN.fullmatch(name):
         raise ConfigError("not a header name", key=f"headers.{name!a}")
     if not _ONE_LINE.fullmatch(value):

@@ -19,7 +19,7 @@ from mcpbridge.wire.http_client import Send
 from mcpbridge.wire.http_problems import Failure, failure_of_exception
 from mcpbridge.wire.http_requests import PostMaker
 
-__all__ = ["EventStreams", "content_type", "read_beginning", "read_body"]
+__all__ = ["EventStreams", "content_type", "pieces", "read_beginning", "read_body"]
 
 log = structlog.get_logger("mcpbridge.http")
 
@@ -147,7 +147,7 @@ class EventStreams:
         parser = EventStreamParser(self._max_bytes, last_event_id=place.last_event_id)
         try:
             async with asyncio.timeout(None) as limit:
-                async for chunk in _pieces(response):
+                async for chunk in pieces(response):
                     for event in parser.feed(chunk):
                         if event.data and event.type in {b"", b"message"}:
                             answers.take(event.data)
@@ -184,7 +184,7 @@ async def read_body(response: httpx2.Response, limit: int) -> bytes | None:
     """
     chunks: list[bytes] = []
     size = 0
-    async for chunk in _pieces(response):
+    async for chunk in pieces(response):
         size += len(chunk)
         if size > limit:
             return None
@@ -195,14 +195,14 @@ async def read_body(response: httpx2.Response, limit: int) -> bytes | None:
 async def read_beginning(response: httpx2.Response, limit: int) -> bytes:
     """The body, but no more than its first `limit` bytes; same errors as `read_body`."""
     body = b""
-    async for chunk in _pieces(response):
+    async for chunk in pieces(response):
         body += chunk
         if len(body) >= limit:
             break
     return body[:limit]
 
 
-def _pieces(response: httpx2.Response) -> AsyncIterable[bytes]:
+def pieces(response: httpx2.Response) -> AsyncIterable[bytes]:
     """The body as it comes, decompressed in pieces of a megabyte at most."""
     stream = response.stream
     if "content-encoding" in response.headers or not isinstance(stream, httpx2.AsyncByteStream):

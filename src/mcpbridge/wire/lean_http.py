@@ -6,17 +6,15 @@ Only HTTP/1.1: concurrent requests take a connection each, so none waits for ano
 """
 
 import asyncio
-import os
 import re
-import socket
 import ssl
-from functools import cache
 from typing import NamedTuple
 
 import httpx2
 
-from mcpbridge.wire.dial import dial
+from mcpbridge.wire.dial import dial, why_not_connected
 from mcpbridge.wire.http_connection import HttpConnection
+from mcpbridge.wire.network import default_ssl_context
 
 __all__ = ["LeanTransport"]
 
@@ -97,7 +95,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
     async def _connect(self, origin: _Origin, seconds: float | None) -> HttpConnection:
         loop = asyncio.get_running_loop()
         where = f"[{origin.host}]:{origin.port}" if ":" in origin.host else f"{origin.host}:{origin.port}"
-        context = (self._ssl_context or _default_ssl_context()) if origin.is_tls else None
+        context = (self._ssl_context or default_ssl_context()) if origin.is_tls else None
         try:
             async with asyncio.timeout(seconds):
                 sock = await dial(origin.host, origin.port)
@@ -114,7 +112,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         except TimeoutError as error:
             raise httpx2.ConnectTimeout(f"no connection to {where} within {seconds or 0:g} s") from error
         except (OSError, ValueError) as error:  # ValueError: a host name that IDNA refuses
-            raise httpx2.ConnectError(f"{_reason(error)}: {where}") from error
+            raise httpx2.ConnectError(f"{why_not_connected(error)}: {where}") from error
         self._all[connection] = origin
         if not connection.is_open:  # lost before it was registered
             del self._all[connection]
@@ -175,26 +173,3 @@ async def _write_request(connection: HttpConnection, head: bytes, request: httpx
         head += b"0\r\n\r\n"
     if head:
         connection.write(head)
-
-
-@cache
-def _default_ssl_context() -> ssl.SSLContext:
-    """One for all: loading the trusted certificates takes tens of milliseconds."""
-    context = httpx2.create_ssl_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-def _reason(error: Exception) -> str:
-    """Why a connection could not be made, in a few words."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its TLS certificate is not trusted: {error.verify_message}"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {error.reason or error}"
-    if isinstance(error, socket.gaierror):
-        return "the host name is not known"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno).lower()
-    return str(error) or type(error).__name__

@@ -6,7 +6,8 @@ the four notifications that belong to a request; what methods mean is left to th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -21,7 +22,15 @@ from mcpbridge.errors import (
     UpstreamGone,
     UpstreamTimeout,
 )
-from mcpbridge.wire.frame import Frame, encode_error, encode_notification, encode_request, encode_response
+from mcpbridge.wire.codes import METHOD_NOT_FOUND
+from mcpbridge.wire.frame import (
+    EMPTY_OBJECT,
+    Frame,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_response,
+)
 from mcpbridge.wire.transport import Channel, Outgoing
 
 __all__ = ["Peer", "Timeouts", "Update", "cancelled_id"]
@@ -31,7 +40,7 @@ log = structlog.get_logger("mcpbridge.peer")
 Update = Callable[[str, Raw], None]
 """Gets the method and params of a notification that belongs to a request."""
 
-PINGS_PER_SECOND = 1000
+ASKS_PER_SECOND = 1000
 """Requests of a server that are answered in one second; more are a flood and are dropped."""
 
 
@@ -48,12 +57,14 @@ class Timeouts:
 class _Pending:
     """A request under way."""
 
-    __slots__ = ("began", "ends", "future", "idle_ends", "method", "seconds", "update")
+    __slots__ = ("began", "context", "ends", "future", "held", "idle_ends", "method", "seconds", "update")
 
-    def __init__(self, method: str, future: asyncio.Future[Frame], update: Update | None) -> None:
+    def __init__(self, method: str, future: asyncio.Future[Frame], update: Update | None, context: object) -> None:
         self.method = method
         self.future = future
         self.update = update
+        self.context = context
+        self.held = 0
         self.began = self.seconds = self.idle_ends = self.ends = 0.0
 
 
@@ -86,13 +97,19 @@ class Peer:
         *,
         on_notification: Callable[[str, Raw, bytes], None],
         on_closed: Callable[[str], None],
-        declared: Callable[[str], bytes | None] = lambda method: None,
+        on_request: Callable[[Frame, bytes], bool] = lambda frame, via: False,
+        on_withdrawn: Callable[[bytes], None] = lambda id_: None,
     ) -> None:
-        """`declared` answers the server's own requests: result bytes, or None for "method not found"."""
+        """Whom to tell of what.
+
+        `on_request` gets the other side's own requests besides `ping`, and the id of our request on whose stream
+        each came, if known. It returns whether it will `reply`; else the answer is "method not found".
+        `on_withdrawn` gets the id of one that the other side cancelled.
+        """
         self._name = name
         self._on_notification = on_notification
         self._on_closed = on_closed
-        self._declared = declared
+        self._on_request, self._on_withdrawn = on_request, on_withdrawn
         self._channel: Channel | None = None
         self._loop = asyncio.get_running_loop()
         self._pending: dict[bytes, _Pending] = {}
@@ -126,10 +143,12 @@ class Peer:
         update: Update | None = None,
         id_: bytes = b"",
         cancellable: bool = True,
+        context: object = None,
     ) -> Raw:
         """Send a request and wait for its result.
 
         `id_` is made by `next_id` when the params had to name it (a progress token); else one is minted.
+        `context` is whatever the caller wants to find again by `context_of`, or to `hold`.
         When this task is cancelled, or time is up, the other side is told to cancel.
 
         Raises:
@@ -141,7 +160,7 @@ class Peer:
             raise UpstreamGone(self._name, self._closed or "not connected")
         id_ = id_ or self.next_id()
         future: asyncio.Future[Frame] = self._loop.create_future()
-        pending = _Pending(method, future, update)
+        pending = _Pending(method, future, update, context)
         self._pending[id_] = pending
         try:
             channel.send(Outgoing(encode_request(id_, method, params), method, id_, name, headers))
@@ -175,6 +194,33 @@ class Peer:
         """Send a notification. Dropped when the channel has ended: there is nobody to tell."""
         self._send(Outgoing(encode_notification(method, params), method))
 
+    def reply(self, answer: bytes) -> None:
+        """Send the answer to a request of the other side. Dropped when the channel has ended."""
+        self._send(Outgoing(answer))
+
+    def context_of(self, id_: bytes) -> object:
+        """The `context` of a request under way; None when there is no such request."""
+        pending = self._pending.get(id_)
+        return pending.context if pending is not None else None
+
+    @contextmanager
+    def held(self, context: object) -> Generator[None]:
+        """Stop the clocks of the requests with this `context`: the other side waits for us, not we for it."""
+        held = [pending for pending in self._pending.values() if pending.context is context]
+        since = self._loop.time()
+        for pending in held:
+            pending.held += 1
+        try:
+            yield
+        finally:
+            now = self._loop.time()
+            for pending in held:
+                pending.held -= 1
+                if not pending.held and pending.ends:
+                    pending.ends += now - since
+                    pending.idle_ends = now + pending.seconds
+                    self._sweep_no_later_than(min(pending.idle_ends, pending.ends, self._next_sweep()))
+
     def end(self, reason: str) -> None:
         """Fail everything that waits; nothing can be sent any more."""
         if not self._closed:
@@ -193,7 +239,7 @@ class Peer:
             if not frame.method:
                 self._answered(frame)
             elif bytes(frame.id):
-                self._asked(frame)
+                self._asked(frame, via)
             else:
                 self._notified(frame.method, frame.params, via)
         except Exception:  # such as a payload nested so deeply that only the envelope could be read
@@ -249,21 +295,20 @@ class Peer:
         """Some servers answer `"7"` to `7`."""
         return id_[1:-1] if id_[:1] == b'"' and id_[1:-1].isdigit() else id_
 
-    def _asked(self, frame: Frame) -> None:
+    def _asked(self, frame: Frame, via: bytes) -> None:
         second = int(self.last_heard)
         if second != self._flood_second:
             self._flood_second, self._flood_count = second, 0
         self._flood_count += 1
-        if self._flood_count > PINGS_PER_SECOND:
-            if self._flood_count == PINGS_PER_SECOND + 1:
+        if self._flood_count > ASKS_PER_SECOND:
+            if self._flood_count == ASKS_PER_SECOND + 1:
                 log.warning("server floods the bridge with requests; dropping", upstream=self._name)
             return
-        result = self._declared(frame.method)
-        if result is not None:
-            data = encode_response(frame.id, result)
-        else:
-            data = encode_error(frame.id, -32601, f"The client did not declare what {frame.method} needs")
-        self._send(Outgoing(data))
+        if frame.method == "ping":
+            self.reply(encode_response(frame.id, EMPTY_OBJECT))
+        elif not self._on_request(frame, via):
+            text = f"The client did not declare what {frame.method[:100]} needs"
+            self.reply(encode_error(frame.id, METHOD_NOT_FOUND, text))
 
     def _notified(self, method: str, params: Raw, via: bytes) -> None:
         if method == "notifications/progress":
@@ -287,10 +332,13 @@ class Peer:
                 pending.update("notifications/progress", params)
 
     def _cancelled(self, params: Raw) -> None:
-        """A server ends a listen stream by cancelling it (spec 2026-07-28, stdio)."""
-        pending = self._pending.get(cancelled_id(params))
+        """A server withdraws a request of its own, or ends a listen stream of ours (spec 2026-07-28, stdio)."""
+        id_ = cancelled_id(params)
+        pending = self._pending.get(id_)
         if pending is not None and pending.method == "subscriptions/listen":
             _fail(pending, UpstreamGone(self._name, "it ended the stream"))
+        else:
+            self._on_withdrawn(id_)
 
     def _withdraw(self, channel: Channel, id_: bytes, cancellable: bool) -> None:
         told = channel.withdraw(id_)
@@ -316,6 +364,9 @@ class Peer:
         if self._sweep is None or first < self._sweep_at:
             self._sweep_no_later_than(first)
 
+    def _next_sweep(self) -> float:
+        return self._sweep_at if self._sweep is not None else float("inf")
+
     def _sweep_no_later_than(self, when: float) -> None:
         if self._sweep is not None:
             self._sweep.cancel()
@@ -328,8 +379,8 @@ class Peer:
         now = self._loop.time()
         following = float("inf")
         for pending in list(self._pending.values()):
-            if not pending.ends:
-                continue  # waits without a deadline: a listen stream
+            if not pending.ends or pending.held:
+                continue  # waits without a deadline: a listen stream, or a call whose server waits for us
             ends = min(pending.idle_ends, pending.ends)
             if ends > now:
                 following = min(following, ends)

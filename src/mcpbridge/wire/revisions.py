@@ -1,8 +1,23 @@
-"""The protocol revisions and what sets them apart; pure."""
+"""The protocol revisions and what sets them apart; pure.
+
+A revision is named by its date, so one is older than another when its name sorts before.
+"""
 
 from typing import Final
 
-__all__ = ["LATEST_LEGACY", "LATEST_MODERN", "LEGACY", "MODERN", "REVISIONS", "is_modern", "negotiate"]
+__all__ = [
+    "BATCHING",
+    "FIRST_WITH_ANNOTATIONS",
+    "FIRST_WITH_ICONS",
+    "FIRST_WITH_STRUCTURE",
+    "LATEST_LEGACY",
+    "LATEST_MODERN",
+    "LEGACY",
+    "MODERN",
+    "REVISIONS",
+    "is_modern",
+    "negotiate",
+]
 
 LEGACY: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions that open with the `initialize` handshake, oldest first."""
@@ -18,6 +33,15 @@ LATEST_MODERN: Final = MODERN[-1]
 
 BATCHING: Final = "2025-03-26"
 """The one revision that has JSON-RPC batches."""
+
+FIRST_WITH_ANNOTATIONS: Final = "2025-03-26"
+"""Brought tool annotations, audio content and the `completions` capability."""
+
+FIRST_WITH_STRUCTURE: Final = "2025-06-18"
+"""Brought structured results and their schemas, links to resources, and titles."""
+
+FIRST_WITH_ICONS: Final = "2025-11-25"
+"""Brought icons, and `execution` of tools."""
 
 
 def is_modern(version: str) -> bool:

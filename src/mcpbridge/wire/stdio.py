@@ -19,7 +19,7 @@ from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.process import ProcessSpec, ServerProcess
 from mcpbridge.wire.reader import LineReader
 from mcpbridge.wire.salvage import Batch, Item, Noise, Spoiled
-from mcpbridge.wire.transport import Channel, Outgoing, Receiver
+from mcpbridge.wire.transport import Channel, Outgoing, Receiver, TransportKind
 
 __all__ = ["StdioTransport"]
 
@@ -44,6 +44,8 @@ _EXIT_WAIT = 0.5
 
 class StdioTransport:
     """Starts the server anew at every `connect`."""
+
+    kind: TransportKind = "stdio"
 
     def __init__(
         self, name: str, spec: ProcessSpec, *, max_bytes: int, redact: Callable[[str], str] = lambda text: text

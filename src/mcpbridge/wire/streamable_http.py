@@ -33,7 +33,9 @@ from mcpbridge.wire.http_client import ClientFactory, Send, open_client
 from mcpbridge.wire.http_problems import Failure, failure_of_exception, failure_of_status, is_answer_to
 from mcpbridge.wire.http_requests import PostMaker
 from mcpbridge.wire.http_streams import EventStreams, content_type, read_beginning, read_body
-from mcpbridge.wire.transport import Channel, Outgoing, Receiver
+from mcpbridge.wire.network import Network
+from mcpbridge.wire.same_origin import redirect_target
+from mcpbridge.wire.transport import Channel, Outgoing, Receiver, TransportKind
 
 __all__ = ["StreamableHttpTransport"]
 
@@ -54,6 +56,8 @@ _ELSEWHERE_SECONDS = 1.0
 _END_SECONDS = 2.0
 """The goodbye to a session may take so long."""
 _MAX_REDIRECTS = 3
+_REDIRECTS = frozenset({307, 308})
+"""Those that keep the method."""
 
 
 class StreamableHttpTransport:
@@ -63,12 +67,15 @@ class StreamableHttpTransport:
     after decompression; `reconnect_delay` (seconds) is the first wait before a stream is opened again.
     """
 
+    kind: TransportKind = "streamable-http"
+
     def __init__(
         self,
         name: str,
         url: str,
         *,
         headers: Mapping[str, str],
+        network: Network | None = None,
         client_factory: ClientFactory | None = None,
         connect_timeout: float = 10.0,
         max_bytes: int = 64 << 20,
@@ -79,6 +86,7 @@ class StreamableHttpTransport:
         self._name = name
         self._url = url
         self._headers = dict(headers)
+        self._network = network
         self._client_factory = client_factory
         self._connect_timeout = connect_timeout
         self._max_bytes = max_bytes
@@ -97,7 +105,7 @@ class StreamableHttpTransport:
         """Open a channel. Nothing is sent yet: the first message connects.
 
         Raises:
-            ConfigError: the URL or a header cannot be used.
+            ConfigError: the URL, a header, a certificate or the proxy cannot be used.
         """
         requests = PostMaker(
             self._url,
@@ -107,7 +115,7 @@ class StreamableHttpTransport:
         )
         self._last_words = ""
         failure: Exception | None = None
-        async with open_client(requests.url, self._client_factory) as send:
+        async with open_client(requests.url, self._client_factory, self._network) as send:
             channel: _HttpChannel | None = None
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -271,7 +279,7 @@ class _HttpChannel:
                     if message.method == "initialize":
                         self._requests.keep_session(response.headers.get("mcp-session-id", ""))
                     return await self._take_answer(response, answers)
-                target = _same_origin_target(response)
+                target = redirect_target(response, _REDIRECTS)
                 if target is None:
                     return await self._take_refusal(response, answers, message.id, had_session=had_session)
             except httpx2.HTTPError as error:
@@ -395,17 +403,3 @@ def _answer_in(body: bytes, id_: bytes, status: int) -> Frame | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return frame if is_answer_to(frame, id_, status) else None
-
-
-def _same_origin_target(response: httpx2.Response) -> httpx2.URL | None:
-    """Where a redirect leads that may be followed: the same method, the same origin. Credentials go nowhere else."""
-    location = response.headers.get("location", "")
-    if response.status_code not in {307, 308} or not location:
-        return None
-    here = response.request.url
-    try:
-        target = here.join(location)
-    except httpx2.InvalidURL:
-        return None
-    is_same = (target.scheme, target.host, target.port) == (here.scheme, here.host, here.port)
-    return target if is_same else None

@@ -6,12 +6,15 @@ arrives goes to the `Receiver` it was given; what leaves goes through the `Chann
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from mcpbridge.errors import BridgeError
 from mcpbridge.wire.frame import Frame
 
-__all__ = ["Channel", "Outgoing", "Receiver", "Transport"]
+__all__ = ["Channel", "Outgoing", "Receiver", "Transport", "TransportKind"]
+
+TransportKind = Literal["stdio", "streamable-http", "sse", "websocket"]
+"""The names of the transports, as the configuration writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,11 @@ class Channel(Protocol):
 
 class Transport(Protocol):
     """Opens channels to one upstream."""
+
+    @property
+    def kind(self) -> TransportKind:
+        """Which one it is; for one that finds out, which one it is now."""
+        ...
 
     def connect(self, receiver: Receiver) -> AbstractAsyncContextManager[Channel]:
         """Open a channel; leaving the context ends it, waits for its end and leaves no process behind."""

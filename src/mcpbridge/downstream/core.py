@@ -1,6 +1,6 @@
-"""What the HTTP front needs of the layers behind it."""
+"""What the fronts need of the layers behind them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from mcpbridge.downstream.channel import Answer, Client, Notify
@@ -12,6 +12,11 @@ __all__ = ["Core", "RunningBridge"]
 class Core(Protocol):
     """The server that answers; `mcpbridge.downstream.server.Server` is one."""
 
+    @property
+    def views(self) -> Collection[str]:
+        """Names of the servers that have an endpoint of their own; see `Client.view`."""
+        ...
+
     def open(self, client: Client) -> None:
         """A legacy session begins."""
         ...
@@ -20,15 +25,20 @@ class Core(Protocol):
         """A legacy session ends; what it started is cancelled."""
         ...
 
-    async def answer(self, client: Client, frame: Frame, notify: Notify) -> Answer:
+    async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
         """Answer one request; raises nothing but CancelledError, and cancelling it cancels the call upstream.
 
-        `Answer.data` is empty when the client itself cancelled the request: then nothing is sent.
+        `cancel_as` is whose `notifications/cancelled` may name the request, if it is not `client`. `Answer.data` is
+        empty when the client itself cancelled the request: then nothing is sent.
         """
         ...
 
     def notification(self, client: Client, frame: Frame) -> None:
         """Take one notification of the client."""
+        ...
+
+    def answered(self, client: Client, frame: Frame) -> None:
+        """Take the client's answer to a request that it was sent; one to nothing is dropped."""
         ...
 
 

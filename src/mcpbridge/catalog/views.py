@@ -1,0 +1,54 @@
+"""The catalogs of single servers, by their own names, for the endpoints that show one server (spec 2.5, 2.11).
+
+The same offers and settings as the merged catalog: filters and renames apply, only prefixes and rewritten URIs do not.
+Each is made when it is first looked at, since most are never, and remade when its server's part changes.
+"""
+
+from collections.abc import Mapping
+
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Snapshot
+from mcpbridge.upstream.settings import ServerSettings
+
+__all__ = ["Views"]
+
+_Part = tuple[Offer | None, ServerSettings | None]
+
+
+class Views:
+    """Snapshots of single servers. Holds those that were looked at."""
+
+    def __init__(self, builder: Builder) -> None:
+        """`builder` makes the merged catalog; these are cut like it."""
+        self._builder = builder
+        self._made: dict[str, tuple[_Part, Builder, Snapshot]] = {}
+
+    def look(self, server: str, offers: Mapping[str, Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
+        """What clients see of this server alone; nothing of one that offers nothing."""
+        part = offers.get(server), settings.get(server)
+        known = self._made.get(server)
+        if known is not None and known[0] == part:
+            return known[2]
+        builder = self._builder.for_one_server() if known is None else known[1]
+        snapshot = _snapshot(builder, server, part)
+        self._made[server] = part, builder, snapshot
+        return snapshot
+
+    def refresh(
+        self, offers: Mapping[str, Offer], settings: Mapping[str, ServerSettings]
+    ) -> dict[str, frozenset[Kind]]:
+        """Remake what changed; returns by server the kinds whose listing is not what was looked at before."""
+        changed: dict[str, frozenset[Kind]] = {}
+        for server, (_, _, before) in list(self._made.items()):
+            after = self.look(server, offers, settings)
+            kinds: frozenset[Kind] = frozenset(
+                kind for kind in KINDS if after.kind_digest(kind) != before.kind_digest(kind)
+            )
+            if kinds:
+                changed[server] = kinds
+        return changed
+
+
+def _snapshot(builder: Builder, server: str, part: _Part) -> Snapshot:
+    offer, settings = part
+    return builder.build(() if offer is None else (offer,), {} if settings is None else {server: settings})

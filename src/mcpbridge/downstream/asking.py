@@ -1,0 +1,192 @@
+"""Requests of the bridge to a legacy client: real ones, on the stream of the call that they belong to."""
+
+import asyncio
+import secrets
+from typing import Any, cast
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from mcpbridge.downstream.channel import Client, Notify, Requests
+from mcpbridge.downstream.phrasing import phrase
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, Profile, Question, QuestionRefused
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST
+from mcpbridge.wire.frame import EMPTY_OBJECT, Frame, encode, encode_notification, encode_request
+
+__all__ = ["ClientRequests", "LegacyAsker"]
+
+log = structlog.get_logger("mcpbridge.questions")
+
+MAX_OPEN = 16
+"""Requests to one client that may be open at a time; more are refused."""
+CANCELLED = b'{"action":"cancel"}'
+"""The answer of a person who was asked and never answered."""
+_NO_STREAM = "The client reads no stream, so it cannot be asked anything during a call"
+
+
+class _TooLate(QuestionRefused):
+    """The client gave no answer in time."""
+
+
+class ClientRequests:
+    """The requests to one client, and who waits for their answers. The ids are the bridge's own."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` to wait for an answer."""
+        self._seconds = seconds
+        self._last_id = 0
+        self._waiting: dict[bytes, asyncio.Future[Frame]] = {}
+
+    async def request(self, method: str, params: bytes | Raw, notify: Notify) -> Raw:
+        """Send a request through `notify` and wait for its result. When this is cancelled, the client is told.
+
+        Raises:
+            QuestionRefused: no way to the client, an error as its answer, or none in time.
+        """
+        if len(self._waiting) >= MAX_OPEN:
+            raise QuestionRefused(f"The client has {MAX_OPEN} questions open; more are not put")
+        self._last_id += 1
+        id_ = b"%d" % self._last_id
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._waiting[id_] = future
+        try:
+            if notify(encode_request(id_, method, params)) is False:
+                raise QuestionRefused(_NO_STREAM, INVALID_REQUEST)
+            try:
+                async with asyncio.timeout(self._seconds):
+                    frame = await future
+            except BaseException as error:
+                if not future.done() or future.cancelled():
+                    params = encode({"requestId": Raw(id_), "reason": "the answer is not wanted any more"})
+                    notify(encode_notification("notifications/cancelled", params))
+                if isinstance(error, TimeoutError):
+                    raise _TooLate(f"The client gave no answer within {self._seconds:g} s") from None
+                raise
+        finally:
+            self._waiting.pop(id_, None)
+        return _result(frame, method)
+
+    def answered(self, frame: Frame) -> bool:
+        """Take an answer of the client. False when it answers nothing that was asked."""
+        id_ = bytes(frame.id)
+        future = self._waiting.get(id_) or self._waiting.get(id_.strip(b'"'))
+        if future is None or future.done():
+            return False
+        future.set_result(frame)
+        return True
+
+    def end(self) -> None:
+        """The client is gone: nothing will be answered."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(QuestionRefused("The client is gone"))
+
+
+def _result(frame: Frame, method: str) -> Raw:
+    error = bytes(frame.error)
+    if error and error != b"null":
+        raise QuestionRefused(f"The client answered {method} with an error", error=_error_object(error))
+    if bytes(memoryview(frame.result)[:1]) != b"{":
+        raise QuestionRefused(f"The client's answer to {method} is no object")
+    return frame.result
+
+
+def _error_object(error: bytes) -> bytes:
+    """The client's own error, if it is one that may be passed on."""
+    try:
+        said = msgspec.json.decode(error)
+    except (msgspec.DecodeError, RecursionError):
+        said = None
+    is_error = isinstance(said, dict) and isinstance(cast("dict[str, Any]", said).get("code"), int)
+    return error if is_error else encode({"code": INTERNAL_ERROR, "message": "The client answered with an error"})
+
+
+class LegacyAsker:
+    """The legacy client behind one call."""
+
+    __slots__ = ("_client", "_minted", "_notify", "_requests")
+
+    relays = False
+
+    def __init__(self, client: Client, requests: Requests, notify: Notify) -> None:
+        """`notify` leads to the stream of the call."""
+        self._client, self._requests, self._notify = client, requests, notify
+        self._minted: dict[bytes, str] = {}
+
+    @property
+    def profile(self) -> Profile:
+        """What it declared in its handshake."""
+        return self._client.profile
+
+    @property
+    def owner(self) -> object:
+        """The session."""
+        return self._client
+
+    @property
+    def home(self) -> object:
+        """The session."""
+        return self._client
+
+    async def ask(self, question: Question) -> Raw:
+        """Put the question as a request of the client's revision; see `Asker`."""
+        id_ = secrets.token_hex(16)
+        params = phrase(question, self._client.version, self.profile, elicitation_id=id_)
+        if question.method == ELICIT and (url_id := _elicitation_id(params)):
+            self._minted[bytes(question.params)] = url_id
+            self._client.elicitations.add((question.upstream, url_id))
+        try:
+            return await self._requests.request(question.method, params, self._notify)
+        except _TooLate:
+            if question.method == ELICIT:
+                return Raw(CANCELLED)
+            raise
+
+    def finished(self, question: Question) -> None:
+        """Tell the client that the page it opened has done its work."""
+        id_ = self._minted.pop(bytes(question.params), None)
+        if id_ is not None:
+            self._client.elicitations.discard((question.upstream, id_))
+            self._notify(encode_notification("notifications/elicitation/complete", encode({"elicitationId": id_})))
+
+    async def project(self) -> str:
+        """Its first root; asked for once, and again when it says that its roots changed."""
+        client = self._client
+        if client.project is None:
+            client.project = ""
+            if self.profile.roots:
+                try:
+                    client.project = _first_root(await self._requests.request(LIST_ROOTS, EMPTY_OBJECT, self._notify))
+                except QuestionRefused as refused:
+                    log.info("client gave no roots", reason=str(refused))
+        return client.project
+
+
+def _elicitation_id(params: bytes | Raw) -> str:
+    try:
+        return Body(params).text("elicitationId")
+    except (KeyError, msgspec.DecodeError):
+        return ""
+
+
+class _Root(msgspec.Struct):
+    uri: str
+
+
+class _Roots(msgspec.Struct):
+    roots: list[_Root] = []
+
+
+_decode_roots = msgspec.json.Decoder(_Roots).decode
+
+
+def _first_root(result: Raw) -> str:
+    try:
+        roots = _decode_roots(result).roots
+    except msgspec.DecodeError:
+        return ""
+    return roots[0].uri if roots else ""
+
+

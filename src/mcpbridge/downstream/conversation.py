@@ -1,0 +1,215 @@
+"""One client on one channel that carries messages both ways, both eras (spec, stdio transport; 3.5 for the era).
+
+A request with the modern envelope is modern, whatever came before; `initialize` opens the one legacy session
+of this channel. Both may be mixed. Requests run side by side, each in one task; answers leave as they come.
+What the channel is (pipes, a WebSocket, an event stream with POSTs) is the front's business.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+import structlog
+
+from mcpbridge.downstream.channel import Answer, Client
+from mcpbridge.downstream.core import Core
+from mcpbridge.downstream.errors_to_wire import to_answer
+from mcpbridge.downstream.modern import modern_client, reads_as_modern
+from mcpbridge.errors import BadRequest
+from mcpbridge.wire.codes import INVALID_REQUEST, PARSE_ERROR
+from mcpbridge.wire.frame import Frame, encode_error
+from mcpbridge.wire.revisions import BATCHING
+from mcpbridge.wire.salvage import Batch, Item, Noise, Spoiled
+
+__all__ = ["PUSH_LIMIT", "READ_LIMIT", "Conversation", "Fit"]
+
+log = structlog.get_logger("mcpbridge.front")
+
+PUSH_LIMIT = 16 << 20
+"""Bytes waiting for a client that does not read, above which notifications to it are dropped."""
+READ_LIMIT = 64 << 20
+"""Bytes waiting for a client that does not read, above which no more requests of it are read."""
+
+Fit = Callable[[bytes, Frame], bytes]
+"""What is sent in place of an answer to a request that the channel would not bear; the answer itself if it does."""
+
+
+class Conversation:
+    """The requests of one client under way, and its one legacy session."""
+
+    def __init__(
+        self,
+        core: Core,
+        client: Client,
+        *,
+        send: Callable[[bytes], object],
+        pending: Callable[[], int],
+        fit: Fit | None = None,
+    ) -> None:
+        """`client` is the session of this channel; its `push` is set here.
+
+        `send` takes one message, at once, and returns False when the channel will not carry it. `pending`: bytes taken
+        by it that have not left yet.
+        """
+        self._core = core
+        self._client = client
+        self._send = send
+        self._pending = pending
+        self._fit = fit
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listens: list[asyncio.Task[None]] = []
+        """Open listen streams: they have no end of their own to wait for."""
+        self._idle = asyncio.Event()
+        self._hears = True
+        """Messages of the client still come in."""
+        client.push = self._notify
+        core.open(client)
+
+    @property
+    def running(self) -> int:
+        """Requests that are being answered."""
+        return len(self._tasks)
+
+    # -- in
+
+    def take(self, items: Iterable[Item]) -> None:
+        """What the client sent, in its order."""
+        for item in items:
+            if isinstance(item, Frame):
+                if item.method and bytes(item.id):
+                    task = self._start(self._answer(item))
+                    if item.method == "subscriptions/listen":
+                        self._listens.append(task)
+                elif item.method:
+                    # A request begins in the first turn of its task: what may concern it must not overtake it.
+                    self._loop.call_soon(self._core.notification, self._client, item)
+                elif stray := self._take_other(item):
+                    self._send(stray)
+            elif isinstance(item, Batch):
+                self._start(self._answer_batch(item))
+            else:
+                self._send(_refusal(item))
+
+    # -- the end
+
+    def input_ended(self) -> None:
+        """The client says nothing more; it may still read."""
+        self._hears = False
+
+    async def finish(self, grace: float) -> None:
+        """End everything: listen streams at once, requests when they are answered or `grace` seconds are over."""
+        self._hears = False
+        listens = list(self._listens)
+        for task in listens:
+            task.cancel()
+        await asyncio.gather(*listens, return_exceptions=True)
+        if self._tasks and grace:
+            self._idle.clear()
+            try:
+                async with asyncio.timeout(grace):
+                    await self._idle.wait()
+            except TimeoutError:
+                log.info("client left with requests under way; cancelling them", requests=len(self._tasks))
+        tasks = list(self._tasks)
+        self.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def cancel(self) -> None:
+        """Cancel what is under way; nobody is there to hear the answers."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    def close(self) -> None:
+        """The client is gone: its requests are cancelled, its session is over."""
+        self._hears = False
+        self.cancel()
+        self._core.close(self._client)
+
+    # -- answering
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._listens and task in self._listens:
+            self._listens.remove(task)
+        if not self._tasks:
+            self._idle.set()
+
+    async def _answer(self, frame: Frame) -> None:
+        answer = await self._ask(frame)
+        if answer.data:
+            self._send(answer.data if self._fit is None else self._fit(answer.data, frame))
+
+    def _ask(self, frame: Frame) -> Awaitable[Answer]:
+        if reads_as_modern(frame):
+            return self._ask_as_modern(frame)
+        return self._core.answer(self._client, frame, self._notify)
+
+    async def _ask_as_modern(self, frame: Frame) -> Answer:
+        session = self._client
+        try:
+            client = modern_client(frame, session.principal)
+        except BadRequest as error:
+            return to_answer(error, bytes(frame.id), frame.method, modern=True)
+        client.view = session.view
+        # Cancelling goes by the channel: the ids of all its requests are of one space.
+        return await self._core.answer(client, frame, self._notify, cancel_as=session)
+
+    async def _answer_batch(self, batch: Batch) -> None:
+        if self._client.version != BATCHING or not batch.members:
+            text = "An empty batch" if not batch.members else f"Batches are part of revision {BATCHING} only"
+            self._send(encode_error(b"null", INVALID_REQUEST, text))
+            return
+        asked: list[Frame] = []
+        answers: list[bytes] = []
+        for member in batch.members:
+            if isinstance(member, Spoiled):
+                id_ = member.ids[0] if member.ids else b"null"
+                answers.append(encode_error(id_, INVALID_REQUEST, member.reason))
+            elif member.method and bytes(member.id):
+                asked.append(member)
+            elif member.method:
+                self._core.notification(self._client, member)
+            elif stray := self._take_other(member):
+                answers.append(stray)
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self._gather(frame)) for frame in asked]
+        answers += [data for task in running if (data := task.result())]
+        if answers and self._send(b"[%b]" % b",".join(answers)) is False:
+            for answer in answers:  # together they were too much for the channel
+                self._send(answer)
+
+    async def _gather(self, frame: Frame) -> bytes:
+        data = (await self._ask(frame)).data
+        return self._fit(data, frame) if data and self._fit is not None else data
+
+    def _take_other(self, frame: Frame) -> bytes:
+        """A message without a method: an answer to what the bridge asked, or what to say to one that is no message."""
+        if bytes(frame.id) and (bytes(frame.result) or bytes(frame.error)):
+            self._core.answered(self._client, frame)
+            return b""
+        error = BadRequest(INVALID_REQUEST, "Not a JSON-RPC message: it has neither a method nor a result")
+        return to_answer(error, bytes(frame.id) or b"null", "", modern=False).data
+
+    # -- out
+
+    def _notify(self, message: bytes) -> bool:
+        """Who has closed its side may still read what is sent, but can answer no more: that counts as no way."""
+        if self._pending() >= PUSH_LIMIT:
+            return False
+        return self._send(message) is not False and self._hears
+
+
+def _refusal(item: Spoiled | Noise) -> bytes:
+    if isinstance(item, Noise):
+        return encode_error(b"null", PARSE_ERROR, "Parse error: the line is no JSON object")
+    id_ = item.ids[0] if item.ids else b"null"
+    code = INVALID_REQUEST if item.reason.startswith("not a JSON-RPC") else PARSE_ERROR
+    what = "Invalid request" if code == INVALID_REQUEST else "Parse error"
+    return encode_error(id_, code, f"{what}: {item.reason}")

@@ -1,0 +1,203 @@
+"""Results as a client of an older revision must get them; pure.
+
+Spec 1.7 of the project's notes. A server that speaks a newer revision than the client may answer with what the client
+cannot read: a strict one refuses the whole result over it. Such parts are said in what the client's revision has, so
+that nothing is lost to its reader. Everything else stays the bytes that came, and a client that is not older than
+the server costs one comparison.
+"""
+
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import strip_for_legacy
+from mcpbridge.wire.frame import Fields, decode_batch, decode_fields, encode
+from mcpbridge.wire.revisions import (
+    FIRST_WITH_ANNOTATIONS,
+    FIRST_WITH_ICONS,
+    FIRST_WITH_STRUCTURE,
+    LEGACY,
+    is_modern,
+)
+
+__all__ = ["lower"]
+
+_NEWS: Mapping[str, str] = {
+    '"icons"': FIRST_WITH_ICONS,
+    '"structuredContent"': FIRST_WITH_STRUCTURE,
+    '"resource_link"': FIRST_WITH_STRUCTURE,
+    '"audio"': FIRST_WITH_ANNOTATIONS,
+}
+"""What stands in a result that has something for older clients to change, and the revision that brought it."""
+
+_decode_text = msgspec.json.Decoder(str).decode
+_LOOKED_FOR = {
+    revision: [word.encode() for word, since in _NEWS.items() if revision < since] for revision in (*LEGACY, "")
+}
+
+
+def lower(method: str, result: Body, *, spoken: str, understood: str) -> None:
+    """Say the result of a server that speaks revision `spoken` in the client's revision, `understood`, in place.
+
+    A result that is not shaped as its method wants it is left alone: what it lacks is not for the bridge to judge.
+    """
+    if understood >= spoken:
+        return
+    try:
+        if is_modern(spoken) and not is_modern(understood):
+            strip_for_legacy(result)
+            if method == "tools/call":
+                _drop_structure(result, understood)
+        if understood >= FIRST_WITH_ICONS:
+            return
+        if method == "tools/call" and _has_news(result, understood):
+            _drop_structure(result, understood)
+            if (content := _blocks(result.get("content"), understood)) is not None:
+                result.put("content", content)
+        elif method == "prompts/get":
+            _lower_messages(result, understood)
+    except (msgspec.DecodeError, RecursionError):
+        return
+
+
+def _has_news(result: Body, revision: str) -> bool:
+    data = bytes(result.data)
+    return any(word in data for word in _LOOKED_FOR.get(revision, _LOOKED_FOR[""]))
+
+
+# -- structured results
+
+
+def _drop_structure(result: Body, revision: str) -> None:
+    """Take out a structured result that the client cannot have, once the text tells the same.
+
+    Up to 2025-11-25 it had to be an object. One that is none belongs to a tool that is listed without its
+    `outputSchema` to these clients, so that nobody misses it.
+    """
+    structured = result.get("structuredContent")
+    if structured is None:
+        return
+    is_object = bytes(memoryview(structured)[:1]) == b"{"
+    if is_object and revision >= FIRST_WITH_STRUCTURE:
+        return
+    content = decode_batch(result.get("content") or b"[]")
+    text = bytes(structured).decode()
+    if text != "null" and not _is_told(content, _value_of(text)):
+        result.put("content", [*content, {"type": "text", "text": text}])
+    result.drop("structuredContent")
+
+
+def _is_told(content: list[Raw], structured: object) -> bool:
+    """Whether the text has the whole structured value, or the one value that frameworks wrap as `{"result": …}`."""
+    said = [structured]
+    if isinstance(structured, dict):
+        members = cast("dict[str, object]", structured)
+        said += [members["result"]] if members.keys() == {"result"} else []
+    texts = [text for text in map(_text_of, content) if text is not None]
+    values = [_value_of(text) for text in texts]
+    return any(one in said for one in (*texts, *values, texts, values))
+
+
+def _text_of(block: Raw) -> str | None:
+    try:
+        fields = decode_fields(block)
+        return _decode_text(fields["text"]) if _kind(fields) == b'"text"' else None
+    except (msgspec.DecodeError, KeyError):
+        return None
+
+
+def _value_of(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+# -- content
+
+
+def _lower_messages(result: Body, revision: str) -> None:
+    """A message of a prompt holds one block of content, so one that must be said in several becomes several."""
+    messages = decode_batch(result.fields.get("messages", b"[]"))
+    lowered: list[object] = []
+    is_changed = False
+    for message in messages:
+        fields = decode_fields(message)
+        content = fields.get("content", Raw(b"null"))
+        is_list = bytes(memoryview(content)[:1]) == b"["
+        blocks = _blocks(content if is_list else encode([content]), revision)
+        if blocks is None and is_list:
+            blocks = list[object](decode_batch(content))
+        if blocks is None:
+            lowered.append(message)
+        else:
+            is_changed = True
+            lowered += [{**fields, "content": block} for block in blocks]
+    if is_changed:
+        result.put("messages", lowered)
+
+
+def _blocks(content: Raw | bytes | None, revision: str) -> list[object] | None:
+    """The blocks of content that say the same to this revision; None when they are those that came."""
+    lowered: list[object] = []
+    is_changed = False
+    for block in decode_batch(content or b"[]"):
+        instead = _instead(block, revision) if bytes(memoryview(block)[:1]) == b"{" else None
+        is_changed = is_changed or instead is not None
+        lowered += [block] if instead is None else instead
+    return lowered if is_changed else None
+
+
+def _instead(block: Raw, revision: str) -> list[object] | None:
+    fields = decode_fields(block)
+    kind = _kind(fields)
+    if kind == b'"resource_link"':
+        if revision < FIRST_WITH_STRUCTURE:
+            return [_text(_described(fields), fields)]
+        return [{name: value for name, value in fields.items() if name != "icons"}] if "icons" in fields else None
+    if kind == b'"audio"' and revision < FIRST_WITH_ANNOTATIONS:
+        return _attached(fields)
+    return None
+
+
+def _described(link: Fields) -> str:
+    name, uri, mime_type, description = (_member(link, key) for key in ("name", "uri", "mimeType", "description"))
+    text = f"Resource {name!r}: {uri}" if name else f"Resource: {uri}"
+    text += f" ({mime_type})" if mime_type else ""
+    return f"{text}\n{description}" if description else text
+
+
+def _attached(audio: Fields) -> list[object]:
+    """A note, and the sound as an embedded resource, which all revisions have; named by its content (RFC 6920)."""
+    mime_type, data = _member(audio, "mimeType") or "application/octet-stream", _member(audio, "data")
+    try:
+        digest = sha256(b64decode(data, validate=True)).digest()
+    except ValueError:
+        return [_text(f"Audio ({mime_type}) that cannot be read: its data is not base64.", audio)]
+    uri = "ni:///sha-256;" + urlsafe_b64encode(digest).decode().rstrip("=")
+    resource = {"uri": uri, "mimeType": mime_type, "blob": audio["data"]}
+    note = f"Audio ({mime_type}), attached as a resource: this client's protocol revision has no audio content."
+    return [_text(note, audio), {"type": "resource", "resource": resource, **_kept(audio)}]
+
+
+def _text(text: str, block: Fields) -> dict[str, object]:
+    return {"type": "text", "text": text, **_kept(block)}
+
+
+def _kept(block: Fields) -> Fields:
+    """What a block says of itself that its replacement can say too."""
+    return {name: block[name] for name in ("annotations", "_meta") if name in block}
+
+
+def _kind(fields: Fields) -> bytes:
+    return bytes(fields.get("type", b""))
+
+
+def _member(fields: Fields, name: str) -> str:
+    value: object = msgspec.json.decode(fields[name]) if name in fields else ""
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,398 @@
+"""Calls of modern clients that can be asked something: relayed where the upstream is modern too, else parked.
+
+A modern client takes no requests. What its call needs to know comes as the answer (`input_required`), and the
+client comes back with the answers and a `requestState` (spec 2026-07-28, multi round-trip requests).
+
+A modern upstream works the same way: its questions and its state pass through, the state sealed, and nothing is kept
+here, so that any replica can go on. A legacy upstream waits in the middle of the call: that call is **parked**, and
+the sealed state names it. Each state opens once, for the same request of the same principal, and not for long.
+"""
+
+import asyncio
+import secrets
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from mcpbridge.downstream.asking import CANCELLED
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.phrasing import phrase
+from mcpbridge.downstream.sealing import Sealer
+from mcpbridge.errors import BadRequest, UpstreamAnswered, UpstreamGarbled
+from mcpbridge.interaction import ELICIT, Profile, Question, QuestionRefused
+from mcpbridge.model import Call, Plan
+from mcpbridge.pipeline.driving import MAX_ROUNDS, needs_driving, read_questions
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import INVALID_PARAMS
+from mcpbridge.wire.frame import encode
+from mcpbridge.wire.peer import Update
+
+__all__ = ["Parking", "url_questions"]
+
+log = structlog.get_logger("mcpbridge.questions")
+
+GATHER_SECONDS = 0.02
+"""Questions that come so soon after the first go into the same answer."""
+MAX_PARKED = 64
+"""Parked calls of one principal; further questions are refused."""
+
+_GONE = "Invalid or expired requestState"
+URL_REQUIRED = -32042
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A question that waits for the client."""
+
+    question: Question
+    params: Raw
+    answer: asyncio.Future[Raw]
+
+
+@dataclass(slots=True, eq=False)
+class _Parked:
+    """One call that outlives its requests."""
+
+    id: str
+    client: Client
+    bind: tuple[str, ...]
+    update: Update
+    round: int = 0
+    count: int = 0
+    task: "asyncio.Task[Body] | None" = None
+    open: dict[str, _Open] = field(default_factory=dict[str, _Open])
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    expiry: asyncio.TimerHandle | None = None
+    """Runs while nobody attends."""
+
+    @property
+    def is_asking(self) -> bool:
+        """A question waits; those that the upstream has withdrawn are forgotten."""
+        self.open = {key: entry for key, entry in self.open.items() if not entry.answer.done()}
+        return bool(self.open)
+
+
+class _ModernAsker:
+    """The modern client behind one call."""
+
+    __slots__ = ("_parked", "_parking")
+
+    relays = True
+
+    def __init__(self, parking: "Parking", parked: _Parked) -> None:
+        self._parking, self._parked = parking, parked
+
+    @property
+    def profile(self) -> Profile:
+        return self._parked.client.profile
+
+    @property
+    def owner(self) -> object:
+        return self._parked.client.channel or self._parked
+
+    @property
+    def home(self) -> object:
+        client = self._parked.client
+        return client.channel or f"principal {client.principal}"
+
+    def ask(self, question: Question) -> asyncio.Future[Raw]:
+        return self._parking.ask(self._parked, question)
+
+    def finished(self, question: Question) -> None:
+        """The revision has no such notification: a client that comes back sees for itself."""
+
+    async def project(self) -> str:
+        return ""
+
+
+class Parking:
+    """Every call of a modern client that can be asked something goes through `deliver`."""
+
+    def __init__(self, plan: Plan, sealer: Sealer, *, seconds: float) -> None:
+        """`seconds`: how long a parked call waits for its client."""
+        self._plan, self._sealer, self._seconds = plan, sealer, seconds
+        self._parked: dict[str, _Parked] = {}
+        self._by_principal: Counter[str] = Counter()
+
+    async def deliver(self, client: Client, call: Call) -> Body:
+        """The result of the call, or the `input_required` that asks its client for something.
+
+        Raises:
+            BadRequest: the `requestState` is none of ours, or not for this request; nothing was run.
+            BridgeError: as the plan.
+        """
+        bind = _bind(client, call)
+        state = call.params.get("requestState")
+        if state is None:
+            call.params.drop("inputResponses")  # answers to nothing: each question of ours comes with a state
+            parked = self._begin(client, call, bind, 0)
+        else:
+            claims = self._sealer.open(_text(state), bind, once=True)
+            if "parked" in claims:
+                parked = self._resume(claims["parked"], claims["round"], client, call)
+            else:
+                _restore(call.params, claims)
+                parked = self._begin(client, call, bind, claims["round"])
+        try:
+            result = await self._attend(parked)
+        except UpstreamAnswered as error:
+            return self._visit_first(parked, error)
+        is_parked = parked.expiry is not None
+        return self._relayed(parked, call.upstream, result) if needs_driving(result) and not is_parked else result
+
+    def ask(self, parked: _Parked, question: Question) -> asyncio.Future[Raw]:
+        """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
+        answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+        try:
+            if parked.expiry is not None and not parked.open:
+                raise QuestionRefused("The client is not there")
+            if parked.round >= MAX_ROUNDS:
+                raise QuestionRefused(f"The client was asked {MAX_ROUNDS} times during this call")
+            params = phrase(question, parked.client.version, parked.client.profile)
+        except QuestionRefused as refused:
+            answer.set_exception(refused)
+            return answer
+        parked.count += 1
+        parked.open[f"q{parked.count}"] = _Open(question, params if isinstance(params, Raw) else Raw(params), answer)
+        parked.asked.set()
+        return answer
+
+    def end_all(self) -> None:
+        """The bridge stops: nobody will come back."""
+        for parked in list(self._parked.values()):
+            self._expire(parked)
+
+    # -- parked calls
+
+    def _begin(self, client: Client, call: Call, bind: tuple[str, ...], rounds: int) -> _Parked:
+        """Start the call in a task of its own, which outlives this request if it has to."""
+        parked = _Parked(secrets.token_hex(16), client, bind, call.update, rounds)
+        call.update = lambda method, params: parked.update(method, params)
+        call.client = _ModernAsker(self, parked)
+        parked.task = asyncio.get_running_loop().create_task(self._run(call))
+        parked.task.add_done_callback(_noticed)
+        return parked
+
+    async def _run(self, call: Call) -> Body:
+        return await self._plan(call)
+
+    async def _attend(self, parked: _Parked) -> Body:
+        """Wait with the client's request, until there is a result or something to ask."""
+        task = parked.task
+        assert task is not None
+        asked: asyncio.Task[Any] | None = None
+        try:
+            while not task.done():
+                if parked.is_asking:
+                    await asyncio.wait([task], timeout=GATHER_SECONDS)
+                    if not task.done() and parked.is_asking:
+                        return self._park(parked)
+                    continue
+                parked.asked.clear()
+                asked = asyncio.ensure_future(parked.asked.wait())
+                await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
+                asked.cancel()
+            return task.result()
+        except asyncio.CancelledError:
+            task.cancel()  # the client left while it waited: that is the cancel
+            raise
+        finally:
+            if asked is not None:
+                asked.cancel()
+            if task.done():
+                self._forget(parked)
+
+    def _park(self, parked: _Parked) -> Body:
+        if parked.id not in self._parked:
+            principal = parked.client.principal
+            if self._by_principal[principal] >= MAX_PARKED:
+                self._refuse(parked, f"{MAX_PARKED} calls of this client wait for answers; more are not kept")
+                raise BadRequest(INVALID_PARAMS, f"{MAX_PARKED} of your calls wait for answers; answer those first")
+            self._by_principal[principal] += 1
+            self._parked[parked.id] = parked
+        parked.round += 1
+        parked.expiry = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked)
+        claims = {"parked": parked.id, "round": parked.round}
+        state = self._sealer.seal(claims, parked.bind, seconds=self._seconds)
+        requests = {
+            key: {"method": entry.question.method, "params": entry.params} for key, entry in parked.open.items()
+        }
+        return _input_required(requests, state)
+
+    def _resume(self, id_: str, round_: int, client: Client, call: Call) -> _Parked:
+        parked = self._parked.get(id_)
+        if parked is None or parked.round != round_ or parked.expiry is None:
+            raise BadRequest(INVALID_PARAMS, _GONE)
+        answers = _answers(call.params)
+        parked.expiry.cancel()
+        parked.expiry = None
+        parked.client, parked.update = client, call.update
+        for key, entry in list(parked.open.items()):
+            answer = answers.get(key)
+            if answer is not None and bytes(memoryview(answer)[:1]) == b"{":
+                del parked.open[key]
+                if not entry.answer.done():
+                    entry.answer.set_result(answer)
+        return parked
+
+    def _expire(self, parked: _Parked) -> None:
+        """Nobody came back: the upstream gets an answer that says so, then the call is withdrawn."""
+        self._refuse(parked, "The client did not come back with an answer")
+        self._forget(parked)
+
+    def _refuse(self, parked: _Parked, reason: str) -> None:
+        for entry in parked.open.values():
+            if entry.answer.done():
+                continue
+            if entry.question.method == ELICIT:
+                entry.answer.set_result(Raw(CANCELLED))
+            else:
+                entry.answer.set_exception(QuestionRefused(reason))
+        parked.open.clear()
+        task = parked.task
+        if task is not None and not task.done():
+            # In the next turn but one: first the answers go out.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, task.cancel)
+
+    def _forget(self, parked: _Parked) -> None:
+        if parked.expiry is not None:
+            parked.expiry.cancel()
+        if self._parked.pop(parked.id, None) is not None:
+            principal = parked.client.principal
+            self._by_principal[principal] -= 1
+            if not self._by_principal[principal]:
+                del self._by_principal[principal]
+
+    # -- relayed calls
+
+    def _relayed(self, parked: _Parked, server: str, result: Body) -> Body:
+        """A modern upstream's questions as they came, its state sealed into one of ours."""
+        if parked.round >= MAX_ROUNDS:
+            raise UpstreamGarbled(server, f"it asked back more than {MAX_ROUNDS} times")
+        requests: dict[str, Any] = {}
+        for key, question in read_questions(server, result).items():
+            try:
+                requests[key] = _request(question, parked.client)
+            except QuestionRefused as refused:
+                raise UpstreamGarbled(server, f"it asks what it must not: {refused}") from refused
+        claims: dict[str, Any] = {"round": parked.round + 1}
+        own = result.get("requestState")
+        if own is not None:
+            claims["state"] = _text(own)
+        if requests:
+            result.put("inputRequests", requests)
+        result.put("requestState", self._sealer.seal(claims, parked.bind))
+        return result
+
+    def _visit_first(self, parked: _Parked, error: UpstreamAnswered) -> Body:
+        """A 2025-11-25 upstream wants pages visited before it runs the call (-32042): ask for that, then call again."""
+        urls = url_questions(error)
+        if not urls or not parked.client.profile.url:
+            raise error
+        if parked.round >= MAX_ROUNDS:
+            raise UpstreamGarbled(error.upstream, f"it asked for a page more than {MAX_ROUNDS} times")
+        requests = {f"q{number}": _request(question, parked.client) for number, question in enumerate(urls, 1)}
+        claims = {"visit": list(requests), "round": parked.round + 1}
+        return _input_required(requests, self._sealer.seal(claims, parked.bind))
+
+
+def _noticed(task: "asyncio.Task[Body]") -> None:
+    """Nobody may be left to read how a call ended; that is no fault."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _request(question: Question, client: Client) -> dict[str, Any]:
+    params = phrase(question, client.version, client.profile)
+    return {"method": question.method, "params": params if isinstance(params, Raw) else Raw(params)}
+
+
+def _restore(params: Body, claims: dict[str, Any]) -> None:
+    """Make the params those that the upstream expects: its own state, or none."""
+    if "visit" in claims:
+        _require_visited(params, claims["visit"])
+        params.drop("inputResponses")
+    if "state" in claims:
+        params.put("requestState", claims["state"])
+    else:
+        params.drop("requestState")
+
+
+class _UrlError(msgspec.Struct):
+    code: int
+    data: dict[str, Any] = {}
+
+
+_decode_url_error = msgspec.json.Decoder(_UrlError).decode
+_decode_answers = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def url_questions(error: UpstreamAnswered) -> list[Question]:
+    """The pages that an error of code -32042 (URLElicitationRequired) asks to be visited; empty for other errors."""
+    if b"-32042" not in error.error:
+        return []
+    try:
+        said = _decode_url_error(error.error)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    entries = said.data.get("elicitations")
+    if said.code != URL_REQUIRED or not isinstance(entries, list):
+        return []
+    return [
+        Question(error.upstream, ELICIT, Raw(encode({"mode": "url", "message": "", **entry})))
+        for entry in entries  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(entry, dict) and isinstance(entry.get("url"), str)  # pyright: ignore[reportUnknownMemberType]
+    ]
+
+
+def _require_visited(params: Body, keys: list[str]) -> None:
+    """Every page was agreed to; else the call is not made again."""
+    answers = _answers(params)
+    for key in keys:
+        try:
+            action = Body(answers[key]).text("action")
+        except (KeyError, msgspec.DecodeError):
+            raise BadRequest(INVALID_PARAMS, f"params.inputResponses has no answer for {key!r}") from None
+        if action != "accept":
+            raise QuestionRefused(f"The page that the server asked for was not opened (action: {action[:20]})")
+
+
+def _answers(params: Body) -> dict[str, Raw]:
+    raw = params.get("inputResponses")
+    try:
+        return _decode_answers(raw) if raw is not None else {}
+    except msgspec.DecodeError as error:
+        raise BadRequest(INVALID_PARAMS, f"params.inputResponses: {error}") from error
+
+
+def _text(raw: Raw) -> str:
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except msgspec.DecodeError:
+        raise BadRequest(INVALID_PARAMS, _GONE) from None
+
+
+def _input_required(requests: dict[str, Any], state: str) -> Body:
+    return Body(encode({"resultType": "input_required", "inputRequests": requests, "requestState": state}))
+
+
+_NOT_BOUND = frozenset({"_meta", "inputResponses", "requestState"})
+
+
+def _bind(client: Client, call: Call) -> tuple[str, ...]:
+    """What a state belongs to: whoever calls what with which arguments. Their order and spacing may differ."""
+    import json  # keeps numbers of any size
+    from hashlib import sha256
+
+    fields = {
+        name: json.loads(bytes(value), parse_float=str)
+        for name, value in call.params.fields.items()
+        if name not in _NOT_BOUND
+    }
+    digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    return client.principal, call.method, call.upstream, call.target, digest

@@ -1,0 +1,220 @@
+"""What clients can be asked while a call of theirs runs, and the questions themselves.
+
+A legacy upstream sends a real request in the middle of a call, a modern one answers `input_required`; a legacy client
+takes a real request, a modern one takes `input_required` and comes back (spec 2.9 of the project's notes). In
+between there is one thing only: a `Question`, put to the `Asker` that came with the call.
+"""
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol, cast
+
+from msgspec import Raw
+
+from mcpbridge.errors import BridgeError
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
+from mcpbridge.wire.frame import encode
+
+__all__ = [
+    "ELICIT",
+    "LIST_ROOTS",
+    "NOBODY",
+    "NOTHING",
+    "QUESTIONS",
+    "SAMPLE",
+    "URL_SINCE",
+    "Asker",
+    "Profile",
+    "Question",
+    "QuestionRefused",
+    "encoded_capabilities",
+]
+
+ELICIT = "elicitation/create"
+SAMPLE = "sampling/createMessage"
+LIST_ROOTS = "roots/list"
+QUESTIONS = frozenset({ELICIT, SAMPLE, LIST_ROOTS})
+"""Every request that an upstream may make of a client."""
+
+ELICITATION_SINCE = "2025-06-18"
+URL_SINCE = TOOLS_SINCE = "2025-11-25"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a client can be asked: what it declared, as far as the bridge relays it. False when that is nothing.
+
+    An upstream session of the handshake era is opened with exactly one profile, since what it declares is fixed.
+    """
+
+    form: bool = False
+    url: bool = False
+    sampling: bool = False
+    sampling_tools: bool = False
+    sampling_context: bool = False
+    roots: bool = False
+
+    def __bool__(self) -> bool:
+        return self.form or self.url or self.sampling or self.roots
+
+    @classmethod
+    def declared(cls, capabilities: Mapping[str, Any], version: str) -> "Profile":
+        """The profile of a client that declared `capabilities` and speaks revision `version`.
+
+        What came with a later revision than the client's is left out: it has no way to take such a request.
+        """
+        elicitation = _object(capabilities, "elicitation")
+        sampling = _object(capabilities, "sampling")
+        knows_url, knows_tools = version >= URL_SINCE, version >= TOOLS_SINCE
+        return _interned(
+            cls(
+                # An empty declaration means forms: URLs came later (2025-11-25, elicitation).
+                form=elicitation is not None
+                and version >= ELICITATION_SINCE
+                and ("form" in elicitation or "url" not in elicitation or not knows_url),
+                url=elicitation is not None and "url" in elicitation and knows_url,
+                sampling=sampling is not None,
+                sampling_tools=sampling is not None and "tools" in sampling and knows_tools,
+                sampling_context=sampling is not None and ("context" in sampling or not knows_tools),
+                roots=_object(capabilities, "roots") is not None,
+            )
+        )
+
+    def with_roots(self) -> "Profile":
+        """The same, and its roots can be asked for (the bridge knows them itself)."""
+        return self if self.roots else _interned(replace(self, roots=True))
+
+    def capabilities(self, *, modern: bool) -> dict[str, object]:
+        """As `capabilities` of the handshake, or as `clientCapabilities` of a modern request."""
+        declared: dict[str, object] = {}
+        if self.roots:
+            declared["roots"] = {} if modern else {"listChanged": True}
+        if self.sampling:
+            flags = (("tools", self.sampling_tools), ("context", self.sampling_context))
+            declared["sampling"] = {name: {} for name, on in flags if on}
+        if self.form or self.url:
+            declared["elicitation"] = {name: {} for name, on in (("form", self.form), ("url", self.url)) if on}
+        return declared
+
+    def refusal(self, method: str, params: Body) -> str:
+        """Why a question cannot be put to such a client; empty when it can."""
+        if method == ELICIT:
+            is_url = bytes(params.get("mode") or b"") == b'"url"'
+            can = self.url if is_url else self.form
+            return "" if can else f"The client did not declare elicitation by {'URL' if is_url else 'form'}"
+        if method == SAMPLE:
+            if not self.sampling:
+                return "The client did not declare sampling"
+            uses_tools = "tools" in params or "toolChoice" in params
+            return "The client did not declare sampling with tools" if uses_tools and not self.sampling_tools else ""
+        if method == LIST_ROOTS:
+            return "" if self.roots else "The client did not declare roots"
+        return f"Method not found: {method[:100]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request of an upstream to whoever is behind a call."""
+
+    upstream: str
+    """Name of the server that asks; people are told."""
+    method: str
+    """One of `QUESTIONS`."""
+    params: Raw
+    """As the upstream sent them; empty when it sent none."""
+
+
+class QuestionRefused(BridgeError):
+    """A question got no answer. `error` is the JSON-RPC error object for the upstream, encoded."""
+
+    advice = "The client that called could not or would not answer it."
+
+    def __init__(self, message: str, code: int = INTERNAL_ERROR, *, error: bytes = b"") -> None:
+        super().__init__(message)
+        self.error = error or encode({"code": code, "message": message})
+
+
+class Asker(Protocol):
+    """The client behind a call, as far as it can be asked something."""
+
+    @property
+    def profile(self) -> Profile:
+        """What it can be asked."""
+        ...
+
+    @property
+    def owner(self) -> object:
+        """Who it is: calls of one owner may share an upstream session whose questions name no call."""
+        ...
+
+    @property
+    def home(self) -> object:
+        """Whose session its calls go to at a server that keeps clients apart; None: everybody's."""
+        ...
+
+    @property
+    def relays(self) -> bool:
+        """It takes the `input_required` of a modern upstream as it is and comes back with the answers."""
+        ...
+
+    def ask(self, question: Question) -> Awaitable[Raw]:
+        """Put the question and wait; returns the result object of the answer.
+
+        Raises:
+            QuestionRefused: it cannot be asked this, answered with an error, or gave no answer in time.
+        """
+        ...
+
+    def finished(self, question: Question) -> None:
+        """What a URL question was about is done (`notifications/elicitation/complete`)."""
+        ...
+
+    async def project(self) -> str:
+        """The URI of the directory that it works in, its first root; empty when that is not known."""
+        ...
+
+
+@lru_cache(maxsize=None)
+def _interned(profile: Profile) -> Profile:
+    """The one object for equal profiles, so that they are compared by identity."""
+    return profile
+
+
+NOTHING = _interned(Profile())
+
+
+class _Nobody:
+    """Whoever cannot be asked anything."""
+
+    profile = NOTHING
+    owner: object = None
+    home: object = None
+    relays = False
+
+    async def ask(self, question: Question) -> Raw:
+        raise QuestionRefused(f"There is nobody to ask: {question.method[:100]}", METHOD_NOT_FOUND)
+
+    def finished(self, question: Question) -> None:
+        pass
+
+    async def project(self) -> str:
+        return ""
+
+
+NOBODY: Asker = _Nobody()
+
+
+@lru_cache(maxsize=256)
+def encoded_capabilities(profile: Profile, extensions: bytes = b"") -> bytes:
+    """The `clientCapabilities` of a modern request, on the wire. `extensions`: the map to add, encoded."""
+    declared = profile.capabilities(modern=True)
+    if extensions:
+        declared["extensions"] = Raw(extensions)
+    return encode(declared)
+
+
+def _object(capabilities: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    value = capabilities.get(name)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -1,0 +1,135 @@
+"""Answer what a modern upstream asks back, for a client that cannot come back itself.
+
+The upstream answers `input_required` and forgets the call; whoever calls puts the questions and sends the call
+again with the answers (spec 2026-07-28, multi round-trip requests; 2.9 of the project's notes, "Drive"). A legacy
+client gets each question as a request of its own, on the stream of its one call.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.errors import UpstreamGarbled
+from mcpbridge.interaction import ELICIT, QUESTIONS, Question
+from mcpbridge.model import Call
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import EMPTY_OBJECT, encode
+
+__all__ = ["MAX_ROUNDS", "drive", "needs_driving", "read_questions"]
+
+MAX_ROUNDS = 10
+"""Times that an upstream may ask back during one call."""
+MAX_SECONDS = 600.0
+"""Seconds that an upstream may put a call off without asking anything new."""
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
+"""Seconds before a call that was only put off is sent again: doubled each time, between these."""
+
+_INPUT_REQUIRED = b'"input_required"'
+
+
+class _Entry(msgspec.Struct):
+    method: str
+    params: Raw = Raw(EMPTY_OBJECT)
+
+
+_decode_entries = msgspec.json.Decoder(dict[str, _Entry]).decode
+
+
+def needs_driving(result: Body) -> bool:
+    """Whether a result is no result yet. A search through the bytes first: nearly all are."""
+    return _INPUT_REQUIRED in bytes(result.data) and bytes(result.get("resultType") or b"") == _INPUT_REQUIRED
+
+
+def read_questions(server: str, result: Body) -> dict[str, Question]:
+    """The questions of an `input_required` result by key; empty when it only asks to come back later.
+
+    Raises:
+        UpstreamGarbled: it asks for something that is no question, or neither asks nor gives a state.
+    """
+    raw = result.get("inputRequests")
+    try:
+        entries = _decode_entries(raw) if raw is not None and bytes(raw) != b"null" else {}
+    except msgspec.DecodeError as error:
+        raise UpstreamGarbled(server, f"its input_required result has unreadable inputRequests: {error}") from error
+    if not entries and "requestState" not in result:
+        raise UpstreamGarbled(server, "its input_required result has neither inputRequests nor requestState")
+    for entry in entries.values():
+        if entry.method not in QUESTIONS:
+            raise UpstreamGarbled(server, f"it asks for {entry.method[:60]!r}, which is no question to a client")
+    return {key: Question(server, entry.method, entry.params) for key, entry in entries.items()}
+
+
+async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]]) -> Body:
+    """Ask, send again, until there is a final result.
+
+    Raises:
+        QuestionRefused: the client does not answer; the protocol knows no way to tell the upstream.
+        UpstreamGarbled: it asks for the impossible, or without end.
+    """
+    loop = asyncio.get_running_loop()
+    began, rounds, wait = loop.time(), 0, FIRST_WAIT
+    visited: dict[bytes, tuple[Question, Raw]] = {}
+    """URL questions that were accepted: while the same page is asked for, the person is still there."""
+    try:
+        while needs_driving(result):
+            questions = read_questions(call.upstream, result)
+            new = {key: question for key, question in questions.items() if bytes(question.params) not in visited}
+            if new:
+                rounds += 1
+                if rounds > MAX_ROUNDS:
+                    raise UpstreamGarbled(call.upstream, f"it asked back more than {MAX_ROUNDS} times")
+                wait = FIRST_WAIT
+            elif loop.time() - began > MAX_SECONDS:
+                raise UpstreamGarbled(call.upstream, f"it put the call off for {MAX_SECONDS:g} s")
+            else:
+                await asyncio.sleep(wait)
+                wait = min(LONGEST_WAIT, wait * 2)
+            answers = await _answers(call, new)
+            for key, question in new.items():
+                if question.method == ELICIT and _is_accepted_url(question, answers[key]):
+                    visited[bytes(question.params)] = question, answers[key]
+            for key, question in questions.items():
+                if key not in answers:
+                    answers[key] = visited[bytes(question.params)][1]
+            _put(call.params, answers, result.get("requestState"))
+            result = await send(call)
+    finally:
+        for question, _ in visited.values():
+            call.client.finished(question)
+    return result
+
+
+async def _answers(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
+    """All answers, asked for side by side. The first refusal ends the others."""
+    if len(questions) == 1:
+        ((key, question),) = questions.items()
+        return {key: await call.client.ask(question)}
+    tasks = {key: asyncio.ensure_future(call.client.ask(question)) for key, question in questions.items()}
+    try:
+        return {key: await task for key, task in tasks.items()}
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def _put(params: Body, answers: dict[str, Raw], state: Raw | None) -> None:
+    """Make the params those of the next round: the same call, the answers, and the state exactly as it came."""
+    if answers:
+        params.put("inputResponses", Raw(encode(answers)))
+    else:
+        params.drop("inputResponses")
+    if state is not None:
+        params.put("requestState", state)
+    else:
+        params.drop("requestState")
+
+
+def _is_accepted_url(question: Question, answer: Raw) -> bool:
+    try:
+        is_url = bytes(Body(question.params).get("mode") or b"") == b'"url"'
+        return is_url and Body(answer).text("action") == "accept"
+    except (msgspec.DecodeError, KeyError):
+        return False

@@ -1,0 +1,166 @@
+"""Keeps tokens and client registrations: encrypted files in the user's data directory, or memory.
+
+Each secret is one file, named by a digest of its key and sealed with AES-GCM; the key of the encryption is in the
+keyring or in a file beside them (`storage/keys.py`). A file is replaced whole: a crash leaves the old or the new one.
+"""
+
+import hashlib
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from mcpbridge.errors import ConfigError
+from mcpbridge.storage.keys import KeySource, best_source, check_private
+from mcpbridge.storage.locks import file_lock
+
+__all__ = ["MemorySecrets", "SealedFiles", "secrets_directory"]
+
+log = structlog.get_logger("mcpbridge.storage")
+
+_NONCE_BYTES = 12
+_MAGIC = b"mcpb1"
+_LARGEST = 1 << 20
+
+
+def secrets_directory(environ: Mapping[str, str]) -> Path:
+    """Where this user's secrets are kept: `mcpbridge/secrets` of the data directory. It may not exist yet."""
+    asked = environ.get("XDG_DATA_HOME")
+    if asked:
+        return Path(asked) / "mcpbridge" / "secrets"
+    from platformdirs import user_data_path
+
+    return user_data_path("mcpbridge", appauthor=False) / "secrets"
+
+
+class SealedFiles:
+    """A `SecretStore` (`upstream/auth_grant.py`) of encrypted files. Nothing is made before it is needed."""
+
+    def __init__(self, directory: Path, source: KeySource | None = None) -> None:
+        self._directory = directory
+        self._source = source
+
+    async def load(self, key: str) -> bytes | None:
+        """What is kept under `key`. See `SecretStore`."""
+        path = self._path(key)
+        if not path.exists():  # the usual case of a server that nobody signed in to; not worth a thread
+            return None
+        return await anyio.to_thread.run_sync(self._load, key, path)
+
+    async def save(self, key: str, value: bytes) -> None:
+        """Keep `value`. See `SecretStore`."""
+        await anyio.to_thread.run_sync(self._save, key, value)
+
+    async def drop(self, key: str) -> bool:
+        """Forget what is kept under `key`. See `SecretStore`."""
+        try:
+            self._path(key).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Hold a lock over all processes. See `SecretStore`."""
+        self._make_directory()
+        async with file_lock(self._directory / f"{_digest(name)}.lock", seconds):
+            yield
+
+    def _path(self, key: str) -> Path:
+        return self._directory / f"{_digest(key)}.sealed"
+
+    def _load(self, key: str, path: Path) -> bytes | None:
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            check_private(self._directory)
+            with path.open("rb") as file:
+                data = file.read(_LARGEST + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"a stored sign-in cannot be read: {error.strerror}", file=str(path)) from error
+        sealed = data.removeprefix(_MAGIC)
+        try:
+            if len(sealed) == len(data) or len(data) > _LARGEST:
+                raise InvalidTag
+            return self._cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], key.encode())
+        except (InvalidTag, ValueError):
+            # Of another key or damaged: as good as not there, and the next sign-in replaces it.
+            log.warning("stored sign-in cannot be opened and is ignored", file=str(path))
+            return None
+
+    def _save(self, key: str, value: bytes) -> None:
+        self._make_directory()
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        data = _MAGIC + nonce + self._cipher().encrypt(nonce, value, key.encode())
+        path = self._path(key)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(path)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise ConfigError(f"a sign-in cannot be stored: {error.strerror}", file=str(path)) from error
+
+    def _make_directory(self) -> None:
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be made: {error.strerror}", file=str(self._directory)) from error
+        check_private(self._directory)
+
+    def _cipher(self):
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        if self._source is None:
+            self._source = best_source(self._directory)
+        return AESGCM(self._source.key())
+
+
+class MemorySecrets:
+    """A `SecretStore` for the life of one process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._locks = defaultdict[str, anyio.Lock](anyio.Lock)
+
+    async def load(self, key: str) -> bytes | None:
+        """What is kept under `key`. See `SecretStore`."""
+        return self._values.get(key)
+
+    async def save(self, key: str, value: bytes) -> None:
+        """Keep `value`. See `SecretStore`."""
+        self._values[key] = value
+
+    async def drop(self, key: str) -> bool:
+        """Forget what is kept under `key`. See `SecretStore`."""
+        return self._values.pop(key, None) is not None
+
+    @asynccontextmanager
+    async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Hold a lock. See `SecretStore`."""
+        lock = self._locks[name]
+        with anyio.fail_after(seconds):
+            await lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:40]

@@ -1,0 +1,80 @@
+"""From the settings of a server to the transport that reaches it. What is not used is not imported: each costs time."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mcpbridge.upstream.auth import Authorization, Surroundings
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire.process import ProcessSpec, child_environment
+from mcpbridge.wire.stdio import StdioTransport
+from mcpbridge.wire.transport import Transport
+
+if TYPE_CHECKING:
+    from mcpbridge.wire.network import Network
+
+__all__ = ["TransportMaker"]
+
+
+class TransportMaker:
+    """Makes the transports of one bridge. `max_bytes` bounds a message; `redact` masks secrets in what servers say.
+
+    `around` is what signing in to servers takes; without it nobody signs in.
+    """
+
+    def __init__(self, *, max_bytes: int, redact: Callable[[str], str], around: Surroundings | None = None) -> None:
+        self._max_bytes = max_bytes
+        self._redact = redact
+        self._around = around
+        self.authorizations: dict[str, Authorization] = {}
+        """Of the servers that may ask for a sign-in: one for all the instances of a server."""
+        self._sse_urls: set[str] = set()
+        """Addresses that have turned out to speak HTTP+SSE, for further instances of their servers."""
+
+    def __call__(self, name: str, settings: ServerSettings) -> Transport:
+        """A transport to this server; nothing is started or sent yet."""
+        if settings.command is not None:
+            environment = child_environment(settings.env, settings.inherit_env, os.environ)
+            spec = ProcessSpec(settings.command, tuple(settings.args), environment, settings.cwd)
+            return StdioTransport(name, spec, max_bytes=self._max_bytes, redact=self._redact)
+        return self._remote(name, settings)
+
+    def _authorization(self, name: str, settings: ServerSettings, network: "Network") -> Authorization | None:
+        has_header = any(header.lower() == "authorization" for header in settings.headers)
+        if self._around is None or has_header or settings.auth.type == "none":
+            return None
+        if name not in self.authorizations:
+            self.authorizations[name] = Authorization(name, settings.url or "", settings.auth, self._around, network)
+        return self.authorizations[name]
+
+    def _remote(self, name: str, settings: ServerSettings) -> Transport:
+        from mcpbridge.wire.network import Network, TlsOptions
+
+        url, tls = settings.url or "", settings.tls
+        options = TlsOptions(tls.ca or "", tls.cert or "", tls.key or "", tls.key_password or "", tls.verify)
+        network = Network(options, settings.proxy or "")
+        network = replace(network, authorizer=self._authorization(name, settings, network))
+        if settings.kind == "websocket":
+            from mcpbridge.wire.websocket import WebSocketTransport
+
+            return WebSocketTransport(
+                name, url, headers=settings.headers, network=network, max_bytes=self._max_bytes, redact=self._redact
+            )
+        from mcpbridge.wire.sse import SseTransport
+
+        sse = SseTransport(
+            name, url, headers=settings.headers, network=network, max_bytes=self._max_bytes, redact=self._redact
+        )
+        if settings.kind == "sse":
+            return sse
+        from mcpbridge.wire.streamable_http import StreamableHttpTransport
+
+        streamable = StreamableHttpTransport(
+            name, url, headers=settings.headers, network=network, max_bytes=self._max_bytes, redact=self._redact
+        )
+        if settings.transport is not None or settings.era == "modern":
+            return streamable
+        from mcpbridge.wire.http_fallback import HttpOrSse
+
+        return HttpOrSse(name, streamable, sse, is_known=url in self._sse_urls, found=lambda: self._sse_urls.add(url))

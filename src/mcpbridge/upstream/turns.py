@@ -1,0 +1,79 @@
+"""One client at a time on a session whose questions name no call (spec 2.3 of the project's notes).
+
+A legacy server on a plain channel asks without saying for which call. So while a call of a client that can be asked
+runs there, calls of other such clients wait. Calls of the same client run side by side: whichever of them a question
+is for, it goes to the same person.
+"""
+
+import asyncio
+from collections import deque
+
+from mcpbridge.errors import Overloaded
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """Who may use the session now. Every `enter` needs one `leave`."""
+
+    def __init__(self, name: str, *, places: int, patience: float) -> None:
+        """`places`: calls that may wait; `patience`: seconds that each may."""
+        self._name, self._places, self._patience = name, places, patience
+        self._owner: object = None
+        self._inside = 0
+        self._queue: deque[tuple[object, asyncio.Future[None]]] = deque()
+
+    def blocks(self, owner: object) -> bool:
+        """Calls of another client run."""
+        return bool(self._inside) and self._owner is not owner
+
+    async def enter(self, owner: object, *, is_asked: bool) -> None:
+        """Wait until only this client's calls run.
+
+        `is_asked`: this client is being asked something by this session right now. Then its calls go first, since the
+        answer may depend on them (sampling that uses the same server's tools).
+
+        Raises:
+            Overloaded: too many wait, or the wait took too long.
+        """
+        if not self._inside or (self._owner is owner and (is_asked or not self._queue)):
+            self._owner = owner
+            self._inside += 1
+            return
+        if len(self._queue) >= self._places:
+            raise Overloaded(f"Server '{self._name}' is busy with another client's calls, and {self._places} wait")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = owner, turn
+        self._queue.append(entry)
+        try:
+            async with asyncio.timeout(self._patience):
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # admitted in the very turn that ended the wait
+            elif entry in self._queue:
+                self._queue.remove(entry)
+            if isinstance(error, TimeoutError):
+                raise Overloaded(
+                    f"Server '{self._name}' was busy for {self._patience:g} s with calls of another client, "
+                    "which it may ask questions"
+                ) from None
+            raise
+
+    def leave(self) -> None:
+        """A call is over; when it was the last one, the client that waits longest comes in with all its calls."""
+        self._inside -= 1
+        if self._inside:
+            return
+        self._owner = None
+        waiting = list(self._queue)
+        self._queue.clear()
+        for owner, turn in waiting:
+            if turn.done():
+                continue
+            if not self._inside or self._owner is owner:
+                self._owner = owner
+                self._inside += 1
+                turn.set_result(None)
+            else:
+                self._queue.append((owner, turn))

@@ -1,0 +1,234 @@
+"""The HTTP+SSE transport of revision 2024-11-05: a GET brings an event stream, whose first event names where to POST.
+
+Answers come as `message` events only; a POST is answered with 202. The stream is the session: when it ends, so does the
+channel, and whoever supervises it connects anew. The handshake of the legacy revisions is the only way to open one.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+import structlog
+
+from mcpbridge._version import __version__
+from mcpbridge.errors import Overloaded, UpstreamError, UpstreamGone, UpstreamHttpError
+from mcpbridge.redaction import Redactor
+from mcpbridge.wire.http_client import Send, open_client
+from mcpbridge.wire.http_problems import Failure, failure_of_exception, failure_of_status
+from mcpbridge.wire.http_requests import PostMaker
+from mcpbridge.wire.http_streams import content_type
+from mcpbridge.wire.network import Network
+from mcpbridge.wire.same_origin import redirect_target
+from mcpbridge.wire.sse_stream import BODY_LIMIT, MAX_REDIRECTS, SseStream, beginning, deliver
+from mcpbridge.wire.transport import Channel, Outgoing, Receiver, TransportKind
+
+__all__ = ["SseTransport"]
+
+log = structlog.get_logger("mcpbridge.sse")
+
+_POST_SECONDS = 30.0
+"""A server that does not take a message by then does not take it."""
+_ORDER_SECONDS = 2.0
+"""A notification waits so long for earlier messages; some servers answer a POST only when its work is done."""
+_MAX_POSTS = 256
+"""Messages that may wait to be taken."""
+_REDIRECTS = frozenset({307, 308})
+
+
+class SseTransport:
+    """Opens channels to one address. `max_bytes` bounds an event; `connect_timeout` (seconds) includes the endpoint."""
+
+    kind: TransportKind = "sse"
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        network: Network | None = None,
+        connect_timeout: float = 10.0,
+        max_bytes: int = 64 << 20,
+        max_posts: int = _MAX_POSTS,
+        redact: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self._name = name
+        self._url = url
+        self._headers = dict(headers)
+        self._network = network
+        self._connect_timeout = connect_timeout
+        self._max_bytes = max_bytes
+        self._max_posts = max_posts
+        own = Redactor([part for value in headers.values() for part in (value, value.rpartition(" ")[2])])
+        self._redact: Callable[[str], str] = lambda text: own(redact(text))
+        self._last_words = ""
+
+    def last_words(self) -> str:
+        """The last trouble with a POST, secrets masked."""
+        return self._last_words
+
+    @asynccontextmanager
+    async def connect(self, receiver: Receiver) -> AsyncGenerator[Channel]:
+        """Open the stream and wait for its endpoint; leaving closes it.
+
+        Raises:
+            ConfigError: the URL, a header, a certificate or the proxy cannot be used.
+            UpstreamUnavailable, UpstreamHttpError: it cannot be reached, refuses, or is no such server.
+        """
+        requests = PostMaker(
+            self._url, self._headers, connect_timeout=self._connect_timeout, user_agent=f"mcpbridge/{__version__}"
+        )
+        self._last_words = ""
+        failure: Exception | None = None
+        async with open_client(requests.url, None, self._network) as send:
+            stream = SseStream(self._name, send, requests, self._max_bytes, self._redact)
+            try:
+                endpoint = await stream.open(self._connect_timeout)
+                async with asyncio.TaskGroup() as tasks:
+                    channel = _SseChannel(self, send, requests, endpoint, receiver, tasks)
+                    reading = tasks.create_task(channel.listen(stream))
+                    try:
+                        yield channel
+                    except Exception as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
+                        failure = error
+                    finally:
+                        reading.cancel()
+                        channel.stop()
+            finally:
+                await stream.close()
+        if failure is not None:
+            raise failure
+
+    def heard_trouble(self, failure: Failure) -> None:
+        """Keep what went wrong with a POST."""
+        self._last_words = failure.error.what if isinstance(failure.error, UpstreamError) else str(failure.error)
+        log.debug("HTTP trouble", upstream=self._name, reason=self._last_words)
+
+    @property
+    def name(self) -> str:
+        """The name of the server."""
+        return self._name
+
+    @property
+    def max_posts(self) -> int:
+        """Messages that may wait to be taken."""
+        return self._max_posts
+
+    def redact(self, text: str) -> str:
+        """Mask the secrets that we sent."""
+        return self._redact(text)
+
+
+class _SseChannel:
+    def __init__(
+        self,
+        transport: SseTransport,
+        send: Send,
+        requests: PostMaker,
+        endpoint: httpx2.URL,
+        receiver: Receiver,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._transport = transport
+        self._name = transport.name
+        self._send = send
+        self._requests = requests
+        self._endpoint = endpoint
+        self._receiver = receiver
+        self._tasks = tasks
+        self._posts: set[asyncio.Task[None]] = set()
+        """Messages on their way."""
+        self._introduction: asyncio.Task[None] | None = None
+        """`notifications/initialized` on its way; what is sent after it waits for that."""
+        self._had_answer = False
+        self._is_open = True
+
+    # -- Channel
+
+    def send(self, message: Outgoing) -> None:
+        if not self._is_open:
+            raise UpstreamGone(self._name, "the connection has ended")
+        if len(self._posts) >= self._transport.max_posts:
+            raise Overloaded(f"Server '{self._name}' does not take messages: {len(self._posts)} wait for it")
+        task = self._tasks.create_task(self._post_in_turn(message, self._to_wait_for(message)))
+        if message.method == "notifications/initialized":
+            self._introduction = task
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
+
+    def withdraw(self, id_: bytes) -> bool:
+        return False
+
+    def negotiated(self, version: str) -> None:
+        self._had_answer = True
+        self._requests.agree(version)
+
+    async def listen(self, stream: SseStream) -> None:
+        """Take in what the stream brings; its end is that of the channel."""
+        reason = await stream.read(self._receiver)
+        self.stop()
+        self._receiver.closed(reason)
+
+    def stop(self) -> None:
+        """Cancel what is on its way."""
+        self._is_open = False
+        for task in self._posts:
+            task.cancel()
+
+    # -- POSTs
+
+    def _to_wait_for(self, message: Outgoing) -> list[asyncio.Task[None]]:
+        """Earlier messages that the server must have before this one.
+
+        Each POST may take another connection and overtake. A notification speaks of what was before it (a cancelled
+        request above all), so it waits for all of that; requests and answers do not wait for each other.
+        """
+        if message.method and not message.id:
+            return list(self._posts)
+        if self._introduction is not None and not self._introduction.done():
+            return [self._introduction]
+        return []
+
+    async def _post_in_turn(self, message: Outgoing, earlier: list[asyncio.Task[None]]) -> None:
+        if earlier:
+            await asyncio.wait(earlier, timeout=_ORDER_SECONDS)
+        try:
+            async with asyncio.timeout(_POST_SECONDS):
+                failure = await self._post(message)
+        except TimeoutError:
+            if message.id:
+                return  # it may be at work on it: the deadline of the request decides
+            what = f"it did not take {message.method or 'an answer'} within {_POST_SECONDS:g} s"
+            failure = Failure(UpstreamGone(self._name, what), sent=True)
+        if failure is not None:
+            self._transport.heard_trouble(failure)
+            if message.id and message.method:
+                self._receiver.failed(message.id, failure.error, sent=failure.sent)
+
+    async def _post(self, message: Outgoing) -> Failure | None:
+        url = self._endpoint
+        try:
+            for _ in range(MAX_REDIRECTS):
+                response = await self._send(self._requests.post(message, url))
+                try:
+                    target = redirect_target(response, _REDIRECTS)
+                    if target is None:
+                        return await self._judge(response)
+                finally:
+                    await response.aclose()
+                url = target
+        except httpx2.HTTPError as error:
+            return failure_of_exception(self._name, error)
+        return Failure(UpstreamHttpError(self._name, 308, "it redirects in a circle"), sent=False)
+
+    async def _judge(self, response: httpx2.Response) -> Failure | None:
+        if not response.is_success:
+            body = await beginning(response)
+            redact = self._transport.redact
+            return failure_of_status(self._name, response, body, had_session=self._had_answer, redact=redact)
+        if response.status_code == 200 and content_type(response) == "application/json":
+            body = await beginning(response)  # no server should; the answer of one that does is not lost
+            if body.lstrip()[:1] == b"{" and len(body) < BODY_LIMIT and b'"jsonrpc"' in body:
+                deliver(body, self._receiver, self._transport.redact)
+        return None

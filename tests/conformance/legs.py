@@ -1,0 +1,112 @@
+"""What is run: the fixture reached in every way, with the bridge between, and the bridge as a client of the suite."""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from conformance.fixture.serving import Era
+from conformance.processes import TESTS, environment, free_port, running, wait_until_ready
+from conformance.suite import PREFIX, REVISIONS, Suite
+
+__all__ = ["CLIENT", "DIRECT", "FURTHER_LEGS", "LEGS", "ClientLeg", "ServerLeg"]
+
+Reached = Literal["stdio", "http", "sse", "websocket"]
+
+
+@dataclass(frozen=True)
+class ServerLeg:
+    """The suite as the client, the fixture as the server."""
+
+    name: str
+    upstream: Reached | None
+    """How the bridge reaches the fixture; None: no bridge between."""
+    era: Era = "both"
+    revisions: tuple[str, ...] = tuple(REVISIONS)
+
+    def run(self, suite: Suite, folder: Path) -> None:
+        """The results of each revision lie in a folder of its name."""
+        with tempfile.TemporaryDirectory() as home, self._serving(Path(home), folder) as url:
+            for revision in self.revisions:
+                suite.ask_server(url, revision, folder / revision, prefixed=self.upstream is not None)
+
+    @contextmanager
+    def _serving(self, home: Path, folder: Path) -> Iterator[str]:
+        env = environment(home, XDG_RUNTIME_DIR=str(home))
+        fixture = [sys.executable, "-m", "conformance.fixture", "--era", self.era]
+        with ExitStack() as stack:
+
+            def start(command: list[str], port: int, ready: str) -> None:
+                log = folder / f"{ready}.log"
+                child = stack.enter_context(running(command, log, env, home))
+                wait_until_ready(f"http://127.0.0.1:{port}/{ready}", child, log)
+
+            folder.mkdir(parents=True)
+            server: dict[str, Any] = {"command": fixture[0], "args": fixture[1:], "env": {"PYTHONPATH": str(TESTS)}}
+            if self.upstream != "stdio":
+                port = free_port()
+                start([*fixture, "--port", str(port)], port, "health")
+                url, settings = _addresses(port)[self.upstream or "http"]
+                if self.upstream is None:
+                    yield url
+                    return
+                server = {"url": url, **settings}
+            config = folder / "mcp.json"
+            config.write_text(json.dumps({"mcpServers": {PREFIX.rstrip("_"): server}}), "utf-8")
+            port = free_port()
+            bridge = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(config)]
+            start([*bridge, "--http", f"127.0.0.1:{port}"], port, "readyz")
+            yield f"http://127.0.0.1:{port}/mcp"
+
+
+def _addresses(port: int) -> dict[Reached, tuple[str, dict[str, str]]]:
+    at = f"127.0.0.1:{port}"
+    return {
+        "http": (f"http://{at}/mcp", {"type": "streamable-http"}),
+        "sse": (f"http://{at}/sse", {"type": "sse"}),
+        "websocket": (f"ws://{at}/ws", {"type": "websocket"}),
+    }
+
+
+@dataclass(frozen=True)
+class ClientLeg:
+    """The suite as the server (and authorization server), the bridge as its client."""
+
+    name: str
+    bridged: bool = True
+    """False: the official SDK's client in the bridge's place."""
+    revisions: tuple[str, ...] = ("2025-11-25", "2026-07-28")
+
+    def scenarios(self, suite: Suite, revision: str) -> list[str]:
+        """Those of the frozen set, and the one beside it that needs no extension."""
+        return [*suite.scored(revision, "client"), "json-schema-2020-12-preservation"]
+
+    def run(self, suite: Suite, folder: Path, revision: str, scenario: str) -> None:
+        """Run one scenario; its results lie in the folder of the revision's name."""
+        client = [sys.executable, str(TESTS / "conformance/client.py"), *([] if self.bridged else ["--direct"])]
+        suite.ask_client(client, scenario, revision, folder / revision / scenario.replace("/", "-"))
+
+
+DIRECT = ServerLeg("directly", None)
+_HANDSHAKE = ("2025-06-18", "2025-11-25")
+LEGS = [
+    ServerLeg("stdio", "stdio"),
+    ServerLeg("http", "http"),
+    ServerLeg("stdio legacy", "stdio", "legacy", ("2026-07-28",)),
+    ServerLeg("http legacy", "http", "legacy", ("2026-07-28",)),
+    ServerLeg("stdio modern", "stdio", "modern", _HANDSHAKE),
+    ServerLeg("http modern", "http", "modern", _HANDSHAKE),
+]
+"""What the project promises."""
+FURTHER_LEGS = [
+    ServerLeg("sse legacy", "sse", "legacy"),
+    ServerLeg("websocket", "websocket"),
+    ServerLeg("websocket legacy", "websocket", "legacy", ("2026-07-28",)),
+    ServerLeg("websocket modern", "websocket", "modern", _HANDSHAKE),
+]
+"""What no requirement set knows of, so not with every change."""
+CLIENT = ClientLeg("bridge as client")
