@@ -23,7 +23,7 @@ from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.downstream.stdio import serve_stdio
 from rpc import Client, HttpClient, Message, Reply, StdioClient
 
-__all__ = ["FRONTS", "WEB_FRONTS", "OpenFront", "SseClient", "WebSocketClient", "http_server", "open_front"]
+__all__ = ["FRONTS", "WEB_FRONTS", "OpenFront", "Served", "SseClient", "WebSocketClient", "http_server", "open_front"]
 
 FRONTS = ("stdio", "http", "unix", "sse", "websocket")
 WEB_FRONTS = ("http", "sse", "websocket")
@@ -154,16 +154,16 @@ class OpenFront:
 
 @asynccontextmanager
 async def open_front(
-    kind: str, bridge: RunningBridge, folder: Path, *, endpoint: str = "", **settings: Any
+    kind: str, bridge: RunningBridge, folder: Path, *, view: str = "", **settings: Any
 ) -> AsyncIterator[OpenFront]:
-    """A client of the front of this kind; it has not said anything yet. `endpoint` leads its path."""
+    """A client of the front of this kind; it has not said anything yet. `view`: the one server that it sees."""
     if kind == "stdio":
-        async with _on_pipes(bridge) as front:
+        async with _on_pipes(bridge, view) as front:
             yield front
         return
     async with http_server(bridge, HttpSettings(**settings), folder if kind == "unix" else None) as at:
         transport = httpx2.AsyncHTTPTransport(uds=at.origin.removeprefix("unix:")) if kind == "unix" else None
-        root = ("http://bridge" if kind == "unix" else at.origin) + endpoint
+        root = ("http://bridge" if kind == "unix" else at.origin) + (f"/servers/{view}" if view else "")
         async with httpx2.AsyncClient(transport=transport, trust_env=False, timeout=30) as http:
             if kind == "sse":
                 async with _on_events(http, httpx2.URL(root + "/sse")) as front:
@@ -175,10 +175,24 @@ async def open_front(
                 yield _over_http(kind, http, root + "/mcp")
 
 
+@dataclass
+class Served:
+    """An HTTP server that runs."""
+
+    at: Entrance
+    serving: asyncio.Task[None]
+    """Cancel it to stop the server."""
+
+    @property
+    def origin(self) -> str:
+        """`http://HOST:PORT`, or `unix:PATH`."""
+        return self.at.origin
+
+
 @asynccontextmanager
 async def http_server(
     bridge: RunningBridge, settings: HttpSettings, folder: Path | None = None, **access: Any
-) -> AsyncIterator[Entrance]:
+) -> AsyncIterator["Served"]:
     """The HTTP server, on a free port, or on a path in the folder."""
     if folder is None:
         door = entrance(settings, host="127.0.0.1", port=0, **access)
@@ -189,7 +203,7 @@ async def http_server(
         serving = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result))
         await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
         try:
-            yield at
+            yield Served(at, serving)
         finally:
             serving.cancel()
             await asyncio.wait([serving])
@@ -270,7 +284,7 @@ async def _on_websocket(url: str) -> AsyncIterator[OpenFront]:
 
 
 @asynccontextmanager
-async def _on_pipes(bridge: RunningBridge) -> AsyncIterator[OpenFront]:
+async def _on_pipes(bridge: RunningBridge, view: str) -> AsyncIterator[OpenFront]:
     into_read, into_write = os.pipe()
     out_read, out_write = os.pipe()
     loop = asyncio.get_running_loop()
@@ -280,7 +294,7 @@ async def _on_pipes(bridge: RunningBridge) -> AsyncIterator[OpenFront]:
         lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(into_write, "wb")
     )
     client = StdioClient(output, asyncio.StreamWriter(transport, protocol, None, loop), Silent())
-    serving = asyncio.create_task(serve_stdio(bridge.server, in_fd=into_read, out_fd=out_write))
+    serving = asyncio.create_task(serve_stdio(bridge.server, in_fd=into_read, out_fd=out_write, view=view))
 
     async def spoil(data: bytes) -> Message:
         await client.write(data + b"\n")

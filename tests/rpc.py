@@ -147,6 +147,12 @@ class Client:
             said = f"came: {self.arrived}\nlog:\n{self.log.told()}"
             raise AssertionError(f"no {method} within {within:g} s; {said}") from None
 
+    async def arrival(self, seen: int) -> None:
+        """Return when more than `seen` messages have arrived."""
+        while len(self.arrived) <= seen:
+            self._news.clear()
+            await self._news.wait()
+
     def take(self, message: Message) -> None:
         """Keep a message that answers nothing."""
         self.arrived.append(message)

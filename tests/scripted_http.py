@@ -28,6 +28,7 @@ __all__ = [
     "reply",
     "request",
     "result_of",
+    "tcp_server",
 ]
 
 
@@ -86,6 +87,34 @@ class HttpServer:
         async with self.news:
             await self.news.wait_for(lambda: len(self.seen(what)) >= count)
         return self.seen(what)
+
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""One connection, from its beginning to its end."""
+
+
+@asynccontextmanager
+async def tcp_server(talk: Talk, **options: Any) -> AsyncIterator[int]:
+    """Serve on loopback, on the port given; leaving ends what goes on still. `options` as for `http_server`."""
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await talk(reader, writer)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, **options)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        listening.close()
+        for task in handlers:
+            task.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
+        await listening.wait_closed()
 
 
 @asynccontextmanager

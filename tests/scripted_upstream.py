@@ -15,7 +15,9 @@ import anyio
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, UpstreamGone
+from mcpbridge.interaction import Asker
 from mcpbridge.model import Call
+from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Lists, Upstream
 from mcpbridge.wire.body import Body
@@ -31,6 +33,7 @@ __all__ = [
     "ScriptedTransport",
     "Watcher",
     "call_of",
+    "pool_of",
     "supervised",
 ]
 
@@ -212,6 +215,9 @@ class Watcher:
         self.offers: list[Lists] = []
         self.updated: list[Message] = []
         self.logs: list[Message] = []
+        self.completed: list[Message] = []
+        self.bystander: Asker | None = None
+        """Who can be asked outside of any call."""
         self._news = asyncio.Event()
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
@@ -225,6 +231,13 @@ class Watcher:
     def logged(self, upstream: Upstream, params: Raw) -> None:
         self.logs.append(json.loads(bytes(params)))
         self._news.set()
+
+    def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
+        self.completed.append(json.loads(bytes(params)))
+        self._news.set()
+
+    def beside(self, upstream: Upstream) -> Asker | None:
+        return self.bystander
 
     def stepped(self, upstream: Upstream) -> None:
         self.states.append(upstream.status.state)
@@ -254,6 +267,12 @@ async def supervised(transport: ScriptedTransport, **settings: Any) -> AsyncIter
             tasks.start_soon(upstream.run)
             yield upstream, watcher
             tasks.cancel_scope.cancel()
+
+
+def pool_of(transports: dict[str, ScriptedTransport], watcher: Watcher | None = None, **settings: Any) -> Pool:
+    """A pool of these; `settings` are by name."""
+    servers = {name: ServerSettings.model_validate({"command": "x", **settings.get(name, {})}) for name in transports}
+    return Pool(servers, lambda name, _: transports[name], watcher or Watcher(), client_info={"name": "b"})
 
 
 def call_of(name: str = "echo", **more: Any) -> Call:

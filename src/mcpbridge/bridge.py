@@ -13,8 +13,9 @@ import structlog
 from msgspec import Raw
 
 from mcpbridge._version import __version__
+from mcpbridge.catalog.names import Prefix
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import KINDS, Builder, Offer
+from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.server import Identity, Server
@@ -24,7 +25,8 @@ from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.order import compile_plan
 from mcpbridge.redaction import Redactor
 from mcpbridge.storage.tokens import SealedFiles, secrets_directory
-from mcpbridge.upstream.auth import Authorization, Show, Surroundings
+from mcpbridge.upstream.auth import Authorization
+from mcpbridge.upstream.auth_account import Show, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.auth_grant import SecretStore
 from mcpbridge.upstream.pool import Pool
@@ -42,10 +44,12 @@ __all__ = ["Bridge", "RequestFailed"]
 
 log = structlog.get_logger("mcpbridge")
 
-_DEFAULT_INSTRUCTIONS = (
-    "This server offers the tools, prompts and resources of several servers. "
-    "Names begin with the server they come from: server__tool."
-)
+_DEFAULT_INSTRUCTIONS = "This server offers the tools, prompts and resources of several servers."
+_HOW_NAMES_BEGIN: dict[Prefix, str] = {
+    "always": " Names begin with the server they come from: server__tool.",
+    "on-collision": " A name that several servers use begins with the server it comes from: server__tool.",
+    "never": "",
+}
 
 
 class RequestFailed(BridgeError):
@@ -108,7 +112,7 @@ class Bridge:
         identity = Identity(
             settings.bridge.name,
             __version__,
-            settings.bridge.instructions or _DEFAULT_INSTRUCTIONS,
+            settings.bridge.instructions or _DEFAULT_INSTRUCTIONS + _HOW_NAMES_BEGIN[settings.bridge.prefix],
             instructions_budget=settings.bridge.instructions_budget,
             list_ttl_ms=round(settings.bridge.list_ttl * 1000),
             extensions=frozenset(settings.bridge.extensions),
@@ -116,6 +120,7 @@ class Bridge:
         server_info = {"name": identity.name, "version": identity.version}
         builder = Builder(
             name_length=settings.bridge.name_length,
+            prefix=settings.bridge.prefix,
             page_size=settings.bridge.page_size,
             ttl_ms=identity.list_ttl_ms,
             modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(server_info)),
@@ -200,8 +205,9 @@ class Bridge:
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """An upstream listed anew."""
-        ttl_ms = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
-        self.catalog.update(Offer(server=upstream.name, **lists, ttl_ms=ttl_ms))
+        tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
+        ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
+        self.catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
 
     def resource_updated(self, upstream: Upstream, params: Raw) -> None:
         """A resource of an upstream changed."""
@@ -256,6 +262,7 @@ class Bridge:
             **self._published(upstream.name),
             "running": len(upstream.running),
             "restarts": upstream.restarts,
+            "instances": self.pool.instances(upstream.name),
         }
         if isinstance(transport, StdioTransport):
             status |= {"pid": transport.pid, "stderr": transport.stderr_lines[-10:]}

@@ -13,6 +13,7 @@
     │   ├── UpstreamHttpError      an HTTP status instead of an answer
     │   │   ├── SessionExpired       the server forgot our session; nothing was executed
     │   │   └── SignInNeeded         the server lets nobody in before a person has signed in
+    │   ├── TaskLost               it ran the call as a task, which ended without a result
     │   ├── UrlRequired            it wants pages visited first, and this client opens none
     │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
     ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
@@ -22,7 +23,7 @@ Errors carry facts as attributes and build their own message: what failed and, i
 do next. Secrets and third-party text stay in the log.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Overloaded",
     "SessionExpired",
     "SignInNeeded",
+    "TaskLost",
     "UnknownName",
     "UpstreamAnswered",
     "UpstreamError",
@@ -161,14 +163,18 @@ class SessionExpired(UpstreamHttpError):
 
 
 class SignInNeeded(UpstreamHttpError):
-    """The server lets us in only after a person has signed in. Nothing was executed. `why` is empty for the first time."""
+    """The server lets us in only after a person has signed in. Nothing was executed. `why` is empty at first."""
 
-    def __init__(self, upstream: str, why: str = "") -> None:
-        text = f"needs sign-in: run `mcpbridge login {upstream}`"
+    def __init__(self, upstream: str, why: str = "", *, scope: str = "") -> None:
+        """`scope` names the rights that are missing; empty when it is not a matter of rights."""
+        command = " ".join(["mcpbridge login", upstream, *(f"--scope {word}" for word in scope.split())])
+        text = f"needs sign-in: run `{command}`"
         super().__init__(upstream, 401, f"{text} ({why})" if why else text)
         self.why = why
+        self.by_asking: Callable[[Callable[[str], Awaitable[bool]]], Awaitable[None]] | None = None
+        """Signs in all the same, given what brings an address before a person and tells whether they go there."""
         self.advice = (
-            f"A person has to run `mcpbridge login {upstream}` on the machine of the bridge; then try again, without a "
+            f"A person has to run `{command}` on the machine of the bridge; then try again, without a "
             "restart. If the server takes a fixed key instead, set its `headers.Authorization` in the configuration."
         )
 
@@ -183,6 +189,12 @@ class UpstreamAnswered(UpstreamError):
         super().__init__(upstream, "answered with an error")
         self.error = error
         self.asked = ""
+
+
+class TaskLost(UpstreamError):
+    """The upstream ran the call as a task, and there is no result: it was cancelled there, forgotten, or expired."""
+
+    advice = "Check whether the action took effect before you repeat it."
 
 
 class UrlRequired(UpstreamError):

@@ -259,15 +259,35 @@ MARKED = {
 }
 
 
-def test_header_marks_end_at_the_bridge() -> None:
-    """Spec 2026-07-28: who publishes them must validate them. Data and properties of that name are none."""
-    definition = usable("tools", tool("a", inputSchema=MARKED), over_http=True)
-    published = json.loads(form_for_modern(definition, NOTHING))["inputSchema"]
+@pytest.mark.parametrize("over_http", [False, True])
+def test_header_marks_are_for_modern_clients(over_http: bool) -> None:
+    """They mean nothing before 2026-07-28. Data and properties of that name are none."""
+    raw = tool("a", inputSchema=MARKED)
+    definition = usable("tools", raw, over_http=over_http)
+    assert form_for_modern(definition, NOTHING) == raw
+    published = json.loads(form_for_legacy(definition, NOTHING))["inputSchema"]
     assert published["properties"]["region"] == {"type": "string", "default": {"x-mcp-header": "data"}}
     assert published["properties"]["inner"]["properties"]["n"] == {"type": "integer"}
     assert published["properties"]["x-mcp-header"] == {"type": "string"}
-    assert definition.headers == {("region",): "Region", ("inner", "n"): "N"}
+    assert definition.headers == ({("region",): "Region", ("inner", "n"): "N"} if over_http else {})
+    assert definition.is_marked
     assert definition.faults == ()
+
+
+def test_header_marks_in_a_schema_that_must_be_mended_stay_too() -> None:
+    schema = {**MARKED, "required": ["region", 7]}
+    definition = usable("tools", tool("a", inputSchema=schema))
+    modern, legacy = (json.loads(form(definition, NOTHING)) for form in (form_for_modern, form_for_legacy))
+    assert modern["inputSchema"] == {**MARKED, "required": ["region"]}
+    assert legacy["inputSchema"]["required"] == ["region"]
+    assert "x-mcp-header" not in legacy["inputSchema"]["properties"]["region"]
+
+
+def test_a_schema_that_only_mentions_the_word_is_not_marked() -> None:
+    raw = tool("a", inputSchema={"type": "object", "properties": {"x-mcp-header": {"type": "string"}}})
+    definition = usable("tools", raw, over_http=True)
+    assert not definition.is_marked
+    assert form_for_legacy(definition, NOTHING) == form_for_modern(definition, NOTHING) == raw
 
 
 def test_header_marks_are_stripped_wherever_a_schema_stands() -> None:
@@ -366,3 +386,13 @@ def test_whatever_a_server_lists_no_typed_client_refuses_what_is_published(
 @given(st.sampled_from(KINDS), st.binary(max_size=60))
 def test_no_bytes_make_it_raise(kind: Kind, raw: bytes) -> None:
     check(kind, raw)
+
+
+@pytest.mark.parametrize(
+    "src", ["http://x/i.png", "javascript:alert(1)", "file:///etc/passwd", "ftp://x/i", "x.png", ""]
+)
+def test_an_icon_that_clients_must_not_fetch_is_left_out(src: str) -> None:
+    """Spec 2025-11-25, icons: https and data only, since each client fetches it by itself."""
+    raw = tool("a", icons=[{"src": src}, {"src": "HTTPS://x/i.png"}, {"src": "data:image/png;base64,AA=="}])
+    assert [icon["src"][:5] for icon in legacy(raw)["icons"]] == ["HTTPS", "data:"]
+    assert faulty_fields(raw) == ["icons"]

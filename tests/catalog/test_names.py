@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.names import wire_names
+from mcpbridge.catalog.names import Prefix, own_names, wire_names
 
 WIRE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -94,3 +94,38 @@ def test_a_server_that_nobody_clashes_with_changes_no_other_name(pairs: list[tup
     names = wire_names(pairs)
     with_newcomer = wire_names([*pairs, *(("newcomer-q7", tool) for tool in more)])
     assert {pair: with_newcomer[pair] for pair in names} == names
+
+
+def test_a_prefix_may_be_for_names_that_several_servers_use() -> None:
+    names = wire_names([("git", "status"), ("jobs", "status"), ("git", "log")], prefix="on-collision")
+    assert names == {("git", "log"): "log", ("git", "status"): "git__status", ("jobs", "status"): "jobs__status"}
+
+
+def test_without_prefixes_names_that_several_servers_use_all_get_a_hash() -> None:
+    names = wire_names([("git", "status"), ("jobs", "status"), ("git", "log")], prefix="never")
+    assert names["git", "log"] == "log"
+    assert re.fullmatch(r"status_[a-z2-7]{6}", names["git", "status"])
+    assert re.fullmatch(r"status_[a-z2-7]{6}", names["jobs", "status"])
+    assert len(set(names.values())) == 3
+
+
+def test_a_bare_name_that_looks_prefixed_takes_nobodys_place() -> None:
+    names = wire_names([("x", "git__status"), ("git", "status"), ("jobs", "status")], prefix="on-collision")
+    assert len(set(names.values())) == 3
+    assert names["jobs", "status"] == "jobs__status"
+
+
+@pytest.mark.parametrize("prefix", ["always", "on-collision", "never"])
+@given(owners=owners, limit=st.integers(16, 64))
+def test_names_are_usable_and_unique_whatever_the_prefix(
+    prefix: Prefix, owners: list[tuple[str, str]], limit: int
+) -> None:
+    names = wire_names(owners, limit=limit, prefix=prefix)
+    assert set(names) == set(owners)
+    assert len(set(names.values())) == len(names)
+    assert all(WIRE_NAME.fullmatch(name) and len(name) <= limit for name in names.values())
+    assert names == wire_names(reversed(owners), limit=limit, prefix=prefix)
+
+
+def test_a_server_by_itself_keeps_its_names_as_they_are() -> None:
+    assert own_names([("a", "fs.read/all"), ("a", "é")]) == {("a", "fs.read/all"): "fs.read/all", ("a", "é"): "é"}

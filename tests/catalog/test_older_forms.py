@@ -1,6 +1,7 @@
-"""Definitions for clients of older revisions (spec 1.7): nothing that a strict client must not know, all else as it came."""
+"""Definitions for clients of older revisions (spec 1.7): nothing that they must not know, all else as it came."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,8 +70,8 @@ def test_arguments_of_prompts_have_titles_where_there_are_any(revision: str) -> 
 
 
 def test_tasks_of_2025_are_told_of_where_the_bridge_offers_them() -> None:
-    """The switch for whoever relays core tasks: 2026-07-28 removed them, older revisions never had them."""
-    snapshot = build([OFFER], {}, offers_tasks=True)
+    """Of servers that run them: 2026-07-28 removed them, older revisions never had them."""
+    snapshot = build([replace(OFFER, runs_tasks=True)], {})
     shown = {revision: "execution" in listed("tools", revision, snapshot)[0] for revision in REVISIONS}
     assert shown == {revision: revision == "2025-11-25" for revision in REVISIONS}
 
@@ -91,13 +92,16 @@ def test_pages_of_a_rare_revision_are_made_when_asked_for_and_once() -> None:
 
 def test_a_page_of_the_newest_legacy_revision_is_that_of_an_older_one_with_nothing_to_leave_out() -> None:
     plain = Offer("s", tools=(tool("t", description="d"),))
-    pages = {build([plain], {}).page("tools", None, revision=revision) for revision in LEGACY}
-    assert len(pages) == 1
+    snapshot = build([plain], {})
+    pages = {id(snapshot.page("tools", None, revision=revision)) for revision in LEGACY}
+    assert len(pages) == 1, "one copy of it"
 
 
 _VALUES = st.one_of(st.none(), st.booleans(), st.integers(0, 9), st.text(max_size=3), st.just([]), st.just({}))
 _MEMBERS = st.dictionaries(
-    st.sampled_from(["title", "icons", "execution", "outputSchema", "annotations", "description", "_meta", "x", "arguments"]),
+    st.sampled_from(
+        ["title", "icons", "execution", "outputSchema", "annotations", "description", "_meta", "x", "arguments"]
+    ),
     st.one_of(_VALUES, st.just(ICONS), st.just([{"name": "a", "title": "t"}]), st.just({"taskSupport": "optional"})),
 )  # fmt: skip
 _MAKE: dict[Kind, Any] = {"tools": tool, "prompts": prompt, "resources": resource, "templates": template}

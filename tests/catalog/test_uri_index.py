@@ -191,6 +191,9 @@ def test_only_results_that_may_hold_uris_need_a_look() -> None:
     assert not several.may_hold_uris("a", b'{"content":[]}')
     assert not UriIndex([ServerUris("a")]).may_hold_uris("a", b'{"uri":"x:y"}')
     assert UriIndex([ServerUris("b", ("mcpb+x+y:z",))]).may_hold_uris("b", b'{"uri":"x:y"}')
+    shared = UriIndex([ServerUris("a", unlisted=("ui://x",)), ServerUris("b", unlisted=("ui://x",))])
+    assert shared.may_hold_uris("a", b'{"_meta":{"ui":{"resourceUri":"ui://x"}}}')
+    assert not several.may_hold_uris("a", b'{"_meta":{"ui":{"resourceUri":"ui://x"}}}'), "it has no apps"
 
 
 def test_an_unknown_slug_names_nobody() -> None:

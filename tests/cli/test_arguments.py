@@ -1,5 +1,7 @@
 """Arguments of `mcpbridge call`, and addresses of `mcpbridge serve`."""
 
+from pathlib import Path
+
 import pytest
 
 from mcpbridge.cli.arguments import from_words
@@ -60,7 +62,12 @@ def test_addresses(text: str, address: Address) -> None:
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "localhost", "::1:80", "a:b", "a:99999", "a:-1", "http://localhost:80"])
+def test_a_socket_in_the_file_system_is_an_address_too() -> None:
+    assert parse_address("unix:/run/mcp.sock") == Path("/run/mcp.sock")
+    assert parse_address("unix:here.sock") == Path.cwd() / "here.sock"
+
+
+@pytest.mark.parametrize("text", ["", "unix:", "localhost", "::1:80", "a:b", "a:99999", "a:-1", "http://localhost:80"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="not an address to listen on"):
         parse_address(text)

@@ -14,6 +14,8 @@ import pytest
 from harness import STOP_DEADLINE, Place, eventually, python_server
 
 FRONTS = ["stdio", "http"]
+OTHER_FRONTS = ["sse", "websocket"]
+"""Those that fewer clients speak with."""
 GREETING = "grüße, 世界 🙂"
 PATIENCE = 60.0
 """Seconds for a client to start, visit and end; the TypeScript ones take a few."""
@@ -26,11 +28,13 @@ Target = dict[str, Any]
 async def bridge(place: Place, front: str, servers: dict[str, Any]) -> AsyncIterator[Target]:
     """A bridge to be started by the client (stdio), or one that is running (HTTP)."""
     servers = {"rich": python_server("rich"), **servers}
-    if front == "http":
+    if front != "stdio":
         async with place.http_bridge(servers) as client:
             await client.initialize()
             await client.tools_with("rich__echo")
-            yield {"url": client.url}
+            root = client.url.removesuffix("/mcp")
+            urls = {"http": client.url, "sse": f"{root}/sse", "websocket": f"{root.replace('http', 'ws', 1)}/ws"}
+            yield {"url": urls[front]}
         return
     config = place.config(servers)
     args = ["-m", "mcpbridge", "serve", "--config", str(config)]
@@ -79,14 +83,21 @@ def saw_everything(seen: dict[str, Any]) -> None:
     assert seen["prompt"] == "Greet Ada."
 
 
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", [*FRONTS, *OTHER_FRONTS])
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
 async def test_the_python_sdk(place: Place, front: str, mode: Any) -> None:
     from mcp import Client, StdioServerParameters, types  # over a second of import: only here
+    from mcp.client.sse import sse_client
     from mcp.client.stdio import stdio_client
 
+    from clients.websocket_transport import websocket_client
+
     async with bridge(place, front, {}) as target, asyncio.timeout(PATIENCE):
-        to = target["url"] if "url" in target else stdio_client(StdioServerParameters(**target))
+        to: Any
+        if front == "stdio":
+            to = stdio_client(StdioServerParameters(**target))
+        else:
+            to = {"http": str, "sse": sse_client, "websocket": websocket_client}[front](target["url"])
         async with Client(to, mode=mode) as client:
             tools = [tool.name for tool in (await client.list_tools()).tools]
             [part] = (await client.call_tool("rich__echo", {"text": GREETING})).content
@@ -130,6 +141,15 @@ async def test_the_typescript_sdk(place: Place, node: Path, front: str, script: 
         saw_everything(seen)
         if front == "stdio":  # over HTTP it may still be starting
             assert "42" in seen["calls"]["everything__get-sum"]
+
+
+@pytest.mark.parametrize("front", OTHER_FRONTS)
+async def test_the_typescript_sdk_on_transports_of_its_first_version(
+    place: Place, node: Path, newer_node: str, front: str
+) -> None:
+    """Its WebSocket transport needs a Node that has `WebSocket`."""
+    async with bridge(place, front, {}) as target:
+        saw_everything(await visit(newer_node, "sdk_v1.mjs", json.dumps(target), "legacy", cwd=node))
 
 
 @pytest.mark.parametrize("front", FRONTS)

@@ -71,11 +71,22 @@ def test_an_unknown_key_is_a_warning(tmp_path: Path) -> None:
     assert found.settings.servers["a"].unavailable is None
 
 
-@pytest.mark.parametrize(("kind", "named"), [("sse", "sse"), ("ws", "websocket")])
-def test_a_transport_that_is_not_there_yet_costs_its_server_only(tmp_path: Path, kind: str, named: str) -> None:
-    servers = loaded(tmp_path, {"mcpServers": {"a": {"type": kind, "url": "https://a"}, "b": {"command": "b"}}})
-    assert servers.settings.servers["a"].unavailable == f"the transport '{named}' is not supported yet"
-    assert servers.settings.servers["b"].unavailable is None
+@pytest.mark.parametrize(
+    ("server", "kind"),
+    [
+        ({"type": "sse", "url": "https://a/sse"}, "sse"),
+        ({"type": "ws", "url": "wss://a"}, "websocket"),
+        ({"transport": "websocket", "url": "wss://a"}, "websocket"),
+        ({"url": "ws://a"}, "websocket"),
+        ({"type": "streamableHttp", "url": "https://a"}, "streamable-http"),
+        ({"type": "remote", "url": "https://a"}, "streamable-http"),
+        ({"type": "local", "command": "a"}, "stdio"),
+    ],
+)
+def test_every_transport_is_known_by_the_names_that_programs_write(
+    tmp_path: Path, server: dict[str, str], kind: str
+) -> None:
+    assert loaded(tmp_path, {"mcpServers": {"a": server}}).settings.servers["a"].kind == kind
 
 
 def test_a_name_that_other_programs_allow_becomes_one_that_we_do(tmp_path: Path) -> None:

@@ -134,8 +134,17 @@ def test_keys_that_only_loading_sets_are_unknown_to_people(tmp_path: Path) -> No
         ('url = "https://b"\nargs = ["a"]', "`args` goes with `command`"),
         ('url = "ftp://b"', "expected a URL such as"),
         ('url = "https://user:hunter2@b"', "put credentials into `headers`"),
-        ('url = "https://b"\ntransport = "sse"', "'sse' is not supported yet"),
-        ('url = "wss://b"', "'websocket' is not supported yet"),
+        ('url = "wss://b"\ntransport = "sse"', "a wss:// URL is one of the transport 'websocket'"),
+        ('url = "https://b"\ntransport = "carrier-pigeon"', "'streamable-http', 'sse' or 'websocket'"),
+        ('command = "b"\ntransport = "ws"', "the transport 'websocket' needs `url`"),
+        ('url = "https://b"\ntransport = "sse"\nera = "modern"', "older than the modern era"),
+        ('url = "https://b"\ntls = { key = "k.pem" }', "`key` goes with `cert`"),
+        ('url = "https://b"\ntls = { ca = "c.pem", verify = false }', "choose one"),
+        ('url = "https://b"\ntls = { cafile = "c.pem" }', "tls.cafile: unknown key"),
+        ('command = "b"\ntls = { verify = false }', "`tls` goes with `url`"),
+        ('command = "b"\nproxy = "http://p"', "`proxy` goes with `url`"),
+        ('url = "https://b"\nproxy = "hunter2:3128"', "expected a proxy such as http://proxy.example.com:3128"),
+        ('url = "wss://b"\nproxy = "https://p"', "http:// or socks5:// only"),
         ('url = "https://b"\ntransport = "stdio"', "needs `command`"),
         ('url = "https://b"\nheaders = { "a b" = "c" }', "headers"),
         ('url = "https://b"\nheaders = { a = "c\\nd: e" }', "headers.a"),
@@ -315,7 +324,43 @@ def test_values_of_headers_and_env_are_known_as_secrets(tmp_path: Path) -> None:
     assert set(found.secrets) == {"tok-123456", "tenant-7", "written-down", "key-in-args"}
 
 
+def test_passwords_of_proxies_and_keys_are_known_as_secrets(tmp_path: Path) -> None:
+    found = loaded(
+        tmp_path,
+        """
+        [servers.a]
+        url = "https://a"
+        proxy = "http://ada:${P}@proxy:3128"
+        tls = { cert = "c.pem", key_password = "open-sesame" }
+        """,
+        P="hunt%402",
+    )
+    assert set(found.secrets) == {"hunt%402", "hunt@2", "open-sesame"}
+
+
 # -- paths
+
+
+def test_certificates_are_looked_for_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    text = 'servers.a = { url = "https://a", tls = { ca = "tls/ca.pem", cert = "~/c.pem", key = "/abs/k.pem" } }'
+    tls = loaded(tmp_path, text).settings.servers["a"].tls
+    assert (tls.ca, tls.cert, tls.key) == (str(tmp_path / "tls/ca.pem"), "/home/ada/c.pem", "/abs/k.pem")
+
+
+@pytest.mark.parametrize(
+    ("server", "kind"),
+    [
+        ('command = "a"', "stdio"),
+        ('url = "https://a"', "streamable-http"),
+        ('url = "https://a"\ntransport = "http"', "streamable-http"),
+        ('url = "https://a"\ntransport = "sse"', "sse"),
+        ('url = "WSS://a"', "websocket"),
+        ('url = "https://a"\ntransport = "ws"', "websocket"),
+    ],
+)
+def test_the_transport_follows_from_what_is_said(tmp_path: Path, server: str, kind: str) -> None:
+    assert loaded(tmp_path, f"[servers.a]\n{server}").settings.servers["a"].kind == kind
 
 
 def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SERVERS = ROOT / ".venv-servers/bin"
 SCHEMA = json.loads((ROOT / "docs/servers.schema.json").read_text("utf-8"))
-ANY = {"DOCS_TOKEN": "something", "GH_TOKEN": "something"}
+ANY = dict.fromkeys(("DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD"), "something")
 """Variables that examples use."""
 
 _FENCE = re.compile(r"^```(\w+)((?: \w+)*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -62,6 +62,8 @@ SAID = {
         f"deeper than {definitions.DEEPEST} levels",
         f"larger than {show_bytes(definitions.LARGEST)}",
         f"may list {offers.MOST:,} of a kind",
+        f"`bridge.list_ttl` ({Settings().bridge.list_ttl:g} s)",
+        f"({Settings().bridge.instructions_budget:,})",
         f"an answer over {show_bytes(HTTP.max_event)} (`http.max_event`)",
         f"Up to {http_streams._KEPT} events ({show_bytes(http_streams._KEPT_BYTES)})",
     ],

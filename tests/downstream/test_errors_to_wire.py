@@ -230,3 +230,15 @@ def test_a_resource_that_is_not_there_is_named_as_the_client_named_it(modern: bo
     said = answered(error, "resources/read", modern=modern)["error"]
     assert said["code"] == (INVALID_PARAMS if modern else RESOURCE_NOT_FOUND)
     assert said["data"]["uri"] == "mcpb+up+file:///x"
+
+
+@pytest.mark.parametrize("data", [b"[1]", b"7", b"null", b'{"uri":1e999}', b'{"requiredCapabilities":[]}'])
+@pytest.mark.parametrize("code", [-32002, -32021])
+@pytest.mark.parametrize("modern", [False, True])
+def test_data_of_an_odd_shape_costs_nobody_the_answer(data: bytes, code: int, modern: bool) -> None:
+    error = UpstreamAnswered("up", b'{"code":%d,"message":"no","data":%b}' % (code, data))
+    error.asked = "a:b"
+    said = to_answer(error, b"7", "resources/read", modern=modern, client=Client(modern=modern, version="2025-11-25"))
+    expected = INTERNAL_ERROR if code == -32021 else INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
+    assert b'"code":%d' % expected in said.data
+    assert b"no" in said.data

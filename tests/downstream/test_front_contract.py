@@ -18,10 +18,9 @@ import websockets
 from websockets.asyncio.client import connect
 
 from bridged import BridgeToScripts, bridged
-from front_clients import FRONTS, WEB_FRONTS, OpenFront, http_server, open_front
+from front_clients import FRONTS, WEB_FRONTS, OpenFront, Served, http_server, open_front
 from http_front import ScriptedBridge, ScriptedCore
 from mcpbridge.downstream import stdio
-from mcpbridge.downstream.http import Entrance
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.wire.revisions import LEGACY
 from rpc import Refused, envelope
@@ -259,7 +258,7 @@ async def test_a_modern_client_hears_what_it_listens_for(kind: str, tmp_path: Pa
 PATHS = {"http": "/mcp", "sse": "/sse", "websocket": "/ws"}
 
 
-async def knock(kind: str, at: Entrance, **headers: str) -> tuple[int, str]:
+async def knock(kind: str, at: Served, **headers: str) -> tuple[int, str]:
     """The status and body that a first request with these headers gets; 101 and 200 let in."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     if kind == "websocket":
@@ -322,3 +321,29 @@ async def test_sessions_have_a_number(kind: str) -> None:
         else:
             async with connect(at.origin.replace("http", "ws", 1) + "/ws", proxy=None):
                 assert (await knock(kind, at))[0] == 503
+
+
+# -- questions
+
+
+@every_front
+async def test_a_question_of_a_server_reaches_the_client_and_its_answer_the_server(kind: str, tmp_path: Path) -> None:
+    """Spec, elicitation: on the stream of the very call that it belongs to."""
+    async with opened(kind, tmp_path, {**LEGACY_SERVER, "tools/call": SILENCE}) as (front, up, _):
+        await front.client.initialize(elicitation={})
+        calling = front.start("tools/call", CALL)
+        request = await up.hears("tools/call")
+        params = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+        line = next(one for one in up.lines if one.asked("tools/call"))
+        line.gives({"jsonrpc": "2.0", "id": "s1", "method": "elicitation/create", "params": params})
+        asked = await front.client.notice("elicitation/create")
+        assert "Sure?" in asked["params"]["message"]
+        assert not calling.done()
+        result = {"action": "accept", "content": {}}
+        await front.answer({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        with anyio.fail_after(5):
+            while not (told := [one for one in line.heard if one.get("id") == "s1"]):
+                await anyio.sleep(0.01)
+        assert told[0]["result"] == result
+        line.gives({"jsonrpc": "2.0", "id": request["id"], "result": echo({})})
+        assert not (await calling).failed

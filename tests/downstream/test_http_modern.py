@@ -81,6 +81,20 @@ async def test_a_routing_header_must_not_come_twice(name: str) -> None:
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
 
 
+async def test_the_headers_of_arguments_reach_the_core_and_must_not_come_twice() -> None:
+    """What they must say is in the definition of the tool."""
+    async with serving() as http:
+        right = modern_headers("tools/call", {"name": "a"})
+        body = modern_body("tools/call", name="a")
+        assert (await http.post(body, **right, mcp_param_Place="here", mcp_other="x")).status_code == 200
+        ((client, _),) = http.core.asked
+        assert client.param_headers == {"mcp-param-place": "here"}
+        headers = [(key.replace("_", "-"), value) for key, value in right.items()]
+        headers += [("content-type", "application/json"), ("mcp-param-a", "1"), ("Mcp-Param-A", "1")]
+        response = await http.client.post(http.url, json=body, headers=headers)
+        assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
+
+
 async def test_an_unknown_revision_is_refused_with_the_known_ones() -> None:
     async with serving() as http:
         body = modern_body("echo", meta={"io.modelcontextprotocol/protocolVersion": "2099-01-01"})

@@ -88,3 +88,23 @@ def test_a_changed_result_keeps_the_bytes_of_all_other_values(method: str, befor
     assert b'"bridge+up:a:1"' in after
     for piece in (b"1.10", b"1e400", b'{ "type":"text" }'):
         assert (piece in after) == (piece in before)
+
+
+@pytest.mark.parametrize(
+    ("meta", "after"),
+    [
+        (
+            b'{"ui":{"resourceUri":"ui:1","csp":{"n":1e5}},"v/k":null}',
+            b'{"ui":{"resourceUri":"bridge+up:ui:1","csp":{"n":1e5}},"v/k":null}',
+        ),
+        (b'{"ui/resourceUri":"ui:1"}', b'{"ui/resourceUri":"bridge+up:ui:1"}'),
+        (b'{ "ui":{"resourceUri":"keep:1"}}', b'{ "ui":{"resourceUri":"keep:1"}}'),
+        (b'{ "ui": 7, "resourceUri":"ui:1"}', b'{ "ui": 7, "resourceUri":"ui:1"}'),
+        (b"null", b"null"),
+    ],
+)
+def test_the_app_that_shows_a_result_is_named_as_in_its_tool(meta: bytes, after: bytes) -> None:
+    """MCP Apps: the host reads it by that name. All else in `_meta` is for the app."""
+    body = Body(b'{"structuredContent":{"resourceUri":"ui:1"},"_meta":%b}' % meta)
+    publish_uris("tools/call", body, publish)
+    assert body.data == b'{"structuredContent":{"resourceUri":"ui:1"},"_meta":%b}' % after

@@ -8,7 +8,7 @@ from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.order import compile_plan
 from mcpbridge.pipeline.stage import Stage, chain
 from mcpbridge.wire.body import Body
-from scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of, supervised
+from scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of, pool_of
 
 
 def noting(name: str, notes: list[str]) -> Stage:
@@ -61,14 +61,15 @@ async def test_a_stage_may_answer_itself_or_try_again() -> None:
 
 async def test_a_plan_without_stages_is_the_delivery_itself() -> None:
     """DESIGN 3: nothing configured, no cost."""
-    deliver = Deliver({})
+    deliver = Deliver(pool_of({}))
     assert compile_plan(deliver) is deliver
 
 
 async def test_a_call_is_delivered_to_the_server_that_owns_its_target() -> None:
-    async with supervised(ScriptedTransport(LEGACY_SERVER)) as (upstream, watcher):
-        await watcher.reaches("ready")
-        deliver = Deliver({"up": upstream})
+    pool = pool_of({"up": ScriptedTransport(LEGACY_SERVER)})
+    async with pool.running():
+        assert await pool.settled(5)
+        deliver = Deliver(pool)
         assert (await deliver(call_of())).value()["content"]
     with pytest.raises(UpstreamUnavailable, match="not configured any more"):
-        await Deliver({})(call_of())
+        await Deliver(pool_of({}))(call_of())

@@ -1,22 +1,12 @@
 """All upstreams side by side: each settles, fails and stops without the others."""
 
-from typing import Any
-
 import anyio
 import pytest
 
 from mcpbridge.errors import UpstreamUnavailable
-from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.settings import ServerSettings
-from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, Watcher, call_of
+from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of, pool_of
 
 SILENT = {"server/discover": SILENCE, "initialize": SILENCE}
-
-
-def pool_of(transports: dict[str, ScriptedTransport], watcher: Watcher | None = None, **settings: Any) -> Pool:
-    """A pool of these; `settings` are by name."""
-    servers = {name: ServerSettings.model_validate({"command": "x", **settings.get(name, {})}) for name in transports}
-    return Pool(servers, lambda name, _: transports[name], watcher or Watcher(), client_info={"name": "b"})
 
 
 async def test_upstreams_are_in_the_order_of_their_names_and_disabled_ones_left_out() -> None:

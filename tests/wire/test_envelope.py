@@ -133,7 +133,7 @@ def test_a_question_has_no_cache_hints() -> None:
 
 
 def test_what_came_of_answers_is_not_kept() -> None:
-    """Spec 2.12: results that were reached through questions are never cached; the schema wants the hints all the same."""
+    """Spec 2.12: never cached, if it was reached through questions; the schema wants the hints all the same."""
     result = Body(b'{"ttlMs":5000,"cacheScope":"public","contents":[]}')
     hints = complete_for_modern(result, SERVER_INFO, cacheable=True, is_of_answers=True).value()
     assert (hints["ttlMs"], hints["cacheScope"]) == (0, "private")

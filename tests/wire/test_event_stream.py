@@ -108,3 +108,24 @@ def test_the_cuts_between_chunks_change_nothing(lines: list[bytes], end: bytes, 
 def test_data_arrives_as_it_was_sent(payloads: list[str]) -> None:
     stream = b"".join(b"data: " + payload.encode() + b"\n\n" for payload in payloads)
     assert [event.data.decode() for event in parse(stream)[0]] == payloads
+
+
+@given(st.data())
+def test_an_event_over_the_limit_is_skipped_wherever_it_is_cut(data: st.DataObject) -> None:
+    """The channel of HTTP+SSE is one stream: it must survive an answer that is too large for one request."""
+    large = b'data: {"id":7,"x":"' + b"y" * 20_000 + b'",\ndata: "z":' + b"1" * 9000 + b"}\n"
+    stream = b"data: one\n\n" + large + b"\nevent: other\ndata: two\n\n"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    parser = EventStreamParser(1000, skips=True)
+    events = [
+        event
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
+        for event in parser.feed(stream[start:end])
+    ]
+    first, skipped, last = events
+    assert (first, last) == (Event(b"one"), Event(b"two", b"other"))
+    assert not skipped.is_whole
+    assert b'{"id":7,' in skipped.data[:4096]
+    assert skipped.data.endswith(b"1}")
+    assert len(skipped.data) <= 2 * 4096 + 1
+    assert not parser.is_within_event

@@ -16,7 +16,7 @@ from mcpbridge.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.wire.frame import decode_frame
-from mcpbridge.wire.peer import PINGS_PER_SECOND, Peer, Timeouts
+from mcpbridge.wire.peer import ASKS_PER_SECOND, Peer, Timeouts
 from mcpbridge.wire.transport import Outgoing
 
 pytestmark = pytest.mark.anyio
@@ -244,7 +244,7 @@ async def test_a_flood_of_pings_is_not_answered_in_full() -> None:
     wire = Wire()
     for number in range(20_000):
         wire.says(b'{"id":%d,"method":"ping"}' % number)
-    assert PINGS_PER_SECOND <= len(wire.sent) < 20_000
+    assert ASKS_PER_SECOND <= len(wire.sent) < 20_000
 
 
 async def test_notifications_go_to_the_call_on_whose_stream_they_came() -> None:

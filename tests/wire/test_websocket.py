@@ -1,4 +1,4 @@
-"""The WebSocket transport: its opening, its end, and what only this transport has. The rest is in the contract suite."""
+"""The WebSocket transport: its opening, its end, and what only it has. The rest is in the contract suite."""
 
 import asyncio
 import logging
@@ -17,11 +17,18 @@ from websockets.server import ServerProtocol
 
 from mcpbridge.errors import BridgeError, ConfigError, UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.network import Network
 from mcpbridge.wire.transport import Channel
 from mcpbridge.wire.websocket import WebSocketTransport
-from scripted_http import Recorder, Spoiled, deaf_socket, request
+from scripted_http import Recorder, Spoiled, deaf_socket, request, tcp_server
 
 Handler = Callable[[ServerConnection], Awaitable[None]]
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """The bridge runs on either loop, and their clocks and transports differ."""
+    return "asyncio", {"use_uvloop": request.param}
 
 
 @asynccontextmanager
@@ -101,11 +108,11 @@ async def test_an_address_that_is_no_websocket_says_so() -> None:
         assert "instead of opening a WebSocket" in str(await refusal(url))
 
     async def garble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
         writer.write(b"SSH-2.0-x\r\n")
-        writer.close()
 
-    async with await asyncio.start_server(garble, "127.0.0.1", 0) as server:
-        error = await refusal(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with tcp_server(garble) as port:
+        error = await refusal(f"ws://127.0.0.1:{port}")
         assert isinstance(error, UpstreamUnavailable)
         assert "does not speak WebSocket" in error.what
 
@@ -137,9 +144,52 @@ async def test_what_cannot_be_reached_is_unavailable_and_says_why() -> None:
 
 
 async def test_a_server_that_never_answers_the_opening_is_given_up() -> None:
-    async with await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0) as server:
-        error = await refusal(f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}", connect_timeout=0.1)
+    async with tcp_server(reads) as port:
+        error = await refusal(f"ws://127.0.0.1:{port}", connect_timeout=0.1)
         assert "within 0.1 s" in str(error)
+
+
+class Tokens:
+    """An `Authorizer` with a token that is refused and another one."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = list(tokens)
+        self.challenges: list[str] = []
+        self.is_accepted = False
+
+    @property
+    def ready(self) -> str | None:
+        return None
+
+    async def token(self) -> str:
+        return self.tokens[0]
+
+    async def refused(self, used: str, status: int, challenge: str) -> bool:
+        assert used == self.tokens.pop(0)
+        self.challenges.append(challenge)
+        return bool(self.tokens)
+
+    def accepted(self) -> None:
+        self.is_accepted = True
+
+
+async def test_a_refused_token_is_replaced_and_the_opening_tried_again() -> None:
+    def check(connection: ServerConnection, request: Request) -> Response | None:
+        if request.headers.get_all("Authorization") == ["Bearer good"]:
+            return None
+        response = connection.respond(401, "")
+        response.headers["WWW-Authenticate"] = 'Bearer resource_metadata="x"'
+        return response
+
+    async with ws_server(silent, process_request=check) as url:
+        tokens = Tokens("stale", "good")
+        async with connected(url, network=Network(authorizer=tokens)) as (channel, _):
+            channel.send(request(1))
+        assert tokens.challenges == ['Bearer resource_metadata="x"']
+        assert tokens.is_accepted
+        error = await refusal(url, network=Network(authorizer=Tokens("stale")))
+        assert isinstance(error, UpstreamHttpError)
+        assert error.status == 401
 
 
 # -- messages
@@ -175,9 +225,9 @@ async def test_fragments_that_are_too_large_together_fail_their_request_only() -
 
 async def test_nothing_of_the_traffic_is_logged_by_the_library(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with ws_server(silent, logger=logging.Logger("quiet", 100)) as url:
-        async with connected(url, headers={"Authorization": "Bearer s3cret-token"}) as (channel, _):
-            channel.send(request(1))
+    quiet, headers = logging.Logger("quiet", 100), {"Authorization": "Bearer s3cret-token"}
+    async with ws_server(silent, logger=quiet) as url, connected(url, headers=headers) as (channel, _):
+        channel.send(request(1))
     assert "s3cret" not in caplog.text
     assert "tools/call" not in caplog.text
 
@@ -228,10 +278,9 @@ async def raw_server(
         protocol.send_response(protocol.accept(opening))
         writer.write(b"".join(protocol.data_to_send()) + early)
         await after(reader, writer)
-        writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with tcp_server(serve) as port:
+        yield f"ws://127.0.0.1:{port}"
 
 
 async def reads(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -257,10 +306,10 @@ async def test_a_server_that_answers_pings_lives() -> None:
                 pings.set()
             super().process_event(event)
 
-    async with ws_server(silent, create_connection=Counting) as url:
-        async with connected(url, ping_seconds=0.02, pong_seconds=5) as (_, got):
-            await pings.wait()
-            assert not got.closings
+    quick = {"ping_seconds": 0.02, "pong_seconds": 5}
+    async with ws_server(silent, create_connection=Counting) as url, connected(url, **quick) as (_, got):
+        await pings.wait()
+        assert not got.closings
 
 
 async def test_pings_of_the_server_are_answered() -> None:

@@ -75,8 +75,12 @@ class Definition:
     """URIs of the apps that belong to this tool. They need not be listed as resources (spec 2.11)."""
     headers: Mapping[tuple[str, ...], str]
     """Path of an argument to the `Mcp-Param-…` token that a modern HTTP server wants it repeated in."""
+    is_marked: bool
+    """Modern clients over HTTP repeat arguments in such headers as well, and what they repeat must be checked."""
     app_only: bool
     """The server means this tool for its apps alone, not for models (MCP Apps, `visibility`)."""
+    task_support: str = ""
+    """`optional` or `required`: the tool may, or must, run as a task (2025-11-25); empty: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,7 @@ class _Check:
         self.for_legacy: dict[str, bytes | None] = {}
         self.for_modern: dict[str, bytes | None] = {}
         self.faults: list[tuple[str, str]] = []
+        self.headers: Mapping[tuple[str, ...], str] = _NO_HEADERS
 
     def run(self) -> Definition | Unusable:
         name = self.members.get("name")
@@ -161,6 +166,7 @@ class _Check:
                 self._mend(member, shape)
         if "execution" in self.members:
             self.for_modern["execution"] = None  # 2026-07-28 removed it
+        task_support = self._task_support() if self.kind == "tools" else ""
         meta = self.members.get("_meta") if self.kind == "tools" else None
         return Definition(
             kind=self.kind,
@@ -172,9 +178,20 @@ class _Check:
             for_modern=self.for_modern or _UNCHANGED,
             faults=tuple(self.faults),
             ui=app_uris(meta),
-            headers=self._headers() if self.kind == "tools" else _NO_HEADERS,
+            headers=self.headers if self.over_http else _NO_HEADERS,
+            is_marked=bool(self.headers),
             app_only=is_for_apps_only(meta),
+            task_support=task_support,
         )
+
+    def _task_support(self) -> str:
+        """Clients may always call without a task, since the bridge makes one where the tool needs it: say so."""
+        execution: object = self.members.get("execution")
+        said: object = cast("dict[str, Any]", execution).get("taskSupport") if isinstance(execution, dict) else None
+        if said == "required":
+            fields = decode_fields(self._raw("execution"))
+            self.for_legacy["execution"] = encode_fields({**fields, "taskSupport": Raw(b'"optional"')})
+        return said if said in ("optional", "required") else ""
 
     def _raw(self, member: str) -> Raw:
         if not self.fields:
@@ -208,19 +225,26 @@ class _Check:
         kind: object = schema.get("type")
         if kind != "object" and kind is not None and not (isinstance(kind, list) and "object" in kind):
             return "the type of its inputSchema is not 'object'"
-        if _HEADER_MARK_BYTES in self.raw and self.over_http and (reason := find_invalid_x_mcp_header(schema)):
-            return reason
-        has_marks = _HEADER_MARK_BYTES in bytes(self._raw("inputSchema")) if _HEADER_MARK_BYTES in self.raw else False
-        if kind == "object" and is_presentable(schema) and not has_marks:
-            return ""
-        raw = self._raw("inputSchema")
-        fields = decode_fields(without_header_marks(raw) if has_marks else raw)
-        faults: list[str] = []
-        mended_keywords(fields, schema, faults)
-        if kind != "object":
-            fields["type"] = Raw(b'"object"')  # arguments are an object always, so this says nothing new
-        self._replace("inputSchema", encode_fields(fields), "; ".join(faults))
+        broken_mark = find_invalid_x_mcp_header(schema) if _HEADER_MARK_BYTES in self.raw else None
+        if broken_mark and self.over_http:
+            return broken_mark
+        if _HEADER_MARK_BYTES in self.raw and not broken_mark:
+            self.headers = x_mcp_header_map(schema)
+        is_tidy = kind == "object" and is_presentable(schema)
+        if not is_tidy or broken_mark:
+            raw = self._raw("inputSchema")
+            fields = decode_fields(without_header_marks(raw) if broken_mark else raw)
+            faults: list[str] = []
+            mended_keywords(fields, schema, faults)
+            if kind != "object":
+                fields["type"] = Raw(b'"object"')  # arguments are an object always, so this says nothing new
+            self._replace("inputSchema", encode_fields(fields), "; ".join(faults))
+        if self.headers:  # they mean something to modern clients only
+            self.for_legacy["inputSchema"] = bytes(without_header_marks(self._published("inputSchema")))
         return ""
+
+    def _published(self, member: str) -> Raw | bytes:
+        return self.changes.get(member) or self._raw(member)
 
     def _output(self) -> None:
         schema = self.members["outputSchema"]
@@ -241,11 +265,6 @@ class _Check:
             self.for_legacy["outputSchema"] = encode_fields({**decode_fields(raw), "type": Raw(b'"object"')})
         else:
             self.for_legacy["outputSchema"] = None  # structured results are objects there, and this one is none
-
-    def _headers(self) -> Mapping[tuple[str, ...], str]:
-        if _HEADER_MARK_BYTES not in self.raw or not self.over_http:
-            return _NO_HEADERS
-        return x_mcp_header_map(self.members["inputSchema"])
 
 
 def _changed(definition: Definition, changes: Changes) -> bytes:

@@ -31,6 +31,8 @@ class Offer:
     templates: tuple[bytes, ...] = ()
     ttl_ms: Mapping[Kind, int] = field(default_factory=dict[Kind, int])
     """Milliseconds that the server says a list of its stays fresh; of the kinds that it says it of."""
+    runs_tasks: bool = False
+    """It takes calls of tools as tasks (2025-11-25), so what its tools say of that is shown."""
 
     def of(self, kind: Kind) -> tuple[bytes, ...]:
         """The definitions of one kind."""

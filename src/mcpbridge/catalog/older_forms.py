@@ -6,6 +6,7 @@ no revision defines, and the order of what stays are nobody's business here.
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 from msgspec import Raw
 
@@ -34,15 +35,24 @@ def older_form(kind: Kind, published: bytes, revision: str) -> bytes:
     """What a legacy client of `revision` gets of a definition; `published` is its form for the newest of them."""
     if revision >= LATEST_LEGACY:
         return published
-    unknown = [member for member, since in _SINCE[kind].items() if revision < since]
-    if not any(b'"%b"' % member.encode() in published for member in unknown):
-        return published  # a search is far cheaper than a parse, and tools mostly have one of them at most
+    unknown = _unknown(kind, revision)
+    for quoted in unknown.values():  # a search is far cheaper than a parse, and most definitions have none of them
+        if quoted in published:
+            break
+    else:
+        return published
     fields = decode_fields(published)
     for member in unknown:
         fields.pop(member, None)
     if kind == "prompts" and "title" in unknown and "arguments" in fields:
         fields["arguments"] = _without_titles(fields["arguments"])
     return encode_fields(fields)
+
+
+@cache
+def _unknown(kind: Kind, revision: str) -> Mapping[str, bytes]:
+    """The members that the revision does not have, and how their names look in JSON."""
+    return {member: b'"%b"' % member.encode() for member, since in _SINCE[kind].items() if revision < since}
 
 
 def _without_titles(arguments: Raw) -> Raw:

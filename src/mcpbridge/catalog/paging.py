@@ -17,7 +17,7 @@ from mcpbridge.catalog.older_forms import older_form
 from mcpbridge.errors import BadRequest
 from mcpbridge.wire.codes import INVALID_PARAMS
 from mcpbridge.wire.frame import encode
-from mcpbridge.wire.revisions import is_modern
+from mcpbridge.wire.revisions import LATEST_LEGACY, is_modern
 
 __all__ = ["Entry", "Listing"]
 
@@ -68,7 +68,9 @@ class Listing:
         Raises:
             BadRequest: the cursor is not one of this listing's (−32602).
         """
-        start = bisect_right(self._keys, self._position(cursor)) if cursor else 0
+        return self._page_at(bisect_right(self._keys, self._position(cursor)) if cursor else 0, revision)
+
+    def _page_at(self, start: int, revision: str) -> bytes:
         page = self._pages.get((start, revision))
         if page is None:
             page = self._encoded(start, revision)
@@ -80,6 +82,8 @@ class Listing:
         modern = is_modern(revision)
         shown = self._entries[start : start + self._page_size]
         parts = [entry.modern if modern else older_form(self._kind, entry.legacy, revision) for entry in shown]
+        if revision < LATEST_LEGACY and all(part is entry.legacy for part, entry in zip(parts, shown, strict=True)):
+            return self._page_at(start, LATEST_LEGACY)  # not another copy of megabytes
         end = b"]"
         if start + len(shown) < len(self._entries):
             end += b',"nextCursor":' + encode(self._cursor(shown[-1].key))

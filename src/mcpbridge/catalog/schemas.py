@@ -14,7 +14,7 @@ from mcpbridge.wire.frame import Fields, decode_batch, decode_fields, encode_fie
 __all__ = ["HEADER_MARK", "Schema", "is_presentable", "mended_keywords", "without_header_marks"]
 
 HEADER_MARK = "x-mcp-header"
-"""Names the HTTP header that a modern client repeats an argument in. Ends at the bridge: it has the duty then."""
+"""Names the HTTP header that a modern client repeats an argument in; means nothing to legacy ones."""
 
 Schema = dict[str, Any]
 

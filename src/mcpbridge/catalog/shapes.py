@@ -89,6 +89,11 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_icon_address(value: object) -> bool:
+    """Clients fetch it by themselves, so it must not lead to scripts, files or plain HTTP (2025-11-25, icons)."""
+    return isinstance(value, str) and value[:8].lower().startswith(("https://", "data:"))
+
+
 def _is_truth(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -120,7 +125,7 @@ def _is_date(value: object) -> bool:
 
 _ICONS = Items(
     Members(
-        {"src": _is_text, "mimeType": _is_text, "sizes": Items(_is_text), "theme": _one_of("light", "dark")},
+        {"src": _is_icon_address, "mimeType": _is_text, "sizes": Items(_is_text), "theme": _one_of("light", "dark")},
         required=frozenset({"src"}),
     )
 )

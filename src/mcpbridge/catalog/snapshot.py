@@ -61,8 +61,12 @@ class ToolRef:
     """As clients from 2026-07-28 on see it; the same object where it is the same."""
     headers: Mapping[tuple[str, ...], str]
     """Path of an argument to the token of the `Mcp-Param-…` header that repeats it to a modern HTTP upstream."""
+    is_marked: bool = False
+    """Modern clients over HTTP repeat arguments in such headers too; `published_modern` says which."""
     app_only: bool = False
     """Meant for the apps of its server, not for models: listed and callable, but nothing to find or recommend."""
+    task_support: str = ""
+    """`optional` or `required`: the tool may, or must, run as a task (2025-11-25); empty: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,29 +187,26 @@ class Builder:
         page_size: int = 0,
         ttl_ms: int = 0,
         modern_tail: bytes = b"",
-        offers_tasks: bool = False,
     ) -> None:
         """How all snapshots are cut.
 
         `name_length`: characters of the longest wire name; `prefix`: which of them name their server. `page_size`:
         entries a page; 0 for one page. `ttl_ms`: how long modern clients may go without asking again, where no server
         asks for less. `modern_tail`: members (`"name":value,…`) that end every page for modern clients, such as the
-        `_meta` with the bridge's own `serverInfo`. `offers_tasks`: clients of 2025-11-25 may run tools as tasks, so
-        they see `execution`.
+        `_meta` with the bridge's own `serverInfo`.
         """
         self._names: _Names = partial(wire_names, limit=name_length, prefix=prefix)
         self._keeps_uris = False
         self._page_size = page_size
         self._ttl_ms = ttl_ms
         self._modern_tail = b",%b" % modern_tail if modern_tail else b""
-        self._offers_tasks = offers_tasks
         self._seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
         self._entries: dict[_EntryKey, Entry] = {}
         self._seen_uris = SeenUris()
 
     def for_one_server(self) -> "Builder":
         """Another builder that cuts alike, for the catalogs of one server by its own names and URIs."""
-        other = Builder(page_size=self._page_size, ttl_ms=self._ttl_ms, offers_tasks=self._offers_tasks)
+        other = Builder(page_size=self._page_size, ttl_ms=self._ttl_ms)
         other._modern_tail = self._modern_tail
         other._names = own_names
         other._keeps_uris = True
@@ -217,7 +218,8 @@ class Builder:
         names = {*accepted, *settings}
         own = (_uris_of(accepted.get(name), name, settings.get(name)) for name in names)
         uris = UriIndex(own, self._seen_uris, keeps_all=self._keeps_uris)
-        making = _Making(accepted, uris, self._names, self._entries, offers_tasks=self._offers_tasks)
+        runs_tasks = frozenset(offer.server for offer in offers if offer.runs_tasks)
+        making = _Making(accepted, uris, self._names, self._entries, runs_tasks)
         tools, prompts = making.tools(), making.prompts()
         resources, templates = making.resources(), making.templates()
         self._entries = making.entries
@@ -268,7 +270,6 @@ def build(
     page_size: int = 0,
     ttl_ms: int = 0,
     modern_tail: bytes = b"",
-    offers_tasks: bool = False,
 ) -> Snapshot:
     """One snapshot; see `Builder` for the parameters."""
     builder = Builder(
@@ -276,7 +277,6 @@ def build(
         page_size=page_size,
         ttl_ms=ttl_ms,
         modern_tail=modern_tail,
-        offers_tasks=offers_tasks,
     )
     return builder.build(offers, settings)
 
@@ -295,14 +295,14 @@ class _Making:
         uris: UriIndex,
         names: _Names,
         known: Mapping[_EntryKey, Entry],
-        *,
-        offers_tasks: bool,
+        runs_tasks: frozenset[str],
     ) -> None:
+        """`runs_tasks`: servers whose tools clients of 2025-11-25 may run as tasks, so that they see `execution`."""
         self._servers = servers
         self._uris = uris
         self._names = names
         self._known = known
-        self._unoffered: Changes = {} if offers_tasks else {"execution": None}
+        self._runs_tasks = runs_tasks
         self.entries: dict[_EntryKey, Entry] = {}
         self.listed = defaultdict[Kind, list[Entry]](list)
         self.dropped: list[Dropped] = []
@@ -316,7 +316,8 @@ class _Making:
         for server, item in self._items("tools"):
             wire, definition = wires[server, item.name], item.definition
             ui = with_ui_uris(definition, ui_uris[server])
-            entry = self._entry("tools", server, item, {**item.changes, **ui, **self._unoffered, "name": encode(wire)})
+            plain: Changes = {} if definition.task_support and server in self._runs_tasks else {"execution": None}
+            entry = self._entry("tools", server, item, {**item.changes, **ui, **plain, "name": encode(wire)})
             ref = ToolRef(
                 server=server,
                 name=definition.key,
@@ -326,7 +327,9 @@ class _Making:
                 published=entry.legacy,
                 published_modern=entry.modern,
                 headers=definition.headers,
+                is_marked=definition.is_marked,
                 app_only=definition.app_only,
+                task_support=definition.task_support,
             )
             found.append(Listed(wire, server, item.name, ref))
         return Directory("tool", found)

@@ -34,8 +34,9 @@ def command(*, tool: str, words: tuple[str, ...], config: str | None, given: str
     if given is not None and words:
         raise click.UsageError("Give the arguments as KEY=VALUE or with --json, not both.")
 
+    text = sys.stdin.read() if given == "-" else given  # before there is a loop, which it would hold up
+
     async def calling(loaded: Loaded, redact: Redactor) -> int:
-        text = sys.stdin.read() if given == "-" else given
         arguments = None if text is None else from_json(text)
         if likely := engine.likely_servers(loaded, tool):
             async with engine.settle(loaded, redact, likely) as bridge:

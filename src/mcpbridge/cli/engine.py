@@ -1,7 +1,7 @@
 """A bridge for the time of one command: load the configuration, start what the command needs, ask, stop."""
 
-import functools
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,8 +11,9 @@ from typing import Any
 import anyio
 
 from mcpbridge.bridge import Bridge, RequestFailed
-from mcpbridge.cli.exits import OK, UNREACHABLE, fail, only_error, report
+from mcpbridge.cli.exits import OK, UNREACHABLE, CommandFailed, fail, only_error, report
 from mcpbridge.cli.output import note, progress, visible
+from mcpbridge.cli.signals import ended_by_signals
 from mcpbridge.cli.states import State, failure_code, fault, is_ready
 from mcpbridge.config.load import Loaded, load
 from mcpbridge.config.schema import LogSettings
@@ -39,7 +40,7 @@ def run(command: Command, config: str | None, *, as_json: bool = False) -> int:
         for warning in loaded.warnings:
             note(redact(warning))
         options = {"use_uvloop": find_spec("uvloop") is not None}
-        code = anyio.run(functools.partial(command, loaded, redact), backend_options=options)
+        code = anyio.run(_until_signalled, command, loaded, redact, backend_options=options)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
         if isinstance(only_error(error), BrokenPipeError):  # the reader of our output has seen enough, as `head` does
@@ -50,6 +51,20 @@ def run(command: Command, config: str | None, *, as_json: bool = False) -> int:
             raise
         return known
     return code
+
+
+async def _until_signalled(command: Command, loaded: Loaded, redact: Redactor) -> int:
+    received: list[signal.Signals] = []
+    with anyio.CancelScope() as scope:
+
+        def end(number: signal.Signals) -> None:
+            received.append(number)
+            scope.cancel()
+
+        with ended_by_signals(end):
+            return await command(loaded, redact)
+    (number,) = received
+    raise CommandFailed(128 + number, "interrupted" if number == signal.SIGINT else f"ended by {number.name}")
 
 
 @asynccontextmanager

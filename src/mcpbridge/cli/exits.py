@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from mcpbridge.cli.signals import INTERRUPTED
 from mcpbridge.errors import BridgeError, ConfigError
 
 __all__ = [
@@ -28,7 +29,6 @@ UNREACHABLE = 4
 TOOL_ERROR = 5
 """The tool answered with an error, or there is no such tool, prompt or resource."""
 TIMED_OUT = 7
-INTERRUPTED = 130
 
 
 class CommandFailed(Exception):

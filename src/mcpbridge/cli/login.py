@@ -16,7 +16,7 @@ from mcpbridge.cli.output import note, print_json, visible
 from mcpbridge.cli.sign_ins import sign_in_of
 from mcpbridge.config.load import Loaded
 from mcpbridge.redaction import Redactor
-from mcpbridge.upstream.auth import Authorization, Page
+from mcpbridge.upstream.auth_account import Account, Page
 from mcpbridge.upstream.auth_challenge import Challenge
 from mcpbridge.upstream.auth_grant import Grant
 
@@ -27,17 +27,19 @@ __all__ = ["command"]
 @click.argument("server")
 @config_option
 @click.option("--no-browser", is_flag=True, help="Open no browser: show the address of the page.")
+@click.option("--scope", multiple=True, metavar="WORD", help="Ask for this right too; may be repeated.")
 @as_json_option
-def command(*, server: str, config: str | None, no_browser: bool, as_json: bool) -> int:
+def command(*, server: str, config: str | None, no_browser: bool, scope: tuple[str, ...], as_json: bool) -> int:
     """Sign in to SERVER, as the configuration names it. Bridges that are running need no restart."""
 
     async def login(loaded: Loaded, redact: Redactor) -> int:
-        async with sign_in_of(loaded, server, redact) as authorization:
+        async with sign_in_of(loaded, server, redact) as account:
             settings = loaded.settings.servers[server]
-            challenge = await authorization.knock(settings.headers, is_sse=settings.kind == "sse")
+            challenge = await account.knock(settings.headers, is_sse=settings.kind == "sse")
             if challenge is None:
                 note(f"{server} lets anybody begin; signing in all the same")
-            grant = await _sign_in(authorization, challenge or Challenge(), no_browser=no_browser)
+            wanted = (challenge or Challenge()).with_more(" ".join(scope))
+            grant = await _sign_in(account, wanted, no_browser=no_browser)
         if as_json:
             told = {"server": server, "issuer": grant.issuer, "scope": grant.scope, "expires_at": grant.expires_at}
             print_json(told)
@@ -49,9 +51,9 @@ def command(*, server: str, config: str | None, no_browser: bool, as_json: bool)
     return run(login, config, as_json=as_json)
 
 
-async def _sign_in(authorization: Authorization, challenge: Challenge, *, no_browser: bool) -> Grant:
-    if authorization.settings.type == "client-credentials":
-        return await authorization.sign_in_alone(challenge)
+async def _sign_in(account: Account, challenge: Challenge, *, no_browser: bool) -> Grant:
+    if account.settings.type == "client-credentials":
+        return await account.sign_in_alone(challenge)
 
     async def show(page: Page) -> bool:
         from mcpbridge.upstream.auth_browser import open_page
@@ -64,7 +66,7 @@ async def _sign_in(authorization: Authorization, challenge: Challenge, *, no_bro
             await open_page(page.url)
         return True
 
-    return await authorization.sign_in(challenge, show)
+    return await account.sign_in(challenge, show)
 
 
 def _take_pasted(page: Page) -> None:

@@ -21,8 +21,8 @@ def command(*, server: str, config: str | None, as_json: bool) -> int:
     """Forget the sign-in to SERVER. Bridges that are running notice when they next renew or are refused."""
 
     async def logout(loaded: Loaded, redact: Redactor) -> int:
-        async with sign_in_of(loaded, server, redact) as authorization:
-            was_signed_in, is_revoked = await authorization.sign_out()
+        async with sign_in_of(loaded, server, redact) as account:
+            was_signed_in, is_revoked = await account.sign_out()
         if as_json:
             print_json({"server": server, "was_signed_in": was_signed_in, "revoked": is_revoked})
         elif not was_signed_in:

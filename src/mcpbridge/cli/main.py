@@ -6,6 +6,8 @@ what only the other commands need.
 
 import sys
 
+from mcpbridge.cli.signals import INTERRUPTED, remember_interrupts
+
 __all__ = ["main"]
 
 
@@ -17,10 +19,14 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"mcpbridge {__version__}")
         return 0
-    if arguments[:1] == ["serve"]:
-        from mcpbridge.cli.serve import serve
+    remember_interrupts()
+    try:
+        if arguments[:1] == ["serve"]:
+            from mcpbridge.cli.serve import serve
 
-        return serve(arguments[1:])
-    from mcpbridge.cli.commands import run
+            return serve(arguments[1:])
+        from mcpbridge.cli.commands import run
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:  # in one of the imports: there is nothing to stop yet
+        return INTERRUPTED

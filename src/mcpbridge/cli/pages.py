@@ -2,7 +2,7 @@
 
 import os
 
-from mcpbridge.upstream.auth import Page, Show
+from mcpbridge.upstream.auth_account import Page, Show
 from mcpbridge.upstream.auth_browser import has_browser, open_page
 
 __all__ = ["open_in_browser"]

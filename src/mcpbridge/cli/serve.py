@@ -9,11 +9,13 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcpbridge.cli.exits import INTERRUPTED, OK, report
+from mcpbridge.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.config.load import Loaded, load
 from mcpbridge.errors import ConfigError
 from mcpbridge.redaction import Redactor
@@ -25,6 +27,9 @@ __all__ = ["DEFAULT_ADDRESS", "Address", "parse_address", "serve"]
 
 DEFAULT_ADDRESS = "127.0.0.1:8808"
 
+_DRAIN = 8.0
+"""Seconds that the front may take to end, with the 5 that open HTTP requests are granted."""
+
 
 class Address(NamedTuple):
     """Where to listen."""
@@ -35,34 +40,22 @@ class Address(NamedTuple):
     """0: the system chooses."""
 
 
-def parse_address(text: str) -> Address:
-    """`HOST:PORT`, `[IPV6]:PORT`, `:PORT` or `PORT`; without a host it is 127.0.0.1.
+def parse_address(text: str) -> Address | Path:
+    """`HOST:PORT`, `[IPV6]:PORT`, `:PORT` or `PORT`, without a host it is 127.0.0.1; or the path in `unix:PATH`.
 
     Raises:
         ConfigError: it is none of these.
     """
+    if text.startswith("unix:") and text != "unix:":
+        return Path(text.removeprefix("unix:")).expanduser().absolute()
     host, _, port = text.rpartition(":")
     if port.isascii() and port.isdigit() and int(port) < 65536:
         if host.startswith("[") and host.endswith("]"):
             return Address(host[1:-1], int(port))
         if ":" not in host:
             return Address(host or "127.0.0.1", int(port))
-    hint = f"Expected HOST:PORT such as {DEFAULT_ADDRESS} or [::1]:8808."
+    hint = f"Expected HOST:PORT such as {DEFAULT_ADDRESS} or [::1]:8808, or unix:PATH."
     raise ConfigError(f"not an address to listen on: {text!r}", key="--http", hint=hint)
-
-
-def socket_path(text: str) -> Path | None:
-    """The path in `unix:PATH`; None when it is an address of another kind.
-
-    Raises:
-        ConfigError: no path follows.
-    """
-    if not text.startswith("unix:"):
-        return None
-    path = text.removeprefix("unix:")
-    if not path:
-        raise ConfigError("no path to listen on", key="--http", hint="Expected unix:/path/to.sock.")
-    return Path(path).expanduser().absolute()
 
 
 def serve(arguments: Sequence[str]) -> int:
@@ -74,6 +67,9 @@ def serve(arguments: Sequence[str]) -> int:
         token, address = _access(options, loaded, os.environ)
         redact = Redactor([*loaded.secrets, *filter(None, [token])])
         view = _view(options, loaded)
+        if view:  # the others are not even started
+            alone = {view: loaded.settings.servers[view]}
+            loaded = replace(loaded, settings=loaded.settings.model_copy(update={"servers": alone}))
         front = _Front(address, token, options.no_auth, view)
         return _run(loaded, redact, front, level=options.log_level)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
@@ -120,7 +116,7 @@ def _access(
         if given:
             raise ConfigError("only means something with --http", key=given)
         return None, None
-    address = socket_path(options.http) or parse_address(options.http)
+    address = parse_address(options.http)
     token = None
     if options.token_env:
         token = environ.get(options.token_env)
@@ -220,12 +216,18 @@ async def _serve(
     for warning in loaded.warnings:
         log.warning("configuration", note=warning)
     received: list[signal.Signals] = []
+    serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
     shown = f"stdio ({front.view})" if front.view else "stdio"
 
     def ready(url: str) -> None:
         nonlocal shown
         shown = url
         log.info("listening", url=url)
+
+    def end(number: signal.Signals) -> None:
+        received.append(number)
+        log.info("stopping", signal=number.name)
+        serving.cancel()
 
     async def run_front(bridge: Bridge, at: "Entrance | None") -> None:
         if streams:
@@ -246,29 +248,16 @@ async def _serve(
 
             await serve_http(bridge, loaded.settings.http, at, on_ready=ready)
 
-    serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
-    with _entrance(loaded, front) as at, anyio.open_signal_receiver(*_ending_signals()) as signals:
-        async with anyio.create_task_group() as tasks:
+    with _entrance(loaded, front) as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
+        show, is_interactive = open_in_browser(), streams is not None
+        async with Bridge(loaded.settings, redact=redact, show=show, is_interactive=is_interactive) as bridge:
 
-            async def end_on_signal() -> None:
-                async for number in signals:
-                    if received:  # asked twice: the upstreams end with us (parent-death signal)
-                        os._exit(INTERRUPTED)
-                    received.append(number)
-                    log.info("stopping", signal=number.name)
-                    serving.cancel()
+            def told() -> Status:
+                return redact.values_of({**bridge.status(), "front": shown})
 
-            tasks.start_soon(end_on_signal)
-            show, is_interactive = open_in_browser(), streams is not None
-            async with Bridge(loaded.settings, redact=redact, show=show, is_interactive=is_interactive) as bridge:
-
-                def told() -> Status:
-                    return redact.values_of({**bridge.status(), "front": shown})
-
-                async with publish(told, runtime_directory(os.environ)):
-                    with serving:
-                        await run_front(bridge, at)
-            tasks.cancel_scope.cancel()
+            async with publish(told, runtime_directory(os.environ)):
+                with serving:
+                    await run_front(bridge, at)
     return INTERRUPTED if signal.SIGINT in received else OK
 
 
@@ -283,8 +272,3 @@ def _entrance(loaded: Loaded, front: _Front) -> "AbstractContextManager[Entrance
     if isinstance(address, Path):
         return entrance_at_path(settings, address, token=front.token)
     return entrance(settings, host=address.host, port=address.port, no_auth=front.no_auth, token=front.token)
-
-
-def _ending_signals() -> list[signal.Signals]:
-    names = ("SIGINT", "SIGTERM", "SIGHUP")
-    return [getattr(signal, name) for name in names if hasattr(signal, name)]

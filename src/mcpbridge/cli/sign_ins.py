@@ -9,7 +9,7 @@ from mcpbridge.config.load import Loaded
 from mcpbridge.errors import ConfigError, nearest
 from mcpbridge.redaction import Redactor
 from mcpbridge.storage.tokens import SealedFiles, secrets_directory
-from mcpbridge.upstream.auth import Authorization, Surroundings
+from mcpbridge.upstream.auth_account import Account, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports import TransportMaker
@@ -18,8 +18,8 @@ __all__ = ["sign_in_of"]
 
 
 @asynccontextmanager
-async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGenerator[Authorization]:
-    """The authorization of a server; ends the command when it is none to sign in to.
+async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGenerator[Account]:
+    """The account at a server; ends the command when it is none to sign in to.
 
     Raises:
         ConfigError: there is no server of such a name.
@@ -37,7 +37,7 @@ async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGene
     if authorization is None:
         fail(USAGE, f"'{server}' is not a server to sign in to", _why_not(known[server]))
     async with flights.running():
-        yield authorization
+        yield authorization.account
 
 
 def _why_not(settings: ServerSettings) -> str:

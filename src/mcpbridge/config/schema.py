@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mcpbridge.catalog.names import Prefix
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
 from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.settings import ServerSettings
@@ -39,6 +40,11 @@ class BridgeSettings(BaseModel):
 
     name_length: int = Field(default=48, ge=16, le=128)
     """Characters of the longest tool name; a longer one is cut and gets a hash. Clients add their own prefix."""
+
+    prefix: Prefix = "always"
+    """Which tools and prompts are named after their server (`server__tool`): `always`; `on-collision`, only those whose
+    name several servers use; or `never`, then such a name gets a hash. Names may change as servers come and go unless
+    it is `always`. An endpoint of one server (`/servers/NAME/mcp`) never has prefixes."""
 
     page_size: int = Field(default=0, ge=0)
     """Entries a page of a listing; 0: all in one."""

@@ -10,12 +10,13 @@ from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client, Notify, Requests
 from mcpbridge.downstream.phrasing import phrase
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, Profile, Question, QuestionRefused
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOBODY, NOTHING, Profile, Question, QuestionRefused
+from mcpbridge.upstream.tasks import RELATED_TASK
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST
 from mcpbridge.wire.frame import EMPTY_OBJECT, Frame, encode, encode_notification, encode_request
 
-__all__ = ["ClientRequests", "LegacyAsker"]
+__all__ = ["CANCELLED", "ClientRequests", "LegacyAsker", "Unasked", "modern_home"]
 
 log = structlog.get_logger("mcpbridge.questions")
 
@@ -106,13 +107,13 @@ def _error_object(error: bytes) -> bytes:
 class LegacyAsker:
     """The legacy client behind one call."""
 
-    __slots__ = ("_client", "_minted", "_notify", "_requests")
+    __slots__ = ("_client", "_minted", "_notify", "_requests", "_task")
 
     relays = False
 
-    def __init__(self, client: Client, requests: Requests, notify: Notify) -> None:
-        """`notify` leads to the stream of the call."""
-        self._client, self._requests, self._notify = client, requests, notify
+    def __init__(self, client: Client, requests: Requests, notify: Notify, *, task: str = "") -> None:
+        """`notify` leads to the stream of the call. `task`: what the client calls the task that all this is about."""
+        self._client, self._requests, self._notify, self._task = client, requests, notify, task
         self._minted: dict[bytes, str] = {}
 
     @property
@@ -134,6 +135,7 @@ class LegacyAsker:
         """Put the question as a request of the client's revision; see `Asker`."""
         id_ = secrets.token_hex(16)
         params = phrase(question, self._client.version, self.profile, elicitation_id=id_)
+        params = _of_task(params, self._task) if self._task else params
         if question.method == ELICIT and (url_id := _elicitation_id(params)):
             self._minted[bytes(question.params)] = url_id
             self._client.elicitations.add((question.upstream, url_id))
@@ -164,6 +166,44 @@ class LegacyAsker:
         return client.project
 
 
+class Unasked:
+    """The modern client behind a call during which it can be asked nothing. It is known all the same."""
+
+    __slots__ = ("home", "owner")
+
+    profile = NOTHING
+    relays = False
+
+    def __init__(self, client: Client) -> None:
+        self.owner: object = client.channel or client
+        self.home: object = modern_home(client)
+
+    async def ask(self, question: Question) -> Raw:
+        """Refuse."""
+        return await NOBODY.ask(question)
+
+    def finished(self, question: Question) -> None:
+        """Nothing was asked."""
+
+    async def project(self) -> str:
+        """Not known."""
+        return ""
+
+
+def modern_home(client: Client) -> object:
+    """Whose session the calls of a modern client go to at a server that keeps clients apart (spec 2.3)."""
+    return client.channel or f"principal {client.principal}"
+
+
+def _of_task(params: bytes | Raw, task: str) -> bytes | Raw:
+    """Name the task that a question belongs to (2025-11-25, associating task-related messages)."""
+    body = Body(params)
+    meta = body.inner("_meta") or Body()
+    meta.put(RELATED_TASK, {"taskId": task})
+    body.put("_meta", meta)
+    return body.data
+
+
 def _elicitation_id(params: bytes | Raw) -> str:
     try:
         return Body(params).text("elicitationId")
@@ -188,5 +228,3 @@ def _first_root(result: Raw) -> str:
     except msgspec.DecodeError:
         return ""
     return roots[0].uri if roots else ""
-
-

@@ -11,13 +11,14 @@ from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Kind, Snapshot
-from mcpbridge.downstream.asking import LegacyAsker
+from mcpbridge.downstream.asking import LegacyAsker, Unasked
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.handling import Handler, Startup, text
 from mcpbridge.downstream.levels import lower
 from mcpbridge.downstream.links import publish_uris
 from mcpbridge.downstream.pages import pages_first
 from mcpbridge.downstream.parking import Parking
+from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.downstream.updates import CallUpdates
 from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.model import Call, Plan, ignore_update
@@ -27,7 +28,8 @@ from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import HEADER_MISMATCH, INVALID_PARAMS, code_of
 from mcpbridge.wire.envelope import complete_for_modern
-from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.extensions import declared_up, extensions_of
+from mcpbridge.wire.frame import Frame, encode
 
 __all__ = ["Calls"]
 
@@ -43,9 +45,19 @@ class Calls:
     """Handlers of the requests that concern tools, prompts and resources."""
 
     def __init__(
-        self, catalog: Catalog, pool: Pool, plan: Plan, server_info: bytes, startup: Startup, parking: Parking
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        plan: Plan,
+        server_info: bytes,
+        startup: Startup,
+        parking: Parking,
+        tasks: Tasks,
+        *,
+        extensions: frozenset[str] = frozenset(),
     ) -> None:
-        """`server_info`: the bridge's own, encoded."""
+        """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross."""
+        self._extensions, self._tasks = extensions, tasks
         self._catalog, self._pool, self._plan, self._parking = catalog, pool, plan, parking
         self._server_info, self._settled, self._more = server_info, startup.settled, startup.more
         self._clock = asyncio.get_running_loop().time
@@ -66,10 +78,12 @@ class Calls:
 
     def _list(self, kind: Kind) -> Handler:
         async def answer_list(client: Client, frame: Frame, _: Notify) -> bytes:
+            if client.modern and client.profile:
+                self._pool.expect(client.profile)
             await self._settled()
             params = _params(frame)
             cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
-            return self._catalog.flush().page(kind, cursor, revision=client.version)
+            return self._catalog.flush(client.view).page(kind, cursor, revision=client.version)
 
         return answer_list
 
@@ -78,23 +92,29 @@ class Calls:
         params = _params(frame)
         name = text(params, "name")
         try:
-            ref = self._catalog.snapshot.tool(name)
+            ref = self._catalog.view(client.view).tool(name)
         except UnknownName:
-            ref = await self.find(name, lambda snapshot: snapshot.tool(name))
+            ref = await self.find(client.view, name, lambda snapshot: snapshot.tool(name))
         if ref.name != name:
             params.put("name", ref.name)
         arguments = params.get("arguments")
         if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
             raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
+        if ref.is_marked and client.param_headers is not None:
+            _check_param_headers(ref.published_modern, params, client.param_headers)
         target = ref.server, ref.name
         headers = _mirrored(ref.headers, params) if ref.headers else ()
-        return (await self._deliver(client, "tools/call", target, params, notify, headers=headers)).data
+        as_task = False, False
+        if ref.task_support or "task" in params or "extensions" in client.capabilities:
+            as_task = self._tasks.way_of(client, ref, params)
+        result = await self._deliver(client, "tools/call", target, params, notify, headers=headers, as_task=as_task)
+        return result.data
 
     async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         """`prompts/get`."""
         params = _params(frame)
         name = text(params, "name")
-        ref = await self.find(name, lambda snapshot: snapshot.prompt(name))
+        ref = await self.find(client.view, name, lambda snapshot: snapshot.prompt(name))
         params.put("name", ref.name)
         return (await self._deliver(client, "prompts/get", (ref.server, ref.name), params, notify)).data
 
@@ -102,7 +122,7 @@ class Calls:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""
         params = _params(frame)
         uri = text(params, "uri")
-        target = await self.find(uri, lambda snapshot: snapshot.resource(uri))
+        target = await self.find(client.view, uri, lambda snapshot: snapshot.resource(uri))
         params.put("uri", target[1])
         try:
             return (await self._deliver(client, "resources/read", target, params, notify, cacheable=True)).data
@@ -117,12 +137,12 @@ class Calls:
         kind = text(ref, "type")
         if kind == "ref/prompt":
             name = text(ref, "name")
-            prompt = await self.find(name, lambda snapshot: snapshot.prompt(name))
+            prompt = await self.find(client.view, name, lambda snapshot: snapshot.prompt(name))
             target = prompt.server, prompt.name
             ref.put("name", prompt.name)
         elif kind == "ref/resource":
             uri = text(ref, "uri")
-            target = await self.find(uri, lambda snapshot: snapshot.template(uri))
+            target = await self.find(client.view, uri, lambda snapshot: snapshot.template(uri))
             ref.put("uri", target[1])
         else:
             raise BadRequest(INVALID_PARAMS, f"Unknown kind of reference: {kind[:50]!r}")
@@ -133,8 +153,8 @@ class Calls:
         params.put("ref", ref)
         return (await self._deliver(client, "completion/complete", target, params, notify)).data
 
-    async def find(self, name: str, look: Callable[[Snapshot], _Found]) -> _Found:
-        """What `look` finds; while servers are starting it may be a server's that has not listed yet.
+    async def find(self, view: str, name: str, look: Callable[[Snapshot], _Found]) -> _Found:
+        """What `look` finds in a view; while servers are starting it may be a server's that has not listed yet.
 
         Raises:
             UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
@@ -142,12 +162,13 @@ class Calls:
             Overloaded: too many wait for the start already.
         """
         try:
-            return look(self._catalog.snapshot)
+            return look(self._catalog.view(view))
         except UnknownName:
-            upstream = self._named_in(name)
+            upstream = self._unlisted(view) if view else self._named_in(name)
         if upstream is not None:
             await upstream.ready()  # its own start alone is waited for
-            return look(self._catalog.flush())
+        if view or upstream is not None:
+            return look(self._catalog.flush(view))
         while True:
             is_over = not await self._more()
             try:
@@ -158,10 +179,15 @@ class Calls:
 
     def _named_in(self, name: str) -> Upstream | None:
         """The server whose prefix the name has, if it has not listed anything so far."""
-        for server, upstream in self._pool.upstreams.items():
-            if not upstream.lists and name.startswith((f"{server}__", f"{server}/", f"{server}.")):
+        for server in self._pool.upstreams:
+            if name.startswith((f"{server}__", f"{server}/", f"{server}.")) and (upstream := self._unlisted(server)):
                 return upstream
         return None
+
+    def _unlisted(self, server: str) -> Upstream | None:
+        """This server, if it has not listed anything so far."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream if upstream is not None and not upstream.lists else None
 
     async def _deliver(
         self,
@@ -173,8 +199,9 @@ class Calls:
         *,
         cacheable: bool = False,
         headers: tuple[tuple[str, str], ...] = (),
+        as_task: tuple[bool, bool] = (False, False),
     ) -> Body:
-        """Send the call on its way; the result comes back as this client must get it."""
+        """Send the call on its way; the result comes back as this client must get it. `as_task`: see `Tasks.way_of`."""
         server, name = target
         meta = params.inner("_meta")
         token = meta.get("progressToken") if meta is not None else None
@@ -182,6 +209,7 @@ class Calls:
         if token is not None or client.log_level:
             update = CallUpdates(notify, server, token, client.log_level, self._clock)
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update, headers)
+        call.needs_task, call.takes_task = as_task
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
         try:
             try:
@@ -193,7 +221,9 @@ class Calls:
                 result = await self._run(client, call, notify)
         except UpstreamAnswered as error:
             raise pages_first(error, client) from error
-        snapshot = self._catalog.snapshot
+        if call.takes_task:
+            result = self._tasks.created(client, call, result, notify)
+        snapshot = self._catalog.view(client.view)
         if snapshot.may_hold_uris(server, result.data):
             publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
         if client.modern:
@@ -210,12 +240,21 @@ class Calls:
 
     def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
         """The call on its way, with whoever can be asked about it."""
+        if "extensions" in client.capabilities:
+            call.extensions = encode(declared_up(extensions_of(client.capabilities), self._extensions, tasks=True))
         if client.modern:
             if call.method in _MAY_ASK and (client.profile or "requestState" in call.params):
                 return self._parking.deliver(client, call)
-        elif client.profile and client.asked is not None:
+            if self._keeps_apart(call.upstream):
+                call.client = Unasked(client)
+        elif client.asked is not None and (client.profile or self._keeps_apart(call.upstream)):
             call.client = LegacyAsker(client, client.asked, notify)
         return self._plan(call)
+
+    def _keeps_apart(self, server: str) -> bool:
+        """Which client a call is of matters to this server, also if it can ask nothing."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream is not None and not upstream.is_shared
 
     async def _headers_anew(self, call: Call) -> tuple[tuple[str, str], ...]:
         """The `Mcp-Param-*` headers of a call by what the server lists now: it refused them unseen (spec 2.4)."""
@@ -241,6 +280,18 @@ def _mirrored(marks: Mapping[tuple[str, ...], str], params: Body) -> tuple[tuple
 
     arguments = params.inner("arguments")
     return tuple(mcp_param_headers(marks, arguments.value()).items()) if arguments is not None else ()
+
+
+def _check_param_headers(definition: bytes, params: Body, headers: Mapping[str, str]) -> None:
+    """Refuse a call whose `Mcp-Param-*` headers are not what its arguments say (spec 2026-07-28, transports)."""
+    from mcpbridge.wire.sdk import validate_mcp_param_headers  # as above
+
+    arguments = params.inner("arguments") or Body()
+    schema = Body(definition).inner("inputSchema") or Body()
+    broken = validate_mcp_param_headers(schema.value(), arguments.value(), headers)
+    if broken is not None:
+        code, message, data = broken
+        raise BadRequest(code, message, data)
 
 
 def _params(frame: Frame) -> Body:

@@ -4,7 +4,7 @@ A front (stdio, HTTP) makes one `Client` for each legacy session, and one for ea
 since a modern request declares everything anew (Spec 2026-07-28, `_meta` envelope).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -62,6 +62,8 @@ class Client:
     """The least severe level wanted (`logging/setLevel`, or the request's `logLevel`); empty: none asked for."""
     push: Notify = _nowhere
     """Sends a message outside any request: stdout, or the session's GET stream. Legacy only."""
+    runs_tasks: bool = False
+    """Legacy: it was told that it may call tools as tasks (2025-11-25)."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
     profile: Profile = NOTHING
@@ -74,6 +76,8 @@ class Client:
     """URI of the directory that it works in; None when it was not asked yet."""
     elicitations: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
+    param_headers: Mapping[str, str] | None = None
+    """Modern: the `Mcp-Param-*` headers of the request, by lower-case name; None where a channel has no headers."""
     subscriptions: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Resources that it subscribed to (legacy): URI in the client's spelling to server and URI there."""
 

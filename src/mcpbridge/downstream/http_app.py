@@ -73,7 +73,7 @@ class HttpFront:
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
         self._guard = Guard(reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins)
-        self._routes = Routes(settings, bridge.server.views)
+        self._routes = Routes(settings, lambda: bridge.server.views)
         self._underway = Underway()
         self._modern = ModernFront(bridge.server, settings, self._underway)
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)

@@ -58,14 +58,14 @@ def listen_at_path(path: Path) -> Generator[socket.socket]:
     """
     if not hasattr(socket, "AF_UNIX"):
         raise ConfigError("this system has no Unix-domain sockets", key="--http", hint="Use HOST:PORT.")
-    if len(os.fsencode(path)) > _LONGEST_PATH:
+    # It gets its name when it listens and nobody else may use it: there is no moment in which it refuses a client, or
+    # lets a stranger in.
+    fresh = path.with_name(f".mcpb{os.getpid()}")
+    if max(len(os.fsencode(path)), len(os.fsencode(fresh))) > _LONGEST_PATH:
         raise ConfigError(f"the path of a socket must be short: {path}", key="--http", hint="Use one in /run or /tmp.")
     _refuse_taken(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     own: os.stat_result | None = None
-    # It gets its name when it listens and nobody else may use it: there is no moment in which it refuses a client, or
-    # lets a stranger in.
-    fresh = path.with_name(f".{os.getpid()}.{path.name}"[:50])
     try:
         try:
             fresh.unlink(missing_ok=True)  # left by a process that had the same number

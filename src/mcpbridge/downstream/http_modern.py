@@ -27,6 +27,7 @@ __all__ = ["ModernFront"]
 
 _HEADER_MISMATCH = -32020
 _LISTEN = "subscriptions/listen"
+_PARAM = b"mcp-param-"
 _ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
 
@@ -81,7 +82,7 @@ class ModernFront:
     def _client(self, exchange: Exchange, frame: Frame, id_: bytes, raw_headers: list[tuple[bytes, bytes]]) -> Client:
         if len(exchange.headers) != len(raw_headers):
             lines = ((name.decode("latin-1"), "") for name, _ in raw_headers)
-            repeated = find_duplicated_routing_header(lines)
+            repeated = find_duplicated_routing_header(lines) or _repeated_param(raw_headers)
             if repeated is not None:
                 message = f"{repeated} header appears more than once"
                 raise Refused(400, message, code=_HEADER_MISMATCH, id_=id_)
@@ -111,4 +112,16 @@ class ModernFront:
             profile=Profile.declared(capabilities, meta[PROTOCOL_VERSION]) if capabilities else NOTHING,  # pyright: ignore[reportUnknownArgumentType]
             capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
             log_level=level if level in LEVELS else "",
+            param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,
         )
+
+
+def _param_headers(exchange: Exchange) -> dict[str, str]:
+    names = [name for name in exchange.headers if name.startswith(_PARAM)]
+    return {name.decode("latin-1"): exchange.header(name) or "" for name in names}
+
+
+def _repeated_param(raw_headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The name of an `Mcp-Param-*` header that came more than once: readers of the first and of the last disagree."""
+    names = [name for name, _ in raw_headers if name.startswith(_PARAM)]
+    return next((name.decode("latin-1") for name in names if names.count(name) > 1), None)

@@ -4,7 +4,7 @@ An endpoint is a server of its own: what a client may see there is settled by th
 opened at one of them does not exist at the others.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from mcpbridge.downstream.http_exchange import MERGED, Endpoint, Kind, Refused
 from mcpbridge.downstream.settings import HttpSettings
@@ -17,8 +17,8 @@ _SERVERS = "/servers/"
 class Routes:
     """The paths of all endpoints."""
 
-    def __init__(self, settings: HttpSettings, views: Collection[str]) -> None:
-        """`views`: the servers that have endpoints of their own; looked at for each request, so it may change."""
+    def __init__(self, settings: HttpSettings, views: Callable[[], Collection[str]]) -> None:
+        """`views` tells the servers that have endpoints of their own now."""
         self._views = views
         self._kinds: dict[str, Kind] = {"mcp": "mcp"}
         if settings.sse:
@@ -41,8 +41,9 @@ class Routes:
         if not path.startswith(_SERVERS):
             raise Refused(404, f"Nothing is here; MCP is served at {self._path}")
         name, _, rest = path.removeprefix(_SERVERS).partition("/")
-        if name not in self._views:
-            known = ", ".join(sorted(self._views)) or "none"
+        views = self._views()
+        if name not in views:
+            known = ", ".join(sorted(views)) or "none"
             raise Refused(404, f"No server is called {name[:64]!r}; known: {known}")
         kind = self._kinds.get(rest.removesuffix("/"))
         if kind is None:

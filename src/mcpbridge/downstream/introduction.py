@@ -8,8 +8,8 @@ of the project's notes): clients cut what is long, and often put the whole into 
 from collections.abc import Mapping
 
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.wire.extensions import extensions_of, published_down
-from mcpbridge.wire.revisions import FIRST_WITH_ANNOTATIONS, FIRST_WITH_STRUCTURE
+from mcpbridge.wire.extensions import TASKS, extensions_of, published_down
+from mcpbridge.wire.revisions import FIRST_WITH_ANNOTATIONS, FIRST_WITH_STRUCTURE, LATEST_LEGACY, is_modern
 
 __all__ = ["Introduction", "compose"]
 
@@ -48,6 +48,10 @@ class Introduction:
             declared["completions"] = {}
         upstreams = [one for name, one in sorted(self._pool.upstreams.items()) if view in ("", name)]
         extensions = published_down((extensions_of(one.capabilities) for one in upstreams), self._extensions)
+        if version == LATEST_LEGACY and any(one.runs_tasks for one in upstreams):
+            declared["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        if is_modern(version) and any(one.modern and TASKS in extensions_of(one.capabilities) for one in upstreams):
+            extensions[TASKS] = {}
         if extensions and version >= FIRST_WITH_STRUCTURE:  # MCP Apps came with clients of these revisions
             declared["extensions"] = extensions
         return declared

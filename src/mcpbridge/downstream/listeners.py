@@ -26,6 +26,7 @@ class _Filter(msgspec.Struct, rename="camel"):
     prompts_list_changed: bool | None = None
     resources_list_changed: bool | None = None
     resource_subscriptions: list[str] | None = None
+    task_ids: list[str] | None = None
 
 
 _decode_filter = msgspec.json.Decoder(_Filter).decode
@@ -40,6 +41,10 @@ class Listen:
     lists: frozenset[str]
     uris: frozenset[str]
     """In the client's spelling."""
+    tasks: frozenset[str] = frozenset()
+    """Ids of tasks, as the client names them."""
+    view: str = ""
+    """See `Client.view`."""
     ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @classmethod
@@ -47,14 +52,20 @@ class Listen:
         """From the request's params. Raises msgspec.DecodeError or KeyError when they have the wrong shape."""
         wanted = _decode_filter(params["notifications"])
         lists = frozenset(kind for kind in _LISTS if getattr(wanted, f"{kind}_list_changed"))
-        return cls(id_, notify, lists, frozenset(wanted.resource_subscriptions or ()))
+        uris, tasks = frozenset(wanted.resource_subscriptions or ()), frozenset(wanted.task_ids or ())
+        return cls(id_, notify, lists, uris, tasks)
 
-    def acknowledge(self, honoured: list[str]) -> None:
-        """The first message on the stream: what will be delivered. `honoured` are the URIs that can be watched."""
+    def acknowledge(self, honoured: list[str], tasks: list[str] | None = None) -> None:
+        """The first message on the stream: what will be delivered.
+
+        `honoured` are the URIs that can be watched, `tasks` those whose server tells of them.
+        """
         self.uris = frozenset(honoured)
         filter_: dict[str, object] = {_LISTS[kind]: True for kind in sorted(self.lists)}
         if honoured:
             filter_["resourceSubscriptions"] = honoured
+        if tasks:
+            filter_["taskIds"] = tasks
         self.send("notifications/subscriptions/acknowledged", {"notifications": Raw(encode(filter_))})
 
     def send(self, method: str, fields: Fields) -> None:
@@ -81,34 +92,38 @@ class Listeners:
         levels = [client.log_level for client in self.clients if client.log_level]
         return min(levels, key=LEVELS.index) if levels else ""
 
-    def list_changed(self, kind: str) -> None:
-        """The published list of `tools`, `prompts` or `resources` is another one now."""
+    def list_changed(self, kind: str, view: str = "") -> None:
+        """The list of `tools`, `prompts` or `resources` that this view shows is another one now."""
         method = f"notifications/{kind}/list_changed"
         message = encode_notification(method)
         for client in list(self.clients):
-            if client.initialized:
+            if client.initialized and client.view == view:
                 client.push(message)
         for listen in list(self.listens):
-            if kind in listen.lists:
+            if kind in listen.lists and listen.view == view:
                 listen.send(method, {})
 
-    def resource_updated(self, params: Raw, published: str, is_meant: Callable[[str, str], bool]) -> None:
-        """A resource changed; `published` is its URI for clients. `is_meant(subscribed, uri)` decides who hears it."""
+    def resource_updated(
+        self, params: Raw, published: str, is_meant: Callable[[str, str], bool], view: str = ""
+    ) -> None:
+        """A resource changed; `published` is its URI in this view. `is_meant(subscribed, uri)` decides who hears it."""
         method = "notifications/resources/updated"
         fields = decode_fields(params)
         fields["uri"] = Raw(encode(published))
         fields.pop("_meta", None)
         message = encode_notification(method, encode_fields(fields))
         for client in list(self.clients):
-            if any(is_meant(uri, published) for uri in client.subscriptions):
+            if client.view == view and any(is_meant(uri, published) for uri in client.subscriptions):
                 client.push(message)
         for listen in list(self.listens):
-            if any(is_meant(uri, published) for uri in listen.uris):
+            if listen.view == view and any(is_meant(uri, published) for uri in listen.uris):
                 listen.send(method, fields)
 
     def logged(self, upstream: str, params: Raw) -> None:
-        """A log message of a server: to every session that asked for its level."""
+        """A log message of a server: to every session that asked for its level and may know of the server."""
         for client in list(self.clients):
+            if client.view not in ("", upstream):
+                continue
             if client.log_level and (message := log_notification(upstream, params, client.log_level)):
                 client.push(message)
 

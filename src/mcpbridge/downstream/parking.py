@@ -18,13 +18,13 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from mcpbridge.downstream.asking import CANCELLED
+from mcpbridge.downstream.asking import CANCELLED, modern_home
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.phrasing import phrase
 from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.errors import BadRequest, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.interaction import ELICIT, Profile, Question, QuestionRefused
-from mcpbridge.model import Call, Plan
+from mcpbridge.model import Call, Plan, ignore_update
 from mcpbridge.pipeline.driving import MAX_ROUNDS, needs_driving, read_questions
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS
@@ -96,8 +96,7 @@ class _ModernAsker:
 
     @property
     def home(self) -> object:
-        client = self._parked.client
-        return client.channel or f"principal {client.principal}"
+        return modern_home(self._parked.client)
 
     def ask(self, question: Question) -> asyncio.Future[Raw]:
         return self._parking.ask(self._parked, question)
@@ -148,7 +147,7 @@ class Parking:
         """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         try:
-            if parked.expiry is not None and not parked.open:
+            if parked.expiry is not None and parked.id not in self._parked:
                 raise QuestionRefused("The client is not there")
             if parked.round >= MAX_ROUNDS:
                 raise QuestionRefused(f"The client was asked {MAX_ROUNDS} times during this call")
@@ -171,10 +170,11 @@ class Parking:
     def _begin(self, client: Client, call: Call, bind: tuple[str, ...], rounds: int) -> _Parked:
         """Start the call in a task of its own, which outlives this request if it has to."""
         parked = _Parked(secrets.token_hex(16), client, bind, call.update, rounds)
-        call.update = lambda method, params: parked.update(method, params)
+        # Not `parked.update` itself: it is another one after each resume.
+        call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
         call.client = _ModernAsker(self, parked)
         parked.task = asyncio.get_running_loop().create_task(self._run(call))
-        parked.task.add_done_callback(_noticed)
+        parked.task.add_done_callback(lambda _: self._ended(parked))
         return parked
 
     async def _run(self, call: Call) -> Body:
@@ -215,6 +215,7 @@ class Parking:
             self._by_principal[principal] += 1
             self._parked[parked.id] = parked
         parked.round += 1
+        parked.update = ignore_update  # the request that it would belong to is answered now
         parked.expiry = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked)
         claims = {"parked": parked.id, "round": parked.round}
         state = self._sealer.seal(claims, parked.bind, seconds=self._seconds)
@@ -259,6 +260,14 @@ class Parking:
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, task.cancel)
 
+    def _ended(self, parked: _Parked) -> None:
+        """The call is over. Its outcome is kept while its client is expected back."""
+        task = parked.task
+        if task is not None and not task.cancelled():
+            task.exception()  # nobody may be left to read how it ended; that is no fault
+        if parked.expiry is None:
+            self._forget(parked)
+
     def _forget(self, parked: _Parked) -> None:
         if parked.expiry is not None:
             parked.expiry.cancel()
@@ -299,12 +308,6 @@ class Parking:
         requests = {f"q{number}": _request(question, parked.client) for number, question in enumerate(urls, 1)}
         claims = {"visit": list(requests), "round": parked.round + 1}
         return _input_required(requests, self._sealer.seal(claims, parked.bind))
-
-
-def _noticed(task: "asyncio.Task[Body]") -> None:
-    """Nobody may be left to read how a call ended; that is no fault."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _request(question: Question, client: Client) -> dict[str, Any]:
@@ -381,16 +384,20 @@ def _input_required(requests: dict[str, Any], state: str) -> Body:
     return Body(encode({"resultType": "input_required", "inputRequests": requests, "requestState": state}))
 
 
+def _as_written(number: str) -> str:
+    return f"\0{number}"
+
+
 _NOT_BOUND = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 def _bind(client: Client, call: Call) -> tuple[str, ...]:
     """What a state belongs to: whoever calls what with which arguments. Their order and spacing may differ."""
-    import json  # keeps numbers of any size
+    import json  # takes numbers of any size, which are compared as they are written
     from hashlib import sha256
 
     fields = {
-        name: json.loads(bytes(value), parse_float=str)
+        name: json.loads(bytes(value), parse_int=_as_written, parse_float=_as_written)
         for name, value in call.params.fields.items()
         if name not in _NOT_BOUND
     }

@@ -30,6 +30,9 @@ __all__ = ["lacking", "passed_on"]
 _RESERVED = range(-32768, -31999)
 """JSON-RPC 2.0, section 5.1: of these a server may use those that are defined."""
 
+_FORMS_ALONE: Mapping[str, Any] = {"form": {}}
+"""What an empty declaration of elicitation means."""
+
 _NOT_FOUND_WORDS = ("not found", "unknown resource", "no such resource")
 
 
@@ -77,9 +80,9 @@ def lacking(required: Mapping[str, Any], declared: Mapping[str, Any]) -> list[st
         if has is None:
             missing.append(name)
         elif isinstance(wanted, dict) and isinstance(has, dict):
-            inner = cast("dict[str, Any]", has)
+            inner: Mapping[str, Any] = cast("dict[str, Any]", has)
             if name == "elicitation" and not inner:
-                inner = {"form": {}}  # what an empty declaration means
+                inner = _FORMS_ALONE
             missing += [f"{name}.{part}" for part in lacking(cast("dict[str, Any]", wanted), inner)]
     return missing
 

@@ -34,6 +34,8 @@ class Sealer:
         self._key = sha256(b"mcpbridge seal " + key.encode()).digest() if key else secrets.token_bytes(32)
         self._seconds, self._clock = seconds, clock
         self._used: dict[bytes, float] = {}
+        """Seals that may open no second time, by nonce, and when they expire."""
+        self._prune_at = _PRUNE_ABOVE
 
     def seal(self, claims: Mapping[str, Any], bind: tuple[str, ...], *, seconds: float | None = None) -> str:
         """The claims as URL-safe text that opens with the same `bind` only."""
@@ -56,18 +58,20 @@ class Sealer:
         except (InvalidTag, ValueError, binascii.Error):
             raise BadRequest(INVALID_PARAMS, _INVALID) from None
         now = self._clock()
-        if claims.pop("until") < now:
+        until = claims.pop("until")
+        if until < now:
             raise BadRequest(INVALID_PARAMS, _INVALID)
-        if once and not self._first_use(data[:_NONCE], now):
+        if once and not self._first_use(data[:_NONCE], until, now):
             raise BadRequest(INVALID_PARAMS, _INVALID)
         return claims
 
-    def _first_use(self, nonce: bytes, now: float) -> bool:
+    def _first_use(self, nonce: bytes, until: float, now: float) -> bool:
         if nonce in self._used:
             return False
-        if len(self._used) >= _PRUNE_ABOVE:
-            self._used = {known: until for known, until in self._used.items() if until > now}
-        self._used[nonce] = now + self._seconds
+        if len(self._used) >= self._prune_at:
+            self._used = {known: end for known, end in self._used.items() if end >= now}
+            self._prune_at = max(_PRUNE_ABOVE, 2 * len(self._used))
+        self._used[nonce] = until
         return True
 
     def _cipher(self) -> Any:

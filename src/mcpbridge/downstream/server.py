@@ -24,7 +24,11 @@ from mcpbridge.downstream.introduction import Introduction
 from mcpbridge.downstream.listeners import Listeners, covers
 from mcpbridge.downstream.parking import Parking
 from mcpbridge.downstream.sealing import Sealer
+from mcpbridge.downstream.session_tasks import LegacyTasks
 from mcpbridge.downstream.settings import AskingSettings
+from mcpbridge.downstream.task_ids import TaskIds
+from mcpbridge.downstream.task_news import TaskNews
+from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.downstream.updates import LEVELS
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
@@ -73,9 +77,10 @@ class Server:
         self, identity: Identity, catalog: Catalog, pool: Pool, plan: Plan, startup: Startup, asking: AskingSettings
     ) -> None:
         self._asking = asking
-        self._parking = Parking(
-            plan, Sealer(asking.state_key or "", seconds=asking.timeout), seconds=asking.timeout
-        )
+        sealer = Sealer(asking.state_key or "", seconds=asking.timeout)
+        self._parking = Parking(plan, sealer, seconds=asking.timeout)
+        ids = TaskIds(sealer)
+        self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
         self._identity = identity
         self._catalog = catalog
         self._pool = pool
@@ -86,18 +91,27 @@ class Server:
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
         self._withdrawn: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.listeners = Listeners()
-        calls = Calls(catalog, pool, plan, self._server_info, startup, self._parking)
+        allowed = identity.extensions
+        tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks, extensions=allowed)
+        calls = Calls(catalog, pool, plan, self._server_info, startup, self._parking, tasks, extensions=allowed)
         both = calls.handlers
-        self._watching = Watching(calls, pool, self.listeners)
+        self._watching = Watching(calls, pool, self.listeners, TaskNews(pool, ids, tasks))
         self._legacy: dict[str, Handler] = {
             **both,
             **self._watching.legacy,
+            **self._session_tasks.legacy,
             "initialize": self._initialize,
             "ping": self._ping,
             "logging/setLevel": self._set_level,
         }
-        self._modern: dict[str, Handler] = {**both, **self._watching.modern, "server/discover": self._discover}
+        self._modern: dict[str, Handler] = {
+            **both,
+            **self._watching.modern,
+            **tasks.modern,
+            "server/discover": self._discover,
+        }
         catalog.on_change(self._changed)
+        catalog.on_view_change(self._view_changed)
 
     # -- for the fronts
 
@@ -119,6 +133,7 @@ class Server:
             client.asked.end()
         self._pool.release(client)
         self._watching.forget(client)
+        self._session_tasks.forget(client)
         self._spread_log_level()
 
     def end(self) -> None:
@@ -175,6 +190,9 @@ class Server:
         """Take a notification of a client."""
         if frame.method == "notifications/initialized":
             client.initialized = True
+            for upstream in self._pool.everyone() if client.profile.roots else ():
+                if upstream.profile is client.profile and upstream.has_missed_roots:
+                    upstream.roots_changed()
         elif frame.method == "notifications/cancelled":
             self._cancel(client, frame)
         elif frame.method == "notifications/roots/list_changed":
@@ -203,6 +221,7 @@ class Server:
             return
         published = self._catalog.snapshot.published_uri(upstream.name, uri)
         self.listeners.resource_updated(params, published, covers)
+        self.listeners.resource_updated(params, uri, covers, view=upstream.name)
 
     def logged(self, upstream: Upstream, params: Raw) -> None:
         """An upstream logged something that belongs to no single call.
@@ -236,9 +255,12 @@ class Server:
         return LegacyAsker(able[0], able[0].asked, able[0].push)
 
     def _changed(self, snapshot: Snapshot, kinds: frozenset[str]) -> None:
+        self._view_changed("", kinds)
+
+    def _view_changed(self, view: str, kinds: frozenset[str]) -> None:
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
         for kind in sorted(lists):
-            self.listeners.list_changed(kind)
+            self.listeners.list_changed(kind, view)
 
     # -- opening
 
@@ -249,20 +271,22 @@ class Server:
         client.version = negotiate(params.protocol_version)
         client.info, client.capabilities = params.client_info, params.capabilities
         client.profile = Profile.declared(params.capabilities, client.version)
-        if client.profile:
-            client.asked = ClientRequests(self._asking.timeout)
+        client.asked = ClientRequests(self._asking.timeout)
         self._pool.expect(client.profile)
+        capabilities = self._introduction.capabilities(client.version, client.view)
+        client.runs_tasks = "tasks" in capabilities
         log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
         return encode(
             {
                 "protocolVersion": client.version,
-                "capabilities": self._introduction.capabilities(client.version, client.view),
+                "capabilities": capabilities,
                 "serverInfo": Raw(self._server_info),
                 "instructions": self._introduction.instructions(client.view),
             }
         )
 
     async def _discover(self, client: Client, frame: Frame, notify: Notify) -> bytes:
+        self._pool.expect(client.profile)
         return encode(
             {
                 "resultType": "complete",

@@ -40,6 +40,10 @@ class CallUpdates:
         self._last = float("-inf")
         self._allowed, self._allowed_at = float(BURST), clock()
 
+    def go_to(self, notify: Notify) -> None:
+        """Use another stream from now on: a task outlives the one of its call."""
+        self._notify = notify
+
     def __call__(self, method: str, params: Raw) -> None:
         """Pass on one notification of the upstream, if the client wants it."""
         if method == "notifications/progress":

@@ -9,6 +9,7 @@ from mcpbridge.downstream.calls import Calls
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.handling import EMPTY, Handler, text
 from mcpbridge.downstream.listeners import Listen, Listeners
+from mcpbridge.downstream.task_news import TaskNews
 from mcpbridge.errors import BadRequest, BridgeError
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
@@ -24,8 +25,8 @@ _Target = tuple[str, str]
 class Watching:
     """Handlers of the requests that subscribe."""
 
-    def __init__(self, calls: Calls, pool: Pool, listeners: Listeners) -> None:
-        self._calls, self._pool, self._listeners = calls, pool, listeners
+    def __init__(self, calls: Calls, pool: Pool, listeners: Listeners, news: TaskNews) -> None:
+        self._calls, self._pool, self._listeners, self._news = calls, pool, listeners, news
 
     @property
     def legacy(self) -> dict[str, Handler]:
@@ -46,7 +47,7 @@ class Watching:
     async def _subscribe(self, client: Client, frame: Frame, _: Notify) -> bytes | Raw:
         uri = text(Body(frame.params), "uri")
         if uri not in client.subscriptions:
-            target = await self._watch(uri)
+            target = await self._watch(client.view, uri)
             if uri in client.subscriptions:  # the same was asked for twice while its server started
                 self._count(target, on=False)
             client.subscriptions[uri] = target
@@ -63,25 +64,27 @@ class Watching:
             listen = Listen.read(bytes(frame.id), decode_fields(frame.params), notify)
         except KeyError:
             raise BadRequest(INVALID_PARAMS, "subscriptions/listen needs params.notifications") from None
+        listen.view = client.view
         watched: dict[str, _Target] = {}
         try:
             for uri in sorted(listen.uris):
                 try:
-                    watched[uri] = await self._watch(uri)
+                    watched[uri] = await self._watch(client.view, uri)
                 except BridgeError:
                     continue  # not honoured, so not acknowledged
-            self._listeners.listens.add(listen)
-            listen.acknowledge(list(watched))
-            await listen.ended
+            async with self._news.heard_on(listen, client) as tasks:
+                self._listeners.listens.add(listen)
+                listen.acknowledge(list(watched), tasks)
+                await listen.ended
         finally:
             self._listeners.listens.discard(listen)
             for target in watched.values():
                 self._count(target, on=False)
         return listen.result
 
-    async def _watch(self, uri: str) -> _Target:
+    async def _watch(self, view: str, uri: str) -> _Target:
         """One subscriber more. Raises CallRefused: nobody has the resource, or its server announces no changes."""
-        target = await self._calls.find(uri, lambda snapshot: snapshot.resource(uri))
+        target = await self._calls.find(view, uri, lambda snapshot: snapshot.resource(uri))
         upstream = self._pool.upstreams.get(target[0])
         if upstream is not None and upstream.session is not None and not upstream.session.has_subscriptions:
             raise BadRequest(METHOD_NOT_FOUND, f"Server '{target[0]}' does not announce changes of its resources")

@@ -35,8 +35,10 @@ SUBPROTOCOL: Final = Subprotocol("mcp")
 
 SILENT_TICKS = 2
 """Pings in a row that nothing came back for, after which the client counts as gone."""
-_CLOSING = 1.0
-"""Seconds for a client to answer the closing frame."""
+_CLOSING = 10.0
+"""Seconds for a client to finish what it is sending and to answer the closing frame; then the connection is cut."""
+_LAST_MOMENT = 1.0
+"""The same when the bridge stops."""
 
 
 class WebSockets:
@@ -102,6 +104,8 @@ class _Connection(asyncio.Protocol):
         self._silent_ticks = 0
         self._pending_before = 0
         self._timer = self._loop.call_later(self._interval, self._tick)
+        self._end: asyncio.TimerHandle | None = None
+        """Set once the connection is being closed."""
         self._conversation = Conversation(core, client, send=self._send, pending=self._pending)
 
     async def stop(self, seconds: float) -> None:
@@ -111,10 +115,10 @@ class _Connection(asyncio.Protocol):
         if self._frames.state is State.OPEN:
             self._frames.send_close(CloseCode.GOING_AWAY, "the bridge is stopping")
             self._flush()
-        if not self._lost.is_set() and not self._transport.is_closing():
+        if not self._transport.is_closing():
             self._transport.resume_reading()  # for the closing frame of the client
         try:
-            async with asyncio.timeout(_CLOSING):
+            async with asyncio.timeout(_LAST_MOMENT):
                 await self._lost.wait()
         except TimeoutError:
             self._transport.abort()
@@ -147,6 +151,8 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._timer.cancel()
+        if self._end is not None:
+            self._end.cancel()
         self._conversation.close()
         self._on_end(self)
         self._lost.set()
@@ -192,12 +198,18 @@ class _Connection(asyncio.Protocol):
         self._is_flushing = False
         self._unsent = 0
         parts = self._frames.data_to_send()
-        if not parts:
+        if not parts or self._transport.is_closing():
             return
-        if not self._transport.is_closing():
-            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-        if not parts[-1] or self._frames.close_expected():  # an empty part stands for the end
-            self._transport.close()
+        self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        if self._frames.close_expected() and self._end is None:
+            self._end = self._loop.call_later(_CLOSING, self._transport.abort)
+        if not parts[-1]:  # stands for the end of what we say
+            if self._transport.can_write_eof():
+                # Not closed yet: what the client has still on its way would reset the connection, and the reason for
+                # the end would be lost with it.
+                self._transport.write_eof()
+            else:
+                self._transport.close()
 
     def _tick(self) -> None:
         """Ask for a sign of life. A client that takes what it was sent shows one too, however slow it is."""

@@ -2,12 +2,17 @@
 
 from collections.abc import Awaitable
 
-from mcpbridge.errors import UpstreamUnavailable
+from msgspec import Raw
+
+from mcpbridge.errors import UpstreamGarbled, UpstreamUnavailable
 from mcpbridge.model import Call
 from mcpbridge.pipeline.driving import drive, needs_driving
+from mcpbridge.pipeline.task_driving import follow
+from mcpbridge.pipeline.task_states import is_task, made_task
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import EMPTY_OBJECT
 
 __all__ = ["Deliver"]
 
@@ -24,23 +29,60 @@ class Deliver:
 
         Raises:
             UpstreamError, Overloaded: as `Upstream.request`.
+            TaskLost: the upstream made a task of it, which ended without a result.
             QuestionRefused: the upstream needs an answer that its client does not give.
         """
         upstream = self._upstreams.get(call.upstream)
         if upstream is None:
             raise UpstreamUnavailable(call.upstream, "it is not configured any more")
+        if call.instance is not None:
+            return call.instance.request(call)
+        if call.needs_task and not upstream.runs_tasks:
+            call.needs_task = False
         if not upstream.serves(call.client):
             return self._elsewhere(upstream, call)
-        if upstream.may_ask_back and not call.client.relays:
+        if call.needs_task or call.takes_task:
+            return self._as_task(upstream, call)
+        if upstream.may_ask_back:
             return self._driven(upstream, call)
         return upstream.request(call)
 
     async def _elsewhere(self, base: Upstream, call: Call) -> Body:
         upstream = await self._pool.serving(base, call.client)
-        return await self._driven(upstream, call)
+        return await (self._as_task if call.needs_task or call.takes_task else self._driven)(upstream, call)
 
     async def _driven(self, upstream: Upstream, call: Call) -> Body:
+        """The result of a server that may ask back, or make a task of the call."""
         result = await upstream.request(call)
-        if upstream.modern and not call.client.relays and needs_driving(result):
-            return await drive(call, result, upstream.request)
+        if not upstream.modern:
+            return result
+        if upstream.settings.roots:
+            call.roots = upstream.settings.roots_result
+        if (call.roots or not call.client.relays) and needs_driving(result):
+            result = await drive(call, result, upstream.request)
+        if not is_task(result):
+            return result
+        if call.method != "tools/call":
+            raise UpstreamGarbled(call.upstream, f"it made a task of {call.method}, which cannot be one")
+        if not call.takes_task:
+            return await follow(call, result, upstream)
+        call.instance = upstream
+        return result
+
+    async def _as_task(self, upstream: Upstream, call: Call) -> Body:
+        """The result of a call that a legacy server runs as a task; or the new task, if the client asked for that."""
+        if upstream.modern:
+            return await self._driven(upstream, call)
+        if call.needs_task:
+            call.params.put("task", Raw(EMPTY_OBJECT))
+        task: Body | None = None
+        try:
+            result = await upstream.request(call)
+            task = made_task(result) if "task" in call.params else None
+            if task is not None and call.needs_task:
+                return await follow(call, task, upstream)
+        finally:
+            if task is None:
+                upstream.over(call)
+        call.instance = upstream
         return result

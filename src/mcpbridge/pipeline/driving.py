@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.errors import UpstreamGarbled
-from mcpbridge.interaction import ELICIT, QUESTIONS, Question
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, QUESTIONS, Question
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import EMPTY_OBJECT, encode
 
-__all__ = ["MAX_ROUNDS", "drive", "needs_driving", "read_questions"]
+__all__ = ["MAX_ROUNDS", "ask_all", "drive", "needs_driving", "read_questions"]
 
 MAX_ROUNDS = 10
 """Times that an upstream may ask back during one call."""
@@ -86,7 +86,7 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
             else:
                 await asyncio.sleep(wait)
                 wait = min(LONGEST_WAIT, wait * 2)
-            answers = await _answers(call, new)
+            answers = await ask_all(call, new)
             for key, question in new.items():
                 if question.method == ELICIT and _is_accepted_url(question, answers[key]):
                     visited[bytes(question.params)] = question, answers[key]
@@ -101,8 +101,16 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
     return result
 
 
-async def _answers(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
+async def ask_all(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
     """All answers, asked for side by side. The first refusal ends the others."""
+    if call.roots:
+        known = {key: Raw(call.roots) for key, question in questions.items() if question.method == LIST_ROOTS}
+        questions = {key: question for key, question in questions.items() if key not in known}
+        return known | await _ask_client(call, questions)
+    return await _ask_client(call, questions)
+
+
+async def _ask_client(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
     if len(questions) == 1:
         ((key, question),) = questions.items()
         return {key: await call.client.ask(question)}

@@ -125,5 +125,5 @@ def _keyring() -> Any:
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
         return None
-    # Those that keep nothing (`fail`, `null`, a chainer without links) have a priority of 0 or less.
-    return keyring if getattr(keyring.get_keyring(), "priority", 0) > 0 else None
+    # Below 1 are those that keep nothing (`fail`, `null`) and those that keep it in a plain file, as we can ourselves.
+    return keyring if getattr(keyring.get_keyring(), "priority", 0) >= 1 else None

@@ -4,6 +4,7 @@ Each secret is one file, named by a digest of its key and sealed with AES-GCM; t
 keyring or in a file beside them (`storage/keys.py`). A file is replaced whole: a crash leaves the old or the new one.
 """
 
+import asyncio
 import hashlib
 import os
 import secrets
@@ -136,7 +137,7 @@ class MemorySecrets:
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
-        self._locks = defaultdict[str, anyio.Lock](anyio.Lock)
+        self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
 
     async def load(self, key: str) -> bytes | None:
         """What is kept under `key`. See `SecretStore`."""

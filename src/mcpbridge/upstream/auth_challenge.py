@@ -1,7 +1,7 @@
 """What a refusal says about how to get in: the `WWW-Authenticate` header (RFC 6750, RFC 9728); pure."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["Challenge", "join_scopes"]
 
@@ -40,6 +40,12 @@ class Challenge:
             scope if _SCOPES.fullmatch(scope) else "",
             found.get("resource_metadata", ""),
         )
+
+    def with_more(self, scope: str) -> "Challenge":
+        """The same, with more rights asked for on top of those there were; as it is when `scope` is empty."""
+        if not scope:
+            return self
+        return replace(self, error="insufficient_scope", scope=join_scopes(self.scope, scope))
 
     def header(self, scope: str) -> str:
         """The challenge again, asking for `scope`."""

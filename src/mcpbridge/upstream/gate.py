@@ -6,6 +6,8 @@ cannot get a slot in time, or finds the queue full, is refused before the server
 
 import asyncio
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from mcpbridge.errors import Overloaded
 
@@ -23,11 +25,11 @@ class Gate:
     @property
     def is_busy(self) -> bool:
         """All slots are taken."""
-        return not self._free
+        return self._free <= 0
 
     def try_enter(self) -> bool:
         """Take a slot if one is free and nobody waits; the cheap way for the usual case."""
-        if self._free and not self._queue:
+        if self._free > 0 and not self._queue:
             self._free -= 1
             return True
         return False
@@ -60,12 +62,21 @@ class Gate:
 
     def leave(self) -> None:
         """Give the slot back: to the one who waits longest, else to whoever comes."""
-        while self._queue:
+        while self._queue and self._free >= 0:
             turn = self._queue.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
         self._free += 1
+
+    @contextmanager
+    def rest(self) -> Generator[None]:
+        """Lend out the slot of a call that waits for a person. It goes on at once, even if all slots are taken then."""
+        self.leave()
+        try:
+            yield
+        finally:
+            self._free -= 1
 
 
 class WaitingRoom:

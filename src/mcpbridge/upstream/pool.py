@@ -25,8 +25,11 @@ __all__ = ["Pool"]
 
 log = structlog.get_logger("mcpbridge.upstream")
 
+FREE_SECONDS = 0.25
+"""Seconds to wait for a session that another client uses, before one more is opened."""
+
 _Key = tuple[str, Profile, object]
-"""Server; what its client can be asked; whose it is: a client, a project, or None for everybody's."""
+"""Server; what its client can be asked; whose it is (a client, a project), or which of those that all share."""
 
 
 class Pool:
@@ -118,13 +121,19 @@ class Pool:
             return base
         if client.profile is not base.profile and not base.has_served:
             base.adopt(client.profile)  # nobody used it yet: better another session than one more
-        if client.profile is base.profile and not base.is_held_from(client):
-            return base
-        upstream = self._other(base, client.profile, None)
-        beside = 0
+        number = 0
+        upstream = base
+        if client.profile is not base.profile:
+            upstream = self._other(base, client.profile, number)
         while upstream.is_held_from(client):
-            beside += 1
-            upstream = self._other(base, client.profile, beside)
+            if number == 0:
+                await upstream.freed(FREE_SECONDS)  # most calls are short: another process is worth a moment
+                if not upstream.is_held_from(client):
+                    break
+            number += 1
+            if self.instances(base.name) > base.settings.max_instances:
+                break  # then it waits for its turn
+            upstream = self._other(base, client.profile, number)
         return upstream
 
     def _other(self, base: Upstream, profile: Profile, whose: object) -> Upstream:
@@ -153,7 +162,7 @@ class Pool:
         with scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(upstream.run)
-                while (left := upstream.idle_since + idle - loop.time()) > 0 or upstream.running:
+                while (left := upstream.idle_since + idle - loop.time()) > 0 or upstream.running or upstream.tasks:
                     await anyio.sleep(max(left, min(idle, 1.0)))
                 self._others.pop(key, None)  # first: a call that comes now gets a new one
                 tasks.cancel_scope.cancel()

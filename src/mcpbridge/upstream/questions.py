@@ -7,14 +7,18 @@ question that belongs to nobody is refused, never put to somebody else.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TypeGuard
 
 import structlog
 from msgspec import DecodeError, Raw
 
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, QUESTIONS, Asker, Question, QuestionRefused
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOTHING, QUESTIONS, Asker, Profile, Question, QuestionRefused
 from mcpbridge.model import Call
+from mcpbridge.upstream.tasks import RELATED_TASK, TaskBook, related_task
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcpbridge.wire.frame import EMPTY_OBJECT, Frame, encode_error, encode_response
 from mcpbridge.wire.peer import Peer
 
@@ -26,6 +30,15 @@ MAX_OPEN = 32
 """Questions of one server that may be open at a time; more are refused."""
 
 
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A question that waits for its answer."""
+
+    task: asyncio.Task[None]
+    calls: list[Call]
+    """Those under way that it may belong to; empty when it belongs to none."""
+
+
 class Questions:
     """The questions of one session. `asked` and `withdrawn` are its peer's `on_request` and `on_withdrawn`."""
 
@@ -35,22 +48,33 @@ class Questions:
         *,
         running: Callable[[], list[Call]],
         beside: Callable[[], Asker | None],
+        tasks: TaskBook,
         roots: bytes = b"",
+        rest: Callable[[], AbstractContextManager[None]] = nullcontext,
+        is_shared: bool = True,
     ) -> None:
         """Where to look for whom to ask.
 
         `running`: the calls under way, oldest first. `beside`: the one client that may be asked for its roots outside
         of any call, if there is exactly one. `roots`: the result of `roots/list` that the configuration gives.
+        `tasks` are those that are followed here; what belongs to one names it.
+        `rest` is entered while a call waits for an answer. `is_shared`: calls of several clients may run here.
         """
+        self._tasks = tasks
+        self._is_shared, self._rest = is_shared, rest
         self._name = name
         self._running, self._beside, self._roots = running, beside, roots
         self._peer: Peer | None = None
-        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._open: dict[bytes, _Open] = {}
+        self.declared = NOTHING
+        """What this session told the server that can be asked: nothing before the handshake, or without one."""
+        self.has_missed_roots = False
+        """It asked for roots when there was nobody to ask; it may be told to ask again."""
 
     @property
     def is_open(self) -> bool:
         """Somebody is being asked something."""
-        return bool(self._tasks)
+        return bool(self._open)
 
     def attach(self, peer: Peer) -> None:
         """The peer to answer through."""
@@ -64,73 +88,125 @@ class Questions:
         if frame.method == LIST_ROOTS and self._roots:
             self._reply(encode_response(id_, self._roots))
             return True
-        call = self._call_of(via)
-        asker = call.client if call is not None else self._beside() if frame.method == LIST_ROOTS else None
+        params = frame.params if bytes(memoryview(frame.params)[:1]) else Raw(EMPTY_OBJECT)
+        question = Question(self._name, frame.method, params)
+        if refused := _refusal(question, self.declared):
+            self._refuse(id_, question, refused)
+            return True
+        calls = self._calls_of(via, params)
+        asker = calls[-1].client if calls else self._beside() if frame.method == LIST_ROOTS else None
         if asker is None:
+            self.has_missed_roots |= frame.method == LIST_ROOTS
             text = f"{frame.method} belongs to no call of a client; it can be asked only while one runs"
             self._reply(encode_error(id_, INVALID_REQUEST, text))
-        elif len(self._tasks) >= MAX_OPEN or id_ in self._tasks:
+        elif id_ in self._open:
+            # An answer to the second would be taken for one to the first.
+            log.warning("server uses an id twice; ignoring the second question", upstream=self._name)
+        elif len(self._open) >= MAX_OPEN:
             self._reply(encode_error(id_, INTERNAL_ERROR, f"{MAX_OPEN} questions are open; more are not put"))
         else:
-            params = frame.params if bytes(memoryview(frame.params)[:1]) else Raw(EMPTY_OBJECT)
-            putting = self._put(id_, Question(self._name, frame.method, params), asker, call)
-            self._tasks[id_] = asyncio.get_running_loop().create_task(putting)
+            task = asyncio.get_running_loop().create_task(self._put(id_, question, asker, calls))
+            opened = self._open[id_] = _Open(task, list(calls))
+            task.add_done_callback(lambda _: self._forget(id_, opened))
         return True
 
     def withdrawn(self, id_: bytes) -> None:
         """The server does not want the answer any more."""
-        task = self._tasks.get(id_)
-        if task is not None:
-            task.cancel()
+        opened = self._open.get(id_)
+        if opened is not None:
+            opened.task.cancel()
+
+    def over(self, call: Call) -> None:
+        """A call has ended: what only it can have asked is of no use any more, and whoever was asked is told."""
+        for id_, opened in list(self._open.items()):
+            if call in opened.calls:
+                opened.calls.remove(call)
+                if not opened.calls and not opened.task.done():
+                    opened.task.cancel()
+                    self._reply(encode_error(id_, INVALID_REQUEST, "The call that this belongs to is over"))
 
     def end(self) -> None:
         """The session is over: nothing can be answered."""
-        for task in list(self._tasks.values()):
-            task.cancel()
+        for opened in list(self._open.values()):
+            opened.task.cancel()
 
-    def _call_of(self, via: bytes) -> Call | None:
-        """The call that a question belongs to; None when that cannot be told."""
+    def _forget(self, id_: bytes, opened: _Open) -> None:
+        if self._open.get(id_) is opened:
+            del self._open[id_]
+
+    def _calls_of(self, via: bytes, params: Raw) -> list[Call]:
+        """The calls that a question may belong to, the likeliest last; none when that cannot be told."""
         peer = self._peer
+        context = peer.context_of(via) if via and peer is not None else None
+        about = related_task(params) or (context.target if _is_about_task(context) else "")
+        if (task := self._tasks.get(about)) is not None:
+            meanwhile = [call for call in self._running() if _is_about_task(call) and call.target == about]
+            return [*meanwhile, task.call]
         if via and peer is not None:
-            context = peer.context_of(via)
-            return context if isinstance(context, Call) else None
-        able = [call for call in self._running() if call.client.profile]
+            return [context] if isinstance(context, Call) else []
+        if peer is None:
+            return []
+        # One that was answered a moment ago, in the same read, has nothing more to ask.
+        able = [call for call in self._running() if call.client.profile and peer.waits_for(call)]
+        if about:  # of a task so new that its call has not heard of it
+            able = [call for call in self._running() if call.client.profile and (call.needs_task or call.takes_task)]
+        able = able or [call for call in self._tasks.calls if call.client.profile]
         owners = {id(call.client.owner) for call in able}
         # Among calls of one client the newest is the likely one; whichever it is, the same person answers.
-        return able[-1] if len(owners) == 1 else None
+        return able if len(owners) == 1 or not self._is_shared else []
 
-    async def _put(self, id_: bytes, question: Question, asker: Asker, call: Call | None) -> None:
+    async def _put(self, id_: bytes, question: Question, asker: Asker, calls: list[Call]) -> None:
         peer = self._peer
         try:
-            if reason := _refusal(question, asker):
-                raise QuestionRefused(reason, METHOD_NOT_FOUND)
-            if peer is not None and call is not None:
-                with peer.held(call):
+            if refused := _refusal(question, asker.profile):
+                raise refused
+            if peer is not None and calls:
+                # A task may ask while no request about it is under way: then no slot is taken.
+                is_under_way = calls[0] not in self._tasks.calls
+                with peer.held(calls), self._rest() if is_under_way else nullcontext():
                     result = await asker.ask(question)
             else:
                 result = await asker.ask(question)
-            answer = encode_response(id_, result)
+            self._reply(encode_response(id_, _of_task(result, question.params)))
         except QuestionRefused as refused:
-            log.info("question refused", upstream=self._name, method=question.method, reason=str(refused))
-            answer = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, refused.error)
+            self._refuse(id_, question, refused)
         except Exception:
             log.exception("question failed", upstream=self._name, method=question.method)
-            answer = encode_error(id_, INTERNAL_ERROR, "The bridge failed to put the question; its log has the details")
-        finally:
-            self._tasks.pop(id_, None)
-        self._reply(answer)
+            text = "The bridge failed to put the question; its log has the details"
+            self._reply(encode_error(id_, INTERNAL_ERROR, text))
+
+    def _refuse(self, id_: bytes, question: Question, refused: QuestionRefused) -> None:
+        log.info("question refused", upstream=self._name, method=question.method, reason=str(refused))
+        self._reply(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, refused.error))
 
     def _reply(self, answer: bytes) -> None:
         if self._peer is not None:
             self._peer.reply(answer)
 
 
-def _refusal(question: Question, asker: Asker) -> str:
-    """Why the question must not be put; empty when it may."""
+def _is_about_task(call: object) -> TypeGuard[Call]:
+    return isinstance(call, Call) and call.method.startswith("tasks/")
+
+
+def _of_task(result: Raw, params: Raw) -> Raw:
+    """The answer to a question: one that names a task must be answered with the same name (2025-11-25, tasks)."""
+    if not related_task(params):
+        return result
+    answer, asked = Body(result), Body(params).inner("_meta")
+    meta = answer.inner("_meta") or Body()
+    meta.put(RELATED_TASK, asked.get(RELATED_TASK) if asked is not None else None)
+    answer.put("_meta", meta)
+    return Raw(bytes(answer.data))
+
+
+def _refusal(question: Question, profile: Profile) -> QuestionRefused | None:
+    """Why the question must not be put to whoever can be asked this; None when it may."""
     try:
         params = Body(question.params)
+        if reason := profile.refusal(question.method, params):
+            return QuestionRefused(reason, METHOD_NOT_FOUND)
         if question.method == ELICIT and "message" not in params:
-            return "elicitation/create needs a message"
-        return asker.profile.refusal(question.method, params)
+            return QuestionRefused("elicitation/create needs a message", INVALID_PARAMS)
     except DecodeError as error:
-        return f"Invalid params: {error}"
+        return QuestionRefused(f"Invalid params: {error}", INVALID_PARAMS)
+    return None

@@ -6,7 +6,7 @@ gets an envelope in `_meta` or had a handshake. It does not reconnect; the super
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,19 +156,30 @@ class UpstreamSession:
         log_level: str = "",
         capabilities: bytes = b"",
         context: object = None,
+        id_: bytes = b"",
     ) -> Awaitable[Raw]:
         """Send one request of a client. `params` may be changed: their `_meta` is made anew.
 
         `capabilities` is what the client behind it declared, for a modern server; `context` as in `Peer.request`.
+        `id_` is of `next_id`, for those who must know the progress token; else one is minted.
 
         Raises: as `Peer.request`.
         """
-        id_ = self._peer.next_id()
+        id_ = id_ or self._peer.next_id()
         token = id_ if wants_progress else b""
         data = self._meta.put(params, client_meta, token=token, log_level=log_level, capabilities=capabilities)
         return self._peer.request(
             method, data, timeouts, name=name, headers=headers, update=update, id_=id_, context=context
         )
+
+    def next_id(self) -> bytes:
+        """The id of a request to come; also the progress token that the server will name."""
+        return self._peer.next_id()
+
+    def cancel_task(self, task_id: str) -> None:
+        """Tell the server that the outcome of a task is not wanted any more. Whether it hears is not waited for."""
+        params = self._meta.put(Body(encode({"taskId": task_id})), None)
+        self._peer.send_unanswered("tasks/cancel", params, name=task_id)
 
     async def list_all(self, kind: str, timeouts: Timeouts) -> "Listing":
         """Every entry of one kind over all pages, each as it came. A cursor seen before ends the list."""
@@ -215,11 +226,20 @@ class UpstreamSession:
         except UpstreamAnswered:
             return
 
-    async def listen(self, kinds: dict[str, bool], uris: list[str], heard: Callable[[str, Raw], None]) -> None:
-        """Hold one `subscriptions/listen` stream open (modern); returns when the server ends it."""
+    async def listen(
+        self,
+        kinds: dict[str, bool],
+        uris: list[str],
+        heard: Callable[[str, Raw], None],
+        *,
+        tasks: Sequence[str] = (),
+    ) -> None:
+        """Hold one `subscriptions/listen` stream open (modern); returns when the server ends it. `tasks` are ids."""
         wanted: dict[str, object] = {f"{kind}ListChanged": True for kind, on in kinds.items() if on}
         if uris:
             wanted["resourceSubscriptions"] = uris
+        if tasks:
+            wanted["taskIds"] = tasks
         params = self._meta.put(Body(encode({"notifications": wanted})), None)
         # Some servers take "7" and 7 for the same id: a listen stream must not share a number with a request.
         id_ = b'"listen-%d"' % next(self._listen_numbers)
@@ -288,7 +308,7 @@ class UpstreamSession:
             raise _after_probe(failure)
 
     async def _probe(self, limits: Timeouts) -> Raw | BridgeError:
-        meta = RequestMeta(LATEST_MODERN, self._client_info)
+        meta = RequestMeta(LATEST_MODERN, self._client_info, _CAPABILITIES)
         try:
             return await self._peer.request("server/discover", meta.put(Body(), None), limits, cancellable=False)
         except UpstreamError as error:
@@ -305,7 +325,7 @@ class UpstreamSession:
     def _adopt_discovered(self, found: Discovered | Unsupported) -> None:
         if isinstance(found, Unsupported):
             raise UpstreamUnavailable(self._name, f"it speaks only {', '.join(found.versions) or 'unknown revisions'}")
-        self._meta = RequestMeta(found.version, self._client_info)
+        self._meta = RequestMeta(found.version, self._client_info, _CAPABILITIES)
         self.modern, self.version = True, found.version
         # A server that only answered with a modern error has told nothing: ask it for everything.
         self.capabilities = found.capabilities or {"tools": {}, "resources": {}, "prompts": {}}
@@ -342,6 +362,9 @@ class UpstreamSession:
     def _declares(self, capability: str) -> bool:
         return self.capabilities.get(capability) is not None
 
+
+_CAPABILITIES = encode({"extensions": declared_up({}, tasks=True)})
+"""What a modern server is told with requests that are of no client, such as those for its lists."""
 
 _decode_entries = msgspec.json.Decoder(list[Raw]).decode
 _decode_cursor = msgspec.json.Decoder(str | None).decode

@@ -13,9 +13,9 @@ A dead or slow upstream costs nobody else anything: no lock and no queue is shar
 
 import asyncio
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anyio
 import structlog
@@ -24,6 +24,7 @@ from msgspec import Raw
 from mcpbridge.errors import (
     BridgeError,
     SessionExpired,
+    SignInNeeded,
     UpstreamAnswered,
     UpstreamError,
     UpstreamGone,
@@ -33,20 +34,23 @@ from mcpbridge.errors import (
 )
 from mcpbridge.interaction import NOTHING, Asker, Profile, encoded_capabilities
 from mcpbridge.model import Call
+from mcpbridge.upstream.auth_asking import ask_to_sign_in
 from mcpbridge.upstream.era import ProbeKilled
 from mcpbridge.upstream.gate import Gate, WaitingRoom
 from mcpbridge.upstream.lifecycle import Breaker, Lifecycle
 from mcpbridge.upstream.questions import Questions
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.tasks import TaskBook
 from mcpbridge.upstream.tending import Tending, Wanted
 from mcpbridge.upstream.turns import Turns
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import UNSUPPORTED_VERSION, code_of, supported_versions
-from mcpbridge.wire.http_fallback import HttpOrSse
 from mcpbridge.wire.extensions import declared_up
 from mcpbridge.wire.frame import encode
+from mcpbridge.wire.http_fallback import HttpOrSse
 from mcpbridge.wire.peer import Peer, Timeouts
+from mcpbridge.wire.revisions import LATEST_LEGACY
 from mcpbridge.wire.transport import Channel, Transport
 
 __all__ = ["Lists", "Observer", "Status", "Upstream"]
@@ -66,7 +70,7 @@ SOON = 2.0
 """Seconds: a call waits for an attempt that begins so soon, else it is refused at once."""
 
 
-_OWN_EXTENSIONS = encode(declared_up({}))
+_OWN_EXTENSIONS = encode(declared_up({}, tasks=True))
 
 
 class Observer(Protocol):
@@ -182,8 +186,12 @@ class Upstream:
         self.wanted = Wanted()
         """What the clients want of it besides calls."""
         self._stray_until = float("-inf")
+        self._stray_home: object = None
+        """Whose call was given up last."""
         self._is_renewing = False
         self._running: dict[Call, None] = {}
+        self.tasks = TaskBook(self.over)
+        """Tasks of a legacy server that somebody waits for."""
         self._turns = Turns(name, places=settings.max_queued, patience=settings.queue_timeout)
         self._questions: Questions | None = None
 
@@ -212,7 +220,8 @@ class Upstream:
         gate = self._gate
         if not gate.try_enter():
             await gate.enter()
-        takes_turns = self.profile is not NOTHING and not self._names_calls and not self.modern
+        # What concerns a task waits for nobody's calls: questions that belong to a task name it.
+        takes_turns = self._takes_turns and not call.method.startswith("tasks/")
         try:
             if takes_turns:
                 await self._turns.enter(call.client.owner, is_asked=self._asks)
@@ -227,6 +236,9 @@ class Upstream:
                 session = await self._wait_for_session()
             try:
                 return await self._send(session, call)
+            except SignInNeeded as needed:
+                await ask_to_sign_in(call, needed)
+                return await self._send(session, call)
             except SessionExpired:
                 pass
             except UpstreamAnswered as error:
@@ -238,6 +250,8 @@ class Upstream:
             return await self._send(await self._wait_for_session(), call)
         finally:
             self._running.pop(call, None)
+            if not call.needs_task and not call.takes_task:
+                self.over(call)
             self.idle_since = self._loop.time()
             if takes_turns:
                 self._turns.leave()
@@ -261,13 +275,49 @@ class Upstream:
         return self.is_shared and not (client.profile and self.is_held_from(client))
 
     def is_held_from(self, client: Asker) -> bool:
-        """Another client is being asked something: this one might wait for as long as a person thinks."""
-        return self._asks and not self._names_calls and not self.modern and self._turns.blocks(client.owner)
+        """Calls of another client run on this session, whose questions could not be told from this client's."""
+        owner = client.owner
+        is_used = self._turns.blocks(owner) or bool(self.tasks and self.tasks.blocks(owner))
+        return self._takes_turns and (is_used or self._is_strange_to(client))
+
+    def _is_strange_to(self, client: Asker) -> bool:
+        """The server may still be at a call that another client gave up: what it asks now may be of that one."""
+        return self._loop.time() < self._stray_until and self._stray_home != client.home
+
+    async def freed(self, seconds: float) -> None:
+        """Return when a call on it is over; at the latest after so many seconds, or at once while it asks somebody."""
+        if self._running and not self._asks:
+            await self._turns.left(seconds)
 
     @property
     def may_ask_back(self) -> bool:
         """A result of it may be `input_required`: it is of the modern era, or that is not known yet."""
         return self.modern or self.session is None
+
+    @property
+    def runs_tasks(self) -> bool:
+        """It takes calls of tools as tasks, as revision 2025-11-25 has them."""
+        is_able = not self.modern and self.version >= LATEST_LEGACY
+        return is_able and _has(self.capabilities, "tasks", "requests", "tools", "call")
+
+    def over(self, call: Call) -> None:
+        """Nothing more comes of a call, so what it asked is of no use any more. For those that may make a task."""
+        if self._asks and self._questions is not None:
+            self._questions.over(call)
+
+    def cancel_task(self, id_: str) -> None:
+        """Tell it that the outcome of a task is not wanted any more; if it cannot be told, the task ends by itself."""
+        if self.session is not None:
+            self.session.cancel_task(id_)
+
+    async def listen_to_tasks(self, ids: Sequence[str], heard: Callable[[str, Raw], None]) -> None:
+        """Modern: hear of the news of these tasks, after an acknowledgement; returns when the server ends that.
+
+        Raises:
+            UpstreamError: it is not there, or refuses.
+        """
+        session = self.session or await self._wait_for_session()
+        await session.listen({}, [], heard, tasks=ids)
 
     async def list_again(self, kind: str) -> None:
         """Ask it now what it offers of this kind; what it answers is published before this returns."""
@@ -287,8 +337,15 @@ class Upstream:
         if session is not None and not session.modern:
             self._renew(session)
 
+    @property
+    def has_missed_roots(self) -> bool:
+        """It asked for roots, as many servers do first of all, when there was no client to ask."""
+        return self._questions is not None and self._questions.has_missed_roots
+
     def roots_changed(self) -> None:
-        """The roots of the clients behind it are others now."""
+        """The roots of the clients behind it are others now, or can be asked for now."""
+        if self._questions is not None:
+            self._questions.has_missed_roots = False
         session = self.session
         if session is not None and not session.modern and session.profile.roots and not self.settings.roots:
             session.roots_changed()
@@ -329,9 +386,12 @@ class Upstream:
         self.has_declared = False
         questions = Questions(
             self.name,
-            running=lambda: list(self._running),
+            running=self._askable,
             beside=lambda: self._observer.beside(self),
             roots=self.settings.roots_result,
+            tasks=self.tasks,
+            rest=self._gate.rest,
+            is_shared=self.home is None,
         )
         peer = Peer(
             self.name,
@@ -402,13 +462,15 @@ class Upstream:
                 if isinstance(self.transport, HttpOrSse) and self.transport.refused(error):
                     raise _OtherTransport from error
                 raise
+        if session.modern and self._questions is not None:
+            self._questions.declared = NOTHING  # that era has no requests of servers
+        self.modern, self.version = session.modern, session.version
+        self.capabilities, self.instructions = session.capabilities, session.instructions
         await self._list_first(session)
         if not session.modern and session.profile is not self._to_declare:
             self._is_renewing = True  # another profile was adopted after the handshake had begun
             return "opened anew for what its client can be asked"
         self.session = session
-        self.modern, self.version = session.modern, session.version
-        self.capabilities, self.instructions = session.capabilities, session.instructions
         self._breaker = Breaker()
         self._lifecycle.ready(self._loop.time())
         self._step(Status("ready"))
@@ -478,6 +540,8 @@ class Upstream:
                 self.name, f"it failed many calls in a row and is left alone for {max(1, round(wait))} s more"
             )
         began = self._loop.time()
+        if call.needs_task or call.takes_task:
+            call.progress_token = session.next_id()
         try:
             result = await session.request(
                 call.method,
@@ -491,6 +555,7 @@ class Upstream:
                 log_level=call.log_level,
                 capabilities=self._capabilities(call) if session.modern else b"",
                 context=call,
+                id_=call.progress_token,
             )
         except UpstreamHttpError as error:
             if error.status >= 500 or error.status == 408:
@@ -499,7 +564,7 @@ class Upstream:
                 breaker.withdrawn()
             raise
         except UpstreamTimeout:
-            self._stray_until = self._loop.time() + STRAY_SECONDS
+            self._given_up(call)
             if self._peer is not None and self._peer.last_heard >= began:
                 breaker.withdrawn()  # a slow tool of a server that answers others
             else:
@@ -514,11 +579,20 @@ class Upstream:
         except BaseException as error:
             # Cancelled, refused by the channel, garbled: tells nothing, but must not pass for a call under way.
             if isinstance(error, asyncio.CancelledError):
-                self._stray_until = self._loop.time() + STRAY_SECONDS
+                self._given_up(call)
             breaker.withdrawn()
             raise
         breaker.succeeded()
         return Body(result)
+
+    def _given_up(self, call: Call) -> None:
+        self._stray_until, self._stray_home = self._loop.time() + STRAY_SECONDS, call.client.home
+
+    def _askable(self) -> list[Call]:
+        """The calls that a question may be of which names none; none of a client that is strange to it."""
+        calls = list(self._running)
+        is_strange = self._takes_turns and any(self._is_strange_to(call.client) for call in calls)
+        return [] if is_strange else calls
 
     def _capabilities(self, call: Call) -> bytes:
         """What a modern server is told that can be asked during this call: what its client declared, no more."""
@@ -538,7 +612,13 @@ class Upstream:
 
     def _declare(self) -> Profile:
         self.has_declared = True
+        if self._questions is not None:
+            self._questions.declared = self._to_declare
         return self._to_declare
+
+    @property
+    def _takes_turns(self) -> bool:
+        return self.home is None and self.profile is not NOTHING and not self._names_calls and not self.modern
 
     @property
     def _asks(self) -> bool:
@@ -621,6 +701,10 @@ class Upstream:
                 self._observer.resource_updated(self, params)
             case "notifications/message":
                 self._logged(params)
+            case "notifications/tasks/status":
+                self.tasks.changed(params)
+            case "notifications/progress":
+                self.tasks.progressed(params)
             case "notifications/elicitation/complete":
                 self._observer.elicitation_completed(self, params)
             case "notifications/subscriptions/acknowledged":
@@ -666,3 +750,10 @@ class Upstream:
 def _speaks_another_revision(session: UpstreamSession, error: bytes) -> bool:
     """Whether a server refuses the revision that was agreed on, and a new agreement may help."""
     return code_of(error) == UNSUPPORTED_VERSION and session.version not in supported_versions(error)
+
+
+def _has(declared: object, *path: str) -> bool:
+    """Whether capabilities have this member, at any depth."""
+    for name in path:
+        declared = cast("dict[str, object]", declared).get(name) if isinstance(declared, dict) else None
+    return declared is not None

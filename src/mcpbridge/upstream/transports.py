@@ -1,11 +1,15 @@
 """From the settings of a server to the transport that reaches it. What is not used is not imported: each costs time."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mcpbridge.upstream.auth import Authorization, Surroundings
+import structlog
+
+from mcpbridge.upstream.auth import Authorization
+from mcpbridge.upstream.auth_account import Account, Surroundings
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.process import ProcessSpec, child_environment
 from mcpbridge.wire.stdio import StdioTransport
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from mcpbridge.wire.network import Network
 
 __all__ = ["TransportMaker"]
+
+log = structlog.get_logger("mcpbridge.upstream")
 
 
 class TransportMaker:
@@ -45,7 +51,10 @@ class TransportMaker:
         if self._around is None or has_header or settings.auth.type == "none":
             return None
         if name not in self.authorizations:
-            self.authorizations[name] = Authorization(name, settings.url or "", settings.auth, self._around, network)
+            # A WebSocket begins as an HTTP request, and its server describes itself over HTTP.
+            url = re.sub(r"^ws", "http", settings.url or "", flags=re.IGNORECASE)
+            account = Account(name, url, settings.auth, self._around, network)
+            self.authorizations[name] = Authorization(account, self._around)
         return self.authorizations[name]
 
     def _remote(self, name: str, settings: ServerSettings) -> Transport:
@@ -53,6 +62,8 @@ class TransportMaker:
 
         url, tls = settings.url or "", settings.tls
         options = TlsOptions(tls.ca or "", tls.cert or "", tls.key or "", tls.key_password or "", tls.verify)
+        if not tls.verify:
+            log.warning("the server's TLS certificate is not verified", upstream=name)
         network = Network(options, settings.proxy or "")
         network = replace(network, authorizer=self._authorization(name, settings, network))
         if settings.kind == "websocket":

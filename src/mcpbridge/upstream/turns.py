@@ -7,6 +7,7 @@ is for, it goes to the same person.
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 from mcpbridge.errors import Overloaded
 
@@ -21,11 +22,20 @@ class Turns:
         self._name, self._places, self._patience = name, places, patience
         self._owner: object = None
         self._inside = 0
+        self._change: asyncio.Event | None = None
+        """Made only while somebody waits for the next call to be over."""
         self._queue: deque[tuple[object, asyncio.Future[None]]] = deque()
 
     def blocks(self, owner: object) -> bool:
         """Calls of another client run."""
         return bool(self._inside) and self._owner is not owner
+
+    async def left(self, seconds: float) -> None:
+        """Return when a call is over, at the latest after so many seconds."""
+        change = self._change = self._change or asyncio.Event()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await change.wait()
 
     async def enter(self, owner: object, *, is_asked: bool) -> None:
         """Wait until only this client's calls run.
@@ -63,6 +73,9 @@ class Turns:
     def leave(self) -> None:
         """A call is over; when it was the last one, the client that waits longest comes in with all its calls."""
         self._inside -= 1
+        if self._change is not None:
+            self._change.set()
+            self._change = None
         if self._inside:
             return
         self._owner = None

@@ -33,6 +33,11 @@ class Authorizer(Protocol):
         """The token to use, empty for none; None when `token` has to be awaited first."""
         ...
 
+    @property
+    def waits_for(self) -> str:
+        """What a person has to do before there is a token; empty when nobody is waited for."""
+        ...
+
     async def token(self) -> str:
         """The token to use, renewed if it is about to expire; empty for none.
 
@@ -55,7 +60,7 @@ class Authorizer(Protocol):
 
 
 class Send(Protocol):
-    """Sends a request; the body of the answer is still to be read, and the answer to be closed."""
+    """Sends a request, following no redirects; the answer's body is still to be read, and the answer to be closed."""
 
     async def __call__(self, request: httpx2.Request, /) -> httpx2.Response:
         """The answer, whatever its status."""

@@ -8,13 +8,16 @@ they are pure data (spec 2.11 of the project's notes). For every other one both 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, cast
 
-__all__ = ["APP_MIME_TYPE", "UI", "declared_up", "extensions_of", "published_down"]
+__all__ = ["APP_MIME_TYPE", "TASKS", "UI", "declared_up", "extensions_of", "published_down"]
 
 UI: Final = "io.modelcontextprotocol/ui"
 """MCP Apps: a tool names a `ui://` resource, which the host shows."""
 
 APP_MIME_TYPE: Final = "text/html;profile=mcp-app"
 """What such a resource is."""
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+"""A modern server may answer a call with a task, which whoever called follows."""
 
 Extensions = Mapping[str, Mapping[str, Any]]
 """Identifier to settings."""
@@ -36,13 +39,17 @@ def extensions_of(capabilities: Mapping[str, Any]) -> Extensions:
     return {name: cast("dict[str, Any]", settings) for name, settings in entries if isinstance(settings, dict)}
 
 
-def declared_up(client: Extensions, allowed: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
+def declared_up(
+    client: Extensions, allowed: Collection[str] = (), *, tasks: bool = False
+) -> dict[str, Mapping[str, Any]]:
     """What to declare to a server: the bridge's own, and what the client behind the call declared and may use.
 
     `client` is empty where the server is told once for all clients. `allowed`: identifiers from the configuration.
+    `tasks`: whoever sends this follows a task itself, or hands it to the client (the modern era alone has them so).
     """
     relayed = {name: settings for name, settings in client.items() if name in _PURE_DATA or name in allowed}
-    return {name: _joined([_OWN.get(name, {}), relayed.get(name, {})]) for name in sorted({*_OWN, *relayed})}
+    own: Extensions = {**_OWN, TASKS: {}} if tasks else _OWN
+    return {name: _joined([own.get(name, {}), relayed.get(name, {})]) for name in sorted({*own, *relayed})}
 
 
 def published_down(upstreams: Iterable[Extensions], allowed: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:

@@ -6,13 +6,13 @@ proxy between us and the server. Requests, answers, decompression and cookies ar
 """
 
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import httpx2
 
 from mcpbridge.errors import ConfigError
-from mcpbridge.wire.bearer import BearerSend
+from mcpbridge.wire.bearer import BearerSend, Send
 from mcpbridge.wire.lean_http import LeanTransport
 from mcpbridge.wire.network import Network
 
@@ -20,9 +20,6 @@ __all__ = ["ClientFactory", "Send", "open_client"]
 
 ClientFactory = Callable[[httpx2.URL], httpx2.AsyncClient]
 """Makes the client for one endpoint; the channel closes it."""
-
-Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
-"""Sends a request, following no redirects; the body of the answer is still to be read, and the answer to be closed."""
 
 
 @asynccontextmanager

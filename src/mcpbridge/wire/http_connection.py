@@ -5,11 +5,14 @@ again the moment the last byte is parsed, whether or not anyone has read the bod
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httptools
 import httpx2
+
+from mcpbridge.wire.dial import why_not_connected
 
 __all__ = ["Exchange", "HttpConnection"]
 
@@ -195,6 +198,8 @@ class HttpConnection(asyncio.Protocol):
         if exchange is not None:
             if exchange.status and not self._has_length and exc is None:
                 exchange.completed()  # its end was meant to be the end of the connection (RFC 9112, 6.3)
+            elif isinstance(exc, ssl.SSLError):  # such as a server that wanted a certificate of ours
+                exchange.broke(httpx2.ReadError(why_not_connected(exc)))
             elif exchange.status:
                 exchange.broke(httpx2.ReadError("the connection was cut within the answer"))
             else:

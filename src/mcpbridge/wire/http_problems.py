@@ -5,6 +5,7 @@ did not, a connection that broke after the request was written means that nobody
 """
 
 import re
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from mcpbridge.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.wire.bearer import Unauthorized
+from mcpbridge.wire.dial import why_not_connected
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.http_answers import is_same_id
 
@@ -61,7 +63,7 @@ class Failure:
 
 def failure_of_exception(upstream: str, error: httpx2.HTTPError) -> Failure:
     """The failure behind an exception of the HTTP client."""
-    what = str(error) or type(error).__name__
+    what = _without_jargon(error) or str(error) or type(error).__name__
     match error:
         case Unauthorized():
             return Failure(error.reason, sent=False)
@@ -78,6 +80,14 @@ def failure_of_exception(upstream: str, error: httpx2.HTTPError) -> Failure:
             return Failure(UpstreamGarbled(upstream, f"its answer cannot be decompressed: {what}"), sent=True)
         case _:
             return Failure(UpstreamGone(upstream, what), sent=True)
+
+
+def _without_jargon(error: BaseException) -> str:
+    """What the TLS library says, in our words; empty when the error is of another kind or in our words already."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return why_not_connected(cause) if isinstance(cause, ssl.SSLError) and "[SSL" in str(error) else ""
 
 
 def failure_of_status(

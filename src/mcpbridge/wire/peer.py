@@ -6,7 +6,7 @@ the four notifications that belong to a request; what methods mean is left to th
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -57,7 +57,7 @@ class Timeouts:
 class _Pending:
     """A request under way."""
 
-    __slots__ = ("began", "context", "ends", "future", "held", "idle_ends", "method", "seconds", "update")
+    __slots__ = ("began", "context", "ends", "future", "held", "held_since", "idle_ends", "method", "seconds", "update")
 
     def __init__(self, method: str, future: asyncio.Future[Frame], update: Update | None, context: object) -> None:
         self.method = method
@@ -65,7 +65,7 @@ class _Pending:
         self.update = update
         self.context = context
         self.held = 0
-        self.began = self.seconds = self.idle_ends = self.ends = 0.0
+        self.held_since = self.began = self.seconds = self.idle_ends = self.ends = 0.0
 
 
 class _ProgressParams(msgspec.Struct, rename="camel"):
@@ -194,6 +194,11 @@ class Peer:
         """Send a notification. Dropped when the channel has ended: there is nobody to tell."""
         self._send(Outgoing(encode_notification(method, params), method))
 
+    def send_unanswered(self, method: str, params: bytes | Raw, *, name: str = "") -> None:
+        """Send a request whose answer nobody waits for. Dropped when the channel has ended."""
+        id_ = self.next_id()
+        self._send(Outgoing(encode_request(id_, method, params), method, id_, name))
+
     def reply(self, answer: bytes) -> None:
         """Send the answer to a request of the other side. Dropped when the channel has ended."""
         self._send(Outgoing(answer))
@@ -203,12 +208,18 @@ class Peer:
         pending = self._pending.get(id_)
         return pending.context if pending is not None else None
 
+    def waits_for(self, context: object) -> bool:
+        """A request with this `context` has been sent, and has no answer yet."""
+        return any(pending.context is context and not pending.future.done() for pending in list(self._pending.values()))
+
     @contextmanager
-    def held(self, context: object) -> Generator[None]:
-        """Stop the clocks of the requests with this `context`: the other side waits for us, not we for it."""
-        held = [pending for pending in self._pending.values() if pending.context is context]
-        since = self._loop.time()
+    def held(self, contexts: Collection[object]) -> Generator[None]:
+        """Stop the clocks of the requests with one of these `contexts`: the other side waits for us, not we for it."""
+        ids = {id(context) for context in contexts}
+        held = [pending for pending in self._pending.values() if id(pending.context) in ids]
         for pending in held:
+            if not pending.held:
+                pending.held_since = self._loop.time()
             pending.held += 1
         try:
             yield
@@ -217,7 +228,7 @@ class Peer:
             for pending in held:
                 pending.held -= 1
                 if not pending.held and pending.ends:
-                    pending.ends += now - since
+                    pending.ends += now - pending.held_since
                     pending.idle_ends = now + pending.seconds
                     self._sweep_no_later_than(min(pending.idle_ends, pending.ends, self._next_sweep()))
 
@@ -315,7 +326,8 @@ class Peer:
             self._progressed(params)
         elif method == "notifications/cancelled":
             self._cancelled(params)
-        elif via and (pending := self._pending.get(via)) is not None and pending.update is not None:
+        elif via and (pending := self._pending.get(via)) is not None and _is_of(pending, method):
+            assert pending.update is not None
             pending.update(method, params)
         else:
             self._on_notification(method, params, via)
@@ -326,10 +338,12 @@ class Peer:
         except msgspec.DecodeError:
             return
         pending = self._pending.get(token)
-        if pending is not None:
-            pending.idle_ends = self._loop.time() + pending.seconds
-            if pending.update is not None:
-                pending.update("notifications/progress", params)
+        if pending is None:
+            self._on_notification("notifications/progress", params, b"")
+            return
+        pending.idle_ends = self._loop.time() + pending.seconds
+        if pending.update is not None:
+            pending.update("notifications/progress", params)
 
     def _cancelled(self, params: Raw) -> None:
         """A server withdraws a request of its own, or ends a listen stream of ours (spec 2026-07-28, stdio)."""
@@ -388,6 +402,12 @@ class Peer:
                 _fail(pending, UpstreamTimeout(self._name, round(ends - pending.began, 3)))
         if following < float("inf"):
             self._sweep_no_later_than(following)
+
+
+def _is_of(pending: _Pending, method: str) -> bool:
+    """A notification on the stream of a request belongs to it. Others only came that way, such as a changed list."""
+    is_of_any = method == "notifications/message" or pending.method == "subscriptions/listen"
+    return is_of_any and pending.update is not None
 
 
 def _fail(pending: _Pending, error: BridgeError) -> None:

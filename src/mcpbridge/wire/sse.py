@@ -27,12 +27,14 @@ __all__ = ["SseTransport"]
 
 log = structlog.get_logger("mcpbridge.sse")
 
-_POST_SECONDS = 30.0
-"""A server that does not take a message by then does not take it."""
+_TELL_SECONDS = 30.0
+"""A notification that is not accepted by then is given up."""
+_WITHDRAWN_SECONDS = 30.0
+"""The POST of a request that was cancelled is waited for so long: its end frees the connection in order."""
 _ORDER_SECONDS = 2.0
 """A notification waits so long for earlier messages; some servers answer a POST only when its work is done."""
 _MAX_POSTS = 256
-"""Messages that may wait to be taken."""
+"""Requests that may wait to be taken; and as many notifications and answers beside them."""
 _REDIRECTS = frozenset({307, 308})
 
 
@@ -112,7 +114,7 @@ class SseTransport:
 
     @property
     def max_posts(self) -> int:
-        """Messages that may wait to be taken."""
+        """Requests that may wait to be taken; and as many notifications and answers beside them."""
         return self._max_posts
 
     def redact(self, text: str) -> str:
@@ -137,8 +139,11 @@ class _SseChannel:
         self._endpoint = endpoint
         self._receiver = receiver
         self._tasks = tasks
-        self._posts: set[asyncio.Task[None]] = set()
-        """Messages on their way."""
+        self._loop = asyncio.get_running_loop()
+        self._asking: dict[bytes, asyncio.Task[None]] = {}
+        """Requests on their way to the server, by id."""
+        self._telling: set[asyncio.Task[None]] = set()
+        """Notifications and answers on their way."""
         self._introduction: asyncio.Task[None] | None = None
         """`notifications/initialized` on its way; what is sent after it waits for that."""
         self._had_answer = False
@@ -149,15 +154,24 @@ class _SseChannel:
     def send(self, message: Outgoing) -> None:
         if not self._is_open:
             raise UpstreamGone(self._name, "the connection has ended")
-        if len(self._posts) >= self._transport.max_posts:
-            raise Overloaded(f"Server '{self._name}' does not take messages: {len(self._posts)} wait for it")
-        task = self._tasks.create_task(self._post_in_turn(message, self._to_wait_for(message)))
+        is_request = bool(message.method and message.id)
+        waiting = len(self._asking if is_request else self._telling)
+        if waiting >= self._transport.max_posts:
+            raise Overloaded(f"Server '{self._name}' does not take messages: {waiting} wait for it")
+        earlier = self._to_wait_for(message)
+        if is_request:
+            self._asking[message.id] = self._tasks.create_task(self._ask(message, earlier))
+            return
+        task = self._tasks.create_task(self._tell(message, earlier))
         if message.method == "notifications/initialized":
             self._introduction = task
-        self._posts.add(task)
-        task.add_done_callback(self._posts.discard)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     def withdraw(self, id_: bytes) -> bool:
+        task = self._asking.get(id_)
+        if task is not None:
+            self._loop.call_later(_WITHDRAWN_SECONDS, task.cancel)
         return False
 
     def negotiated(self, version: str) -> None:
@@ -173,7 +187,7 @@ class _SseChannel:
     def stop(self) -> None:
         """Cancel what is on its way."""
         self._is_open = False
-        for task in self._posts:
+        for task in (*self._asking.values(), *self._telling):
             task.cancel()
 
     # -- POSTs
@@ -185,26 +199,35 @@ class _SseChannel:
         request above all), so it waits for all of that; requests and answers do not wait for each other.
         """
         if message.method and not message.id:
-            return list(self._posts)
+            return [*self._asking.values(), *self._telling]
         if self._introduction is not None and not self._introduction.done():
             return [self._introduction]
         return []
 
-    async def _post_in_turn(self, message: Outgoing, earlier: list[asyncio.Task[None]]) -> None:
+    async def _ask(self, message: Outgoing, earlier: list[asyncio.Task[None]]) -> None:
+        """Send a request. However long its POST takes: the server may be at work on it, and its deadline decides."""
+        try:
+            if earlier:
+                await asyncio.wait(earlier, timeout=_ORDER_SECONDS)
+            failure = await self._post(message)
+        finally:
+            self._asking.pop(message.id, None)
+        if failure is not None:
+            self._transport.heard_trouble(failure)
+            self._receiver.failed(message.id, failure.error, sent=failure.sent)
+
+    async def _tell(self, message: Outgoing, earlier: list[asyncio.Task[None]]) -> None:
+        """Send what gets no answer; if that fails there is nobody to tell but the log."""
         if earlier:
             await asyncio.wait(earlier, timeout=_ORDER_SECONDS)
         try:
-            async with asyncio.timeout(_POST_SECONDS):
+            async with asyncio.timeout(_TELL_SECONDS):
                 failure = await self._post(message)
         except TimeoutError:
-            if message.id:
-                return  # it may be at work on it: the deadline of the request decides
-            what = f"it did not take {message.method or 'an answer'} within {_POST_SECONDS:g} s"
+            what = f"it did not take {message.method or 'an answer'} within {_TELL_SECONDS:g} s"
             failure = Failure(UpstreamGone(self._name, what), sent=True)
         if failure is not None:
             self._transport.heard_trouble(failure)
-            if message.id and message.method:
-                self._receiver.failed(message.id, failure.error, sent=failure.sent)
 
     async def _post(self, message: Outgoing) -> Failure | None:
         url = self._endpoint

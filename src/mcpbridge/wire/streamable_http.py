@@ -97,8 +97,9 @@ class StreamableHttpTransport:
         self._last_words = ""
 
     def last_words(self) -> str:
-        """The last trouble over HTTP, secrets masked."""
-        return self._last_words
+        """The last trouble over HTTP, secrets masked; or what a person has to do before there can be any."""
+        authorizer = self._network.authorizer if self._network is not None else None
+        return self._last_words or (authorizer.waits_for if authorizer is not None else "")
 
     @asynccontextmanager
     async def connect(self, receiver: Receiver) -> AsyncGenerator[Channel]:

@@ -38,7 +38,10 @@ async def open_tunnel(proxy: str, host: str, port: int) -> socket.socket:
     Raises:
         OSError: the proxy cannot be reached, or refuses.
     """
-    url = httpx2.URL(proxy)
+    try:
+        url = httpx2.URL(proxy)
+    except httpx2.InvalidURL as error:
+        raise TunnelError("not the URL of a proxy") from error
     speak = {"http": _connect, "socks5": _socks5, "socks5h": _socks5}.get(url.scheme)
     if speak is None:
         raise TunnelError(f"a proxy of the kind {url.scheme}:// is not supported here")

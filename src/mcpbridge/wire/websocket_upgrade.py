@@ -82,7 +82,9 @@ class Upgrade:
                 log.info("server names no WebSocket subprotocol; taking it for `mcp`", upstream=self._name)
             return None
         if answer is None or answer.status_code == 101:
-            what = str(trouble) if isinstance(trouble, InvalidHandshake) else "the connection was closed"
+            if trouble is None or isinstance(trouble.__cause__, EOFError):
+                raise UpstreamUnavailable(self._name, "the connection was closed before an answer")
+            what = str(trouble) if isinstance(trouble, InvalidHandshake) else type(trouble).__name__
             raise UpstreamUnavailable(self._name, f"it does not speak WebSocket: {self._redact(what)[:200]}")
         response = httpx2.Response(
             answer.status_code,

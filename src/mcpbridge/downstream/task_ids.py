@@ -1,0 +1,60 @@
+"""The ids of tasks as clients know them: sealed, so that they lead back to the server and serve their owner alone.
+
+A task id is a bearer token for what a server keeps (2025-11-25 and the extension of 2026-07-28, security
+considerations). Sealed, it cannot be guessed and opens for the principal that made the task, with no memory of it here.
+"""
+
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.sealing import Sealer
+from mcpbridge.errors import BadRequest, UpstreamAnswered
+from mcpbridge.wire.codes import INVALID_PARAMS
+
+__all__ = ["TaskIds", "named_as_shown", "unknown_task"]
+
+MARGIN = 24 * 3600.0
+"""Seconds that an id outlives its task: servers may let a task live longer than they said at first."""
+UNLIMITED = 30 * 24 * 3600.0
+"""Seconds that the id of a task without an end is good for."""
+
+
+class TaskIds:
+    """Seals and opens. The same text is good for as long as the task lives, any number of times."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    def seal(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> str:
+        """What this client is told in place of a server's own id."""
+        seconds = UNLIMITED if seconds_to_live is None else seconds_to_live + MARGIN
+        return self._sealer.seal({"server": server, "task": id_}, _bind(client), seconds=seconds)
+
+    def open(self, client: Client, shown: str) -> tuple[str, str]:
+        """Server, and its own id.
+
+        Raises:
+            BadRequest: forged, expired, another principal's, or of a server that this endpoint does not show.
+        """
+        try:
+            claims = self._sealer.open(shown, _bind(client))
+            server, id_ = str(claims["server"]), str(claims["task"])
+        except (BadRequest, KeyError):
+            raise unknown_task(shown) from None
+        if client.view not in ("", server):
+            raise unknown_task(shown)
+        return server, id_
+
+
+def unknown_task(shown: str) -> BadRequest:
+    """The one answer to an id that is not good, whatever is wrong with it."""
+    return BadRequest(INVALID_PARAMS, f"Unknown task: {shown[:40]}{'…' if len(shown) > 40 else ''}")
+
+
+def named_as_shown(error: UpstreamAnswered, id_: str, shown: str) -> UpstreamAnswered:
+    """The server's error, naming the task as the client does."""
+    renamed = UpstreamAnswered(error.upstream, error.error.replace(id_.encode(), shown.encode()))
+    renamed.asked = error.asked
+    return renamed
+
+
+def _bind(client: Client) -> tuple[str, ...]:
+    return "task", "modern" if client.modern else "legacy", client.principal

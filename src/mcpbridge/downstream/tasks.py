@@ -1,0 +1,197 @@
+"""Tasks that a client follows itself: who may, and the handlers of modern clients.
+
+A client that knows the task dialect of the server behind a tool gets the task, with its id sealed, and what it asks
+about it goes to that server (spec 2.10 of the project's notes). For every other client the bridge follows the task
+itself, in `pipeline/task_driving.py`. Sessions of 2025-11-25 are in `session_tasks.py`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.downstream.asking import Unasked
+from mcpbridge.downstream.channel import Client, Notify
+from mcpbridge.downstream.handling import Handler, text
+from mcpbridge.downstream.links import publish_uris
+from mcpbridge.downstream.phrasing import phrase
+from mcpbridge.downstream.task_ids import TaskIds, named_as_shown, unknown_task
+from mcpbridge.errors import BadRequest, UpstreamAnswered
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.model import Call, Plan
+from mcpbridge.pipeline.driving import read_questions
+from mcpbridge.pipeline.task_states import INPUT_REQUIRED, is_task, read_task
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import METHOD_NOT_FOUND, MISSING_CAPABILITY
+from mcpbridge.wire.envelope import complete_for_modern
+from mcpbridge.wire.extensions import TASKS, declared_up, extensions_of
+from mcpbridge.wire.frame import Frame, encode
+
+__all__ = ["SessionTasks", "Tasks", "require_tasks"]
+
+_CAPABILITY: Mapping[str, str] = {ELICIT: "elicitation", SAMPLE: "sampling", LIST_ROOTS: "roots"}
+
+
+class SessionTasks(Protocol):
+    """The tasks of legacy sessions; `mcpbridge.downstream.session_tasks.LegacyTasks` is them."""
+
+    def created(self, client: Client, call: Call, result: Body, notify: Notify) -> Body:
+        """The answer to the call that made a task."""
+        ...
+
+    def require_room(self, client: Client) -> None:
+        """Raises Overloaded: this client has as many tasks as it may."""
+        ...
+
+
+def require_tasks(client: Client) -> None:
+    """Refuse a modern client that did not declare the extension with this request.
+
+    Raises:
+        BadRequest: −32021, naming the extension.
+    """
+    if TASKS not in extensions_of(client.capabilities):
+        required: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise BadRequest(MISSING_CAPABILITY, f"The client did not declare the extension {TASKS}", required)
+
+
+class Tasks:
+    """Tasks of modern clients at modern servers: nothing is kept here, so any replica can go on."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        plan: Plan,
+        ids: TaskIds,
+        server_info: bytes,
+        sessions: SessionTasks,
+        *,
+        extensions: frozenset[str] = frozenset(),
+    ) -> None:
+        """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross."""
+        self._catalog, self._pool, self._plan, self._ids = catalog, pool, plan, ids
+        self._server_info, self._sessions, self._extensions = server_info, sessions, extensions
+
+    @property
+    def modern(self) -> dict[str, Handler]:
+        """By method, for modern clients."""
+        return {
+            "tasks/get": self._get,
+            "tasks/update": self._hand_on("tasks/update"),
+            "tasks/cancel": self._hand_on("tasks/cancel"),
+        }
+
+    def way_of(self, client: Client, tool: ToolRef, params: Body) -> tuple[bool, bool]:
+        """Whether the tool needs a task of the bridge's own, and whether the client takes a task for an answer.
+
+        A client that does not know of tasks may name one all the same: that is ignored (2025-11-25, task support and
+        handling). One that was told of them may do so for tools that can run as tasks (tool-level negotiation).
+
+        Raises:
+            BadRequest: −32601, this tool cannot.
+            Overloaded: the client has as many tasks as it may.
+        """
+        is_required = tool.task_support == "required"
+        if client.modern:
+            params.drop("task")
+            return is_required, TASKS in extensions_of(client.capabilities)
+        if "task" not in params:
+            return is_required, False
+        if not client.runs_tasks:
+            params.drop("task")
+            return is_required, False
+        upstream = self._pool.upstreams.get(tool.server)
+        if not tool.task_support or upstream is None or not upstream.runs_tasks:
+            raise BadRequest(METHOD_NOT_FOUND, f"{tool.wire} does not run as a task; call it without `task`")
+        self._sessions.require_room(client)
+        return False, True
+
+    def created(self, client: Client, call: Call, result: Body, notify: Notify) -> Body:
+        """The answer to a call that may have made a task; any other result is left as it is."""
+        if not client.modern:
+            return self._sessions.created(client, call, result, notify)
+        if is_task(result):
+            state = read_task(call.upstream, result)
+            result.put("taskId", self._ids.seal(client, call.upstream, state.id, state.seconds_to_live))
+        return result
+
+    async def look(self, client: Client, server: str, id_: str, shown: str, params: Body | None = None) -> Body:
+        """What the server says of a task now, as the client must get it.
+
+        Raises:
+            BadRequest: the task asks for what this client did not declare.
+            UpstreamError: the server does not know the task, or cannot be reached.
+        """
+        return self.as_shown(client, server, shown, await self._ask(client, "tasks/get", server, id_, shown, params))
+
+    def as_shown(self, client: Client, server: str, shown: str, task: Body) -> Body:
+        """A task with all that stands in it, for this client."""
+        task.put("taskId", shown)
+        result = task.inner("result")
+        snapshot = self._catalog.view(client.view)
+        if result is not None and snapshot.may_hold_uris(server, result.data):
+            publish_uris("tools/call", result, lambda uri: snapshot.published_uri(server, uri))
+            task.put("result", result)
+        if read_task(server, task).status == INPUT_REQUIRED and "inputRequests" in task:
+            questions = read_questions(server, task)
+            task.put("inputRequests", {key: _asked(question, client) for key, question in questions.items()})
+        return task
+
+    async def _get(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        server, id_, shown, params = self._opened(client, frame)
+        task = await self.look(client, server, id_, shown, params)
+        return complete_for_modern(task, self._server_info).data
+
+    def _hand_on(self, method: str) -> Handler:
+        async def hand_on(client: Client, frame: Frame, _: Notify) -> bytes | Raw:
+            server, id_, shown, params = self._opened(client, frame)
+            result = await self._ask(client, method, server, id_, shown, params)
+            return complete_for_modern(result, self._server_info).data
+
+        return hand_on
+
+    def _opened(self, client: Client, frame: Frame) -> tuple[str, str, str, Body]:
+        require_tasks(client)
+        params = Body(frame.params)
+        shown = text(params, "taskId")
+        server, id_ = self._ids.open(client, shown)
+        if server not in self._pool.upstreams:
+            raise unknown_task(shown)
+        return server, id_, shown, params
+
+    async def _ask(
+        self, client: Client, method: str, server: str, id_: str, shown: str, params: Body | None = None
+    ) -> Body:
+        params = params if params is not None else Body()
+        params.put("taskId", id_)
+        call = Call(method, server, id_, params, params.inner("_meta"), client=_Follower(client))
+        call.extensions = encode(declared_up(extensions_of(client.capabilities), self._extensions, tasks=True))
+        try:
+            return await self._plan(call)
+        except UpstreamAnswered as error:
+            raise named_as_shown(error, id_, shown) from error
+
+
+class _Follower(Unasked):
+    """The modern client behind a request about a task. What the task asks stands in the answer."""
+
+    __slots__ = ("profile",)
+
+    relays = True
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.profile: Profile = client.profile
+
+
+def _asked(question: Question, client: Client) -> dict[str, Any]:
+    try:
+        params = phrase(question, client.version, client.profile)
+    except QuestionRefused as refused:
+        required: dict[str, Any] = {"requiredCapabilities": {_CAPABILITY[question.method]: {}}}
+        raise BadRequest(MISSING_CAPABILITY, f"The task asks for {question.method}: {refused}", required) from refused
+    return {"method": question.method, "params": params if isinstance(params, Raw) else Raw(params)}

@@ -1,0 +1,94 @@
+"""`mcpbridge serve` as a process on the fronts that are neither plain stdio nor a port."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+import websockets
+from websockets.asyncio.client import connect
+
+from harness import Place, python_server
+from rpc import StdioClient
+
+SERVERS = {"one": python_server("plain"), "rich": python_server("rich")}
+OPENING = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix-domain sockets")
+
+
+@asynccontextmanager
+async def one_server(place: Place, name: str) -> AsyncIterator[StdioClient]:
+    """`mcpbridge serve --server NAME`, and a client."""
+    async with place.started("serve", "--config", str(place.config(SERVERS)), "--server", name) as command:
+        assert command.process.stdin
+        assert command.process.stdout
+        client = StdioClient(command.process.stdout, command.process.stdin, command)
+        async with client.reading():
+            yield client
+
+
+async def test_one_server_is_served_alone_by_its_own_names(place: Place) -> None:
+    async with one_server(place, "rich") as client:
+        await client.initialize()
+        assert "echo" in await client.tools_with("echo")
+        assert (await client.call("echo", text="hi")).text == "hi"
+        found = await place.run("status", "--json")
+        [status] = json.loads(found.out)["bridges"]
+        assert [server["name"] for server in status["servers"]] == ["rich"], "the others are not started"
+        assert status["front"] == "stdio (rich)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--server", "rcih"], "Known: one, rich"),
+        (["--server", "rich", "--http"], "/servers/rich/mcp"),
+        (["--http", "unix:"], "or unix:PATH"),
+    ],
+)
+async def test_what_cannot_be_served_says_why(place: Place, arguments: list[str], said: str) -> None:
+    finished = await place.run("serve", "--config", str(place.config(SERVERS)), *arguments)
+    assert finished.code == 2
+    assert said in finished.err
+
+
+async def test_a_socket_in_the_file_system_is_shown_and_removed(place: Place) -> None:
+    path = Path(f"/tmp/mcpb-front-{os.getpid()}.sock")
+    config = str(place.config(SERVERS))
+    async with place.started("serve", "--config", config, "--http", f"unix:{path}") as command:
+        await command.logged(rf"unix:{path}")
+        async with httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(path)), timeout=10) as client:
+            assert (await client.get("http://bridge/healthz")).json() == {"status": "ok"}
+            assert (await client.post("http://bridge/mcp", json=OPENING)).status_code == 200
+        [status] = json.loads((await place.run("status", "--json")).out)["bridges"]
+        assert status["front"] == f"unix:{path}"
+        taken = await place.run("serve", "--config", config, "--http", f"unix:{path}")
+        assert taken.code == 2
+        assert "another program listens" in taken.err
+    assert not path.exists()
+
+
+async def test_web_sockets_are_served_on_the_same_port(place: Place) -> None:
+    async with place.http_bridge(SERVERS) as client:
+        url = client.url.replace("http", "ws", 1).replace("/mcp", "/servers/rich/ws")
+        async with connect(url, subprotocols=[websockets.Subprotocol("mcp")], proxy=None) as socket:
+            await socket.send(json.dumps(OPENING))
+            assert json.loads(await socket.recv())["result"]["protocolVersion"] == "2025-11-25"
+
+
+def test_what_only_some_clients_need_is_not_loaded_for_the_others() -> None:
+    """Start-up time: `websockets` is loaded for the first client that speaks it."""
+    code = "import sys, mcpbridge.downstream.http, mcpbridge.bridge; print('websockets' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
