@@ -216,8 +216,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(kind: str, folder: Path, servers: Message, **sections: Any) -> AsyncIterator[World]:
+async def world(
+    kind: str, folder: Path, servers: Message, *, program: str = "asking", **sections: Any
+) -> AsyncIterator[World]:
     """A bridge in front of these servers: words for `servers/asking.py`, or a tuple of those and settings.
+
+    `program` is another of the servers there that takes such words.
 
     One over HTTP is started by this, and reached by its URL.
     """
@@ -227,9 +231,9 @@ async def world(kind: str, folder: Path, servers: Message, **sections: Any) -> A
             words, more = server if isinstance(server, tuple) else (server, {})
             words = [*words, f"journal={folder / name}.journal"]
             if "http" in words:
-                configured[name] = {"url": await stack.enter_async_context(_started(words)), **more}
+                configured[name] = {"url": await stack.enter_async_context(_started(program, words)), **more}
             else:
-                configured[name] = python_server("asking", *words, **more)
+                configured[name] = python_server(program, *words, **more)
         settings = Settings.model_validate({"servers": configured, **sections})
         async with asyncio.timeout(30):
             bridge = await stack.enter_async_context(Bridge(settings))
@@ -238,8 +242,8 @@ async def world(kind: str, folder: Path, servers: Message, **sections: Any) -> A
 
 
 @asynccontextmanager
-async def _started(words: list[str]) -> AsyncIterator[str]:
-    command = python_server("asking", *words)
+async def _started(program: str, words: list[str]) -> AsyncIterator[str]:
+    command = python_server(program, *words)
     process = await asyncio.create_subprocess_exec(
         command["command"], *command["args"], stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )

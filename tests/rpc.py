@@ -273,7 +273,7 @@ class HttpClient(Client):
         version = (params.get("_meta") or {}).get("io.modelcontextprotocol/protocolVersion")
         if version is None:
             return {**plain, **self.session}
-        name = params.get("name") or params.get("uri")
+        name = params.get("name") or params.get("uri") or params.get("taskId")
         mirrored = {"mcp-protocol-version": version, "mcp-method": message["method"]}
         return {**plain, **mirrored, **({"mcp-name": name} if name else {})}
 

@@ -15,7 +15,7 @@ import anyio
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, UpstreamGone
-from mcpbridge.interaction import Asker
+from mcpbridge.interaction import Asker, Profile, Question
 from mcpbridge.model import Call
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -31,6 +31,7 @@ __all__ = [
     "Line",
     "Refusal",
     "ScriptedTransport",
+    "Someone",
     "Watcher",
     "call_of",
     "pool_of",
@@ -204,6 +205,33 @@ class ScriptedTransport:
     def news(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
+
+
+class Someone:
+    """An `Asker`: somebody behind a call, who can be asked `form`, `sampling`, `roots`; answers once `answer` is set."""
+
+    relays = False
+
+    def __init__(self, *, home: object = None, project: str = "", **profile: bool) -> None:
+        capabilities: Message = {"sampling": {}} if profile.get("sampling") else {}
+        capabilities |= {"roots": {}} if profile.get("roots") else {}
+        capabilities |= {"elicitation": {}} if profile.get("form") else {}
+        self.profile = Profile.declared(capabilities, "2025-11-25")
+        self.owner: object = self
+        self.home = self if home is None else home
+        self.answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self.asked: list[Question] = []
+        self._project = project
+
+    async def ask(self, question: Question) -> Raw:
+        self.asked.append(question)
+        return Raw(json.dumps(await asyncio.shield(self.answer)).encode())
+
+    def finished(self, question: Question) -> None:
+        pass
+
+    async def project(self) -> str:
+        return self._project
 
 
 class Watcher:

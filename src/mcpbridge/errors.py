@@ -168,8 +168,9 @@ class SignInNeeded(UpstreamHttpError):
     def __init__(self, upstream: str, why: str = "", *, scope: str = "") -> None:
         """`scope` names the rights that are missing; empty when it is not a matter of rights."""
         command = " ".join(["mcpbridge login", upstream, *(f"--scope {word}" for word in scope.split())])
-        text = f"needs sign-in: run `{command}`"
-        super().__init__(upstream, 401, f"{text} ({why})" if why else text)
+        status = 403 if scope else 401
+        text = f"HTTP {status}, needs sign-in: run `{command}`"
+        super().__init__(upstream, status, f"{text} ({why})" if why else text)
         self.why = why
         self.by_asking: Callable[[Callable[[str], Awaitable[bool]]], Awaitable[None]] | None = None
         """Signs in all the same, given what brings an address before a person and tells whether they go there."""

@@ -29,6 +29,7 @@ __all__ = [
     "Profile",
     "Question",
     "QuestionRefused",
+    "elicitation_mode",
     "encoded_capabilities",
 ]
 
@@ -99,11 +100,11 @@ class Profile:
         return declared
 
     def refusal(self, method: str, params: Body) -> str:
-        """Why a question cannot be put to such a client; empty when it can."""
+        """Why a question cannot be put to such a client; empty when it can. Raises DecodeError: `mode` is no text."""
         if method == ELICIT:
-            is_url = bytes(params.get("mode") or b"") == b'"url"'
-            can = self.url if is_url else self.form
-            return "" if can else f"The client did not declare elicitation by {'URL' if is_url else 'form'}"
+            mode = elicitation_mode(params)
+            can = {"form": self.form, "url": self.url}.get(mode, False)
+            return "" if can else f"The client did not declare elicitation of the mode {mode[:20]!r}"
         if method == SAMPLE:
             if not self.sampling:
                 return "The client did not declare sampling"
@@ -174,6 +175,11 @@ class Asker(Protocol):
     async def project(self) -> str:
         """The URI of the directory that it works in, its first root; empty when that is not known."""
         ...
+
+
+def elicitation_mode(params: Body) -> str:
+    """How people are asked: `form`, `url`, or what a later revision brings. Raises DecodeError: that is no text."""
+    return params.text("mode") if "mode" in params else "form"
 
 
 @lru_cache(maxsize=None)

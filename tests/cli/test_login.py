@@ -39,7 +39,7 @@ async def test_login_opens_the_browser_and_later_commands_are_signed_in(place: P
     async with oauth_world() as world:
         config = config_for(place, world)
         before = await place.run("list", "--config", config)
-        assert "up is missing: needs sign-in: run `mcpbridge login up`" in before.err
+        assert "up is missing: HTTP 401, needs sign-in: run `mcpbridge login up`" in before.err
         finished = await place.run("login", "up", "--config", config)
         assert finished.code == 0, finished.err
         assert finished.out == f"signed in to up at {world.issuer}, with basic\n"

@@ -8,7 +8,7 @@ from mcpbridge import errors
 from mcpbridge.catalog import definitions, offers
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream import conversation, http, http_streams, stdio, updates
+from mcpbridge.downstream import conversation, http, http_streams, updates
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.units import show_bytes
 from mcpbridge.upstream import era, lifecycle, session, supervisor, tending

@@ -487,3 +487,39 @@ async def test_a_reply_whose_clean_up_is_cancelled_does_not_hold_up_the_stop() -
         await underway.until_none()
         reply.cancel()
         await asyncio.wait([reply])
+
+
+async def test_a_message_before_the_answer_has_no_way_to_a_client_that_reads_no_streams() -> None:
+    """Bridge: who asks a client something must know at once that it cannot be asked."""
+    async with serving() as http:
+        session = await http.session()
+        calling = asyncio.create_task(http.post(request("hold"), **session, accept="application/json"))
+        notify = await http.core.held.get()
+        assert notify(said(0)) is False
+        http.core.release.set()
+        assert (await calling).json()["id"] == 1
+        assert notify(said(1)) is False
+
+
+async def test_a_message_has_no_way_once_the_request_is_answered() -> None:
+    async with serving() as http:
+        session = await http.session()
+        calling = asyncio.create_task(http.post(request("hold"), **session))
+        notify = await http.core.held.get()
+        assert notify(said(0)) is not False
+        http.core.release.set()
+        assert len(events((await calling).text)) >= 2
+        assert notify(said(1)) is False
+
+
+async def test_an_answer_of_the_client_is_accepted_at_once_and_handed_on() -> None:
+    """Spec, streamable HTTP: 202 without a body; also as a member of a batch."""
+    async with serving() as http:
+        session = await http.session("2025-03-26")
+        answer = {"jsonrpc": "2.0", "id": "q1", "result": {"roots": []}}
+        error = {"jsonrpc": "2.0", "id": 2, "error": {"code": -1, "message": "no"}}
+        for body in (answer, [error]):
+            response = await http.post(body, **session)
+            assert (response.status_code, response.content) == (202, b"")
+        assert [id_ for _, id_ in http.core.answers] == [b'"q1"', b"2"]
+        assert {client for client, _ in http.core.answers} == {http.core.clients[0]}

@@ -171,6 +171,7 @@ def test_context_of_servers_goes_to_those_who_take_it(version: str) -> None:
         (ELICIT, {"message": "a"}, Profile(url=True)),
         (ELICIT, {"message": "a", "mode": "form"}, Profile(url=True)),
         (ELICIT, {"message": "a", "mode": "url", "url": "https://x"}, Profile(form=True)),
+        (ELICIT, {"message": "a", "mode": "hologram"}, EVERYTHING),
         (SAMPLE, {"messages": []}, Profile(form=True)),
         (SAMPLE, {"messages": [], "tools": []}, Profile(sampling=True)),
         (SAMPLE, {"messages": [], "toolChoice": {}}, Profile(sampling=True)),
@@ -184,7 +185,14 @@ def test_what_a_client_cannot_be_asked_is_refused(method: str, params: Message, 
     assert json.loads(caught.value.error)["code"] == -32601
 
 
-@pytest.mark.parametrize("params", [b"[]", b"5", b'{"message":7}', b"{}", b'{"message":null}'])
+def test_a_mode_is_known_in_any_spelling() -> None:
+    page = Raw(rb'{"message":"a","mode":"\u0075rl","url":"https://x"}')
+    with pytest.raises(QuestionRefused, match="'url'"):
+        phrase(Question("up", ELICIT, page), NEW, Profile(form=True))
+    assert b"elicitationId" in bytes(phrase(Question("up", ELICIT, page), NEW, EVERYTHING, elicitation_id="ours"))
+
+
+@pytest.mark.parametrize("params", [b"[]", b"5", b'{"message":7}', b"{}", b'{"message":null}', b'{"message":"a","mode":1}'])
 def test_params_that_cannot_be_read_are_refused(params: bytes) -> None:
     with pytest.raises(QuestionRefused) as caught:
         phrase(Question("up", ELICIT, Raw(params)), NEW, EVERYTHING)

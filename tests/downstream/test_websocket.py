@@ -14,7 +14,7 @@ from websockets.frames import Opcode
 
 from front_clients import http_server
 from http_front import ScriptedBridge, ScriptedCore, request
-from mcpbridge.downstream import conversation
+from mcpbridge.downstream import conversation, websocket
 from mcpbridge.downstream.settings import HttpSettings
 
 MCP = websockets.Subprotocol("mcp")
@@ -232,6 +232,41 @@ async def test_when_the_bridge_stops_open_requests_finish_and_the_client_is_told
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1001
         await asyncio.wait([at.serving])
+
+
+async def test_no_more_is_read_from_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is lost: once it reads, every request is answered."""
+    monkeypatch.setattr(websocket, "READ_LIMIT", 1_000_000)
+    core = ScriptedCore()
+    async with connected(core, HttpSettings(keep_alive=5), max_queue=1) as socket:
+        socket.transport.pause_reading()
+        text = "x" * 500_000
+        sending = asyncio.create_task(send_all(socket, [json.dumps(request("echo", n, t=text)) for n in range(60)]))
+        _, waiting = await asyncio.wait([sending], timeout=0.5)
+        assert waiting, "everything was taken"
+        assert len(core.asked) < 50, "it was read on and on"
+        socket.transport.resume_reading()
+        answers = [json.loads(await socket.recv())["id"] for _ in range(60)]
+        assert sorted(answers) == list(range(60))
+
+
+async def send_all(socket: ClientConnection, messages: list[str]) -> None:
+    for message in messages:
+        await socket.send(message)
+
+
+async def test_an_upgrade_behind_a_request_that_is_not_answered_yet_closes_the_connection() -> None:
+    """Its answer would come into the middle of the frames."""
+    core = ScriptedCore()
+    async with http_server(ScriptedBridge(core), HttpSettings()) as at, asyncio.timeout(10):
+        host, _, port = at.origin.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        body = json.dumps(OPENING).encode()
+        head = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        upgrade = b"GET /ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+        writer.write(head % len(body) + body + upgrade)
+        assert b"101" not in await reader.read()
+        writer.close()
 
 
 async def gone(core: ScriptedCore) -> None:

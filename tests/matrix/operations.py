@@ -19,7 +19,7 @@ from matrix.cells import MODERN, Cell
 from matrix.client import Client
 from rpc import Refused
 
-__all__ = ["HEAVY_OPERATIONS", "LARGE", "OPERATIONS", "Operations", "Stage", "fresh_stamp"]
+__all__ = ["HEAVY_OPERATIONS", "LARGE", "LAST_OPERATIONS", "OPERATIONS", "Operations", "Stage", "fresh_stamp"]
 
 Message = dict[str, Any]
 
@@ -232,8 +232,7 @@ OPERATIONS: Operations = {
     "resources, templates": resources,
     "completion": completion,
     "progress": progress,
-    "log messages": log_messages,  # not after `cancelling`: what is logged soon after may be of the call given up
-    "cancelling": cancelling,
+    "log messages": log_messages,
     "elicitation by form": form_elicitation,
     "elicitation by URL": url_elicitation,
     "sampling": sampling,
@@ -242,6 +241,9 @@ OPERATIONS: Operations = {
     "subscriptions": subscriptions,
 }
 HEAVY_OPERATIONS: Operations = {"a result of 20 MB": large_result}
+"""For one server after the other: side by side they would hold the rest up."""
+LAST_OPERATIONS: Operations = {"cancelling": cancelling}
+"""For when every client is through: what a server logs soon after may be of the call that was given up."""
 
 
 def _text(result: Message) -> str:

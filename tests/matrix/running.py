@@ -1,31 +1,33 @@
-"""The whole set-up of the matrix, started once: the servers, a bridge for all HTTP fronts, one for each stdio client.
+"""Run the matrix: all servers behind one bridge, as people have them, and a client of each revision on each front.
 
-All seven servers stand behind one bridge, as people have them. A client of each revision connects on each front once
-and goes through the operations with all servers side by side.
+Each client goes through the operations with all servers side by side. Two lanes run beside each other, with servers of
+their own: the clients of the HTTP fronts, which share one bridge, and those on stdio, each of which starts its own.
 """
 
 import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from harness import Place
-from matrix.cells import REACHED, Cell, Transport
+from matrix.cells import REACHED, REVISIONS, TRANSPORTS, Cell, Transport, impossible
 from matrix.client import Client
-from matrix.operations import HEAVY_OPERATIONS, OPERATIONS, Operations, Stage, fresh_stamp
+from matrix.operations import HEAVY_OPERATIONS, LAST_OPERATIONS, OPERATIONS, Operations, Stage, fresh_stamp
 from matrix.wires import HttpWire, SseWire, StdioWire, WebSocketWire, Wire
 
-__all__ = ["Matrix", "Outcome", "matrix"]
+__all__ = ["Outcome", "run_matrix"]
 
 TESTS = Path(__file__).resolve().parent.parent
 
 # Results larger than SDK clients take, and all servers up before the first list.
-_SECTIONS: dict[str, dict[str, Any]] = {"http": {"max_event": 0}, "bridge": {"startup_wait": 30}}
+_SECTIONS: Mapping[str, Mapping[str, Any]] = {"http": {"max_event": 0}, "bridge": {"startup_wait": 30}}
+_TRANSPORTS = {"http": "streamable-http", "sse": "sse", "ws": "websocket"}
 
 
 @dataclass
@@ -37,94 +39,124 @@ class Outcome:
     passed: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Matrix:
-    """The running set-up."""
-
-    place: Place
-    state: Path
-    urls: dict[str, str]
-    """Of the servers that are not started by the bridge."""
-    address: str
-    """Of the bridge's HTTP fronts, without the scheme."""
-
-    async def run(self, revision: str, front: Transport) -> dict[Cell, Outcome]:
-        """Connect one client, and go through the operations with every server."""
-        cells = [Cell(revision, front, era, reached) for era, reached in REACHED]
-        async with self._wire(revision, front) as wire, Client(wire, revision).open() as client:
-            stages = [Stage(cell, client, self.state / cell.server, fresh_stamp()) for cell in cells]
-            outcomes = await asyncio.gather(*(_go_through(stage, OPERATIONS) for stage in stages))
-            for stage, outcome in zip(stages, outcomes, strict=True):  # one after the other, not to hold each other up
-                await _go_through(stage, HEAVY_OPERATIONS, outcome)
-        return dict(zip(cells, outcomes, strict=True))
-
-    @asynccontextmanager
-    async def _wire(self, revision: str, front: Transport) -> AsyncIterator[Wire]:
-        if front == "http":
-            yield HttpWire(f"http://{self.address}/mcp")
-        elif front == "sse":
-            yield SseWire(f"http://{self.address}/sse")
-        elif front == "ws":
-            yield WebSocketWire(f"ws://{self.address}/ws")
-        else:
-            config = self.place.config(servers(self.state, self.urls), **_SECTIONS)
-            async with self.place.started("serve", "--config", str(config)) as command:
-                yield StdioWire(command.process)
+Outcomes = dict[Cell, Outcome]
 
 
-async def _go_through(stage: Stage, operations: Operations, outcome: Outcome | None = None) -> Outcome:
-    outcome = outcome or Outcome()
+async def run_matrix(folder: Path, fronts: tuple[Transport, ...] = TRANSPORTS) -> Outcomes:
+    """Every cell that can exist, for clients on these fronts."""
+    over_http = [front for front in fronts if front != "stdio"]
+    lanes = [_lane(folder / "http", over_http)] if over_http else []
+    if "stdio" in fronts:
+        lanes.append(_lane(folder / "stdio", ["stdio"]))
+    found: Outcomes = {}
+    for outcomes in await asyncio.gather(*lanes):
+        found |= outcomes
+    return found
+
+
+async def _lane(folder: Path, fronts: list[Transport]) -> Outcomes:
+    state = folder / "state"
+    state.mkdir(parents=True)
+    place = Place(folder)
+    outcomes: Outcomes = {}
+    async with _upstreams(state) as urls, AsyncExitStack() as stack:
+        stack.callback(place.clean)
+        config = place.config(_servers(state, urls), **_SECTIONS)
+        address = "" if fronts == ["stdio"] else await stack.enter_async_context(_bridge(place, config))
+        staged: list[Stage] = []
+        for revision, front in product(REVISIONS, fronts):
+            if impossible(Cell(revision, front, "legacy", "stdio")):
+                continue
+            wire = _stdio(place, config) if front == "stdio" else _http(front, address)
+            try:
+                client = await stack.enter_async_context(_client(wire, revision))
+            except Exception as error:  # noqa: BLE001 - the other clients may do better; the test tells of all
+                failed = {"connecting": _said(error)}
+                outcomes |= {Cell(revision, front, *server): Outcome(failed) for server in REACHED}
+                continue
+            stages = [_stage(Cell(revision, front, *server), client, state) for server in REACHED]
+            outcomes |= {stage.cell: Outcome() for stage in stages}
+            await asyncio.gather(*(_go_through(stage, OPERATIONS, outcomes[stage.cell]) for stage in stages))
+            for stage in stages:
+                await _go_through(stage, HEAVY_OPERATIONS, outcomes[stage.cell])
+            staged += stages
+        await asyncio.gather(*(_go_through(stage, LAST_OPERATIONS, outcomes[stage.cell]) for stage in staged))
+    return outcomes
+
+
+def _stage(cell: Cell, client: Client, state: Path) -> Stage:
+    return Stage(cell, client, state / cell.server, fresh_stamp())
+
+
+async def _go_through(stage: Stage, operations: Operations, outcome: Outcome) -> None:
     for name, operation in operations.items():
         try:
             await operation(stage)
         except Exception as error:  # noqa: BLE001 - the next operation may go well; the test tells of all
-            outcome.failed[name] = f"{type(error).__name__}: {error}"[:600]
+            outcome.failed[name] = _said(error)
         else:
             outcome.passed.append(name)
-    return outcome
 
 
-def servers(state: Path, urls: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """The `servers` section: each one told how it is reached, and left to find out its era."""
-    kinds = {"http": "streamable-http", "sse": "sse", "ws": "websocket"}
-    started: dict[str, dict[str, Any]] = {}
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:600]
+
+
+# -- what runs
+
+
+@asynccontextmanager
+async def _client(wire: contextlib.AbstractAsyncContextManager[Wire], revision: str) -> AsyncIterator[Client]:
+    async with wire as opened, Client(opened, revision).open() as client:
+        yield client
+
+
+@asynccontextmanager
+async def _stdio(place: Place, config: Path) -> AsyncIterator[Wire]:
+    async with place.started("serve", "--config", str(config)) as command:
+        yield StdioWire(command.process)
+
+
+@asynccontextmanager
+async def _http(front: Transport, address: str) -> AsyncIterator[Wire]:
+    if front == "http":
+        yield HttpWire(f"http://{address}/mcp")
+    elif front == "sse":
+        yield SseWire(f"http://{address}/sse")
+    else:
+        yield WebSocketWire(f"ws://{address}/ws")
+
+
+@asynccontextmanager
+async def _bridge(place: Place, config: Path) -> AsyncIterator[str]:
+    """A bridge with all HTTP fronts; its address, without the scheme."""
+    async with place.started("serve", "--config", str(config), "--http", "127.0.0.1:0") as command:
+        found = await command.logged(r"http://(127\.0\.0\.1:[1-9]\d*)")
+        yield found[1]
+
+
+def _servers(state: Path, urls: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The `servers` section: each one told how it is reached, and its era left to be found out."""
+    section: dict[str, dict[str, Any]] = {}
     for era, reached in REACHED:
         name = f"{era}-{reached}"
         if reached == "stdio":
             args = ["-m", "matrix.upstream", str(state), era]
-            started[name] = {"command": sys.executable, "args": args, "env": {"PYTHONPATH": str(TESTS)}}
+            section[name] = {"command": sys.executable, "args": args, "env": {"PYTHONPATH": str(TESTS)}}
         else:
-            started[name] = {"url": urls[name], "transport": kinds[reached]}
-    return started
-
-
-@asynccontextmanager
-async def matrix(folder: Path) -> AsyncIterator[Matrix]:
-    """Everything running."""
-    place = Place(folder)
-    state = folder / "state"
-    state.mkdir()
-    try:
-        async with _upstreams(state) as urls:
-            config = place.config(servers(state, urls), **_SECTIONS)
-            async with place.started("serve", "--config", str(config), "--http", "127.0.0.1:0") as command:
-                found = await command.logged(r"http://(127\.0\.0\.1:[1-9]\d*)")
-                yield Matrix(place, state, urls, found[1])
-    finally:
-        place.clean()
+            section[name] = {"url": urls[name], "transport": _TRANSPORTS[reached]}
+    return section
 
 
 @asynccontextmanager
 async def _upstreams(state: Path) -> AsyncIterator[dict[str, str]]:
+    """The servers that the bridge does not start; their URLs by name."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "matrix.upstream", str(state)),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=TESTS,
-        start_new_session=True,
+        *(sys.executable, "-m", "matrix.upstream", str(state)), stdout=asyncio.subprocess.PIPE, cwd=TESTS
     )
     assert process.stdout
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             urls = json.loads(await process.stdout.readline())
         yield urls
     finally:

@@ -25,11 +25,6 @@ from conformance.fixture.payloads import fields, form, sample, text
 from conformance.fixture.serving import Era, application, held_to, serve_stdio
 from matrix.cells import REACHED
 
-__all__ = ["LARGE", "ODD_RESULT"]
-
-LARGE = 20 * 2**20
-"""Characters of the large result."""
-
 ODD_RESULT: dict[str, Any] = {
     "content": [
         {"type": "text", "text": "plain", "shade": {"of": [1, None]}},
@@ -145,7 +140,7 @@ class Reference:
         return t.CallToolResult(content=[text('{"answer": 42}')], structured_content={"answer": 42})
 
     async def tool_large(self, _context: Any, _params: Any, _given: Any) -> t.CallToolResult:
-        return _said("x" * LARGE)
+        return _said("x" * (20 * 2**20))
 
     async def tool_hold(self, _context: Any, _params: Any, given: Any) -> t.CallToolResult:
         (self.state / f"began-{given['token']}").touch()

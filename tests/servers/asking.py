@@ -127,7 +127,7 @@ class AskingInRounds(Modern):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tools.append(tool("rounds", rounds="array"))
+        self.tools += [tool("rounds", rounds="array"), tool("say", messages="array")]
 
     def take(self, line: bytes) -> None:
         note(os.getpid(), line)
@@ -137,6 +137,12 @@ class AskingInRounds(Modern):
         if params["name"] != "rounds":
             return super().on_tools_call(id_, params)
         return rounds(params)
+
+    def tool_say(self, _id: object, arguments: Message) -> Result:
+        """Sends these messages, which it may not, and then answers."""
+        for message in arguments["messages"]:
+            self.send({"jsonrpc": "2.0", **message})
+        return text("said")
 
 
 def rounds(params: Message) -> Result:

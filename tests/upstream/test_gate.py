@@ -72,11 +72,58 @@ async def test_a_wait_cancelled_in_the_turn_it_was_let_in_gives_the_slot_back() 
 
 async def test_a_waiting_room_refuses_whoever_finds_it_full() -> None:
     room = WaitingRoom("Server 'up' is starting", places=1)
-    with (
-        room,
-        pytest.raises(Overloaded, match="Server 'up' is starting: 1 calls wait for it, more are not taken"),
-        room,
-    ):
+    async with room:
+        with pytest.raises(Overloaded, match="Server 'up' is starting: 1 calls wait for it, more are not taken"):
+            async with room:
+                pass
+    async with room:
         pass
-    with room:
-        pass
+
+
+async def test_a_call_that_comes_with_the_cancelling_of_others_finds_their_place() -> None:
+    """Both may stand in one chunk of input; the others leave only when their tasks get their turn."""
+    gate = Gate("up", slots=1, places=1, patience=5)
+    assert gate.try_enter()
+    waiting = asyncio.ensure_future(gate.enter())
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(waiting.cancel)
+    coming = asyncio.ensure_future(gate.enter())
+    await asyncio.wait([waiting])
+    gate.leave()
+    with anyio.fail_after(5):
+        await coming
+
+
+async def test_a_call_that_comes_with_the_cancelling_of_all_that_run_gets_a_slot() -> None:
+    gate = Gate("up", slots=1, places=0, patience=5)
+
+    async def call() -> None:
+        assert gate.try_enter()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gate.leave()
+
+    running = asyncio.ensure_future(call())
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(running.cancel)
+    with anyio.fail_after(5):
+        await asyncio.ensure_future(gate.enter())
+    assert gate.is_busy
+
+
+async def test_who_comes_with_the_cancelling_of_others_finds_their_place_in_the_waiting_room() -> None:
+    room = WaitingRoom("Server 'up' is starting", places=1)
+
+    async def wait(ends: asyncio.Event) -> None:
+        async with room:
+            await ends.wait()
+
+    first, ends = asyncio.ensure_future(wait(asyncio.Event())), asyncio.Event()
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(first.cancel)
+    second = asyncio.ensure_future(wait(ends))
+    await asyncio.wait([first])
+    ends.set()
+    with anyio.fail_after(5):
+        await second

@@ -1,10 +1,27 @@
 """All upstreams side by side: each settles, fails and stops without the others."""
 
+import asyncio
+from pathlib import Path
+from typing import Any
+
 import anyio
 import pytest
 
-from mcpbridge.errors import UpstreamUnavailable
-from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of, pool_of
+from mcpbridge.errors import Overloaded, UpstreamUnavailable
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.supervisor import Upstream
+from scripted_upstream import (
+    LEGACY_SERVER,
+    MODERN_SERVER,
+    SILENCE,
+    Line,
+    ScriptedTransport,
+    Someone,
+    Watcher,
+    call_of,
+    pool_of,
+)
 
 SILENT = {"server/discover": SILENCE, "initialize": SILENCE}
 
@@ -57,3 +74,328 @@ async def test_an_error_of_the_body_stops_all_upstreams() -> None:
         await fail_inside()
     assert caught.group_contains(ValueError)
     assert not transport.line.is_open
+
+
+# -- instances
+
+
+def declared(transport: ScriptedTransport) -> list[dict[str, Any]]:
+    """What each session was opened with, as far as clients can be asked it."""
+    capabilities = [dict(message["params"]["capabilities"]) for message in transport.asked("initialize")]
+    for one in capabilities:
+        one.pop("extensions", None)
+    return capabilities
+
+
+async def served(pool: Pool, client: Someone, **more: Any) -> Upstream:
+    """The instance that a call of this client went to."""
+    base = pool.upstreams["up"]
+    upstream = base if base.serves(client) else await pool.serving(base, client)
+    await upstream.request(call_of(client=client, **more))
+    return upstream
+
+
+async def test_exactly_what_clients_declared_is_declared_to_a_legacy_server() -> None:
+    """Spec 2.1: declare up only what can really be delivered to the client behind the call."""
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            nothing = await served(pool, Someone())
+            assert nothing is pool.upstreams["up"]
+            forms = await served(pool, Someone(form=True))
+            both = await served(pool, Someone(sampling=True, roots=True))
+            assert await served(pool, Someone(form=True)) is forms
+            assert await served(pool, Someone()) is nothing
+            assert len({nothing, forms, both}) == pool.instances("up") == 3
+            assert set(pool.everyone()) == {nothing, forms, both}
+    asked = {"roots": {"listChanged": True}, "sampling": {}}
+    assert declared(transport) == [{}, {"elicitation": {"form": {}}}, asked]
+
+
+async def test_a_session_that_nobody_used_yet_is_opened_for_the_first_that_comes() -> None:
+    """No second process for one client alone, whatever it can be asked."""
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            upstream = await served(pool, Someone(form=True))
+            assert upstream is pool.upstreams["up"]
+            assert pool.instances("up") == 1
+    assert declared(transport) == [{}, {"elicitation": {"form": {}}}]
+
+
+async def test_a_client_that_is_there_before_the_server_is_opens_one_session() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport})
+    someone = Someone(sampling=True)
+    pool.expect(someone.profile)
+    with anyio.fail_after(10):
+        async with pool.running():
+            await served(pool, someone)
+            pool.expect(Someone(form=True).profile)  # too late
+    assert declared(transport) == [{"sampling": {}}]
+
+
+async def test_a_server_that_may_never_ask_has_one_session_that_declares_nothing() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"questions": "never"})
+    with anyio.fail_after(10):
+        async with pool.running():
+            pool.expect(Someone(form=True).profile)
+            for client in (Someone(form=True), Someone(), Someone(roots=True)):
+                assert await served(pool, client) is pool.upstreams["up"]
+    assert declared(transport) == [{}]
+
+
+async def test_a_modern_server_has_one_session_for_all() -> None:
+    transport = ScriptedTransport(MODERN_SERVER)
+    pool = pool_of({"up": transport})
+    with anyio.fail_after(10):
+        async with pool.running():
+            for client in (Someone(form=True), Someone(), Someone(form=True, roots=True)):
+                assert await served(pool, client) is pool.upstreams["up"]
+    told = [
+        message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        for message in transport.asked("tools/call")
+    ]
+    for capabilities in told:
+        capabilities.pop("extensions")
+    assert told == [{"elicitation": {"form": {}}}, {}, {"roots": {}, "elicitation": {"form": {}}}]
+
+
+async def test_roots_of_the_configuration_are_declared_for_everyone() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"roots": ["/srv"]})
+    with anyio.fail_after(10):
+        async with pool.running():
+            await served(pool, Someone())
+            await served(pool, Someone(form=True))
+    roots = {"roots": {"listChanged": True}}
+    assert declared(transport) == [roots, {**roots, "elicitation": {"form": {}}}]
+
+
+async def test_only_so_many_further_instances_are_opened() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"max_instances": 1})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            await served(pool, Someone())
+            await served(pool, Someone(form=True))
+            with pytest.raises(Overloaded, match="max_instances"):
+                await served(pool, Someone(sampling=True))
+            await served(pool, Someone(form=True))
+
+
+async def test_an_instance_that_is_not_used_ends_and_comes_back_when_it_is() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"instance_idle": 0.05})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            await served(pool, Someone())
+            other = await served(pool, Someone(form=True))
+            line = transport.line
+            while other.status.state != "stopped":
+                await other.stepped()
+            assert not line.is_open
+            assert pool.instances("up") == 1
+            assert await served(pool, Someone(form=True)) is not other
+            assert transport.lines[0].is_open
+
+
+async def test_an_instance_with_a_call_under_way_does_not_end() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"instance_idle": 0.02})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            await served(pool, Someone())
+            transport.script["tools/call"] = SILENCE
+            call = asyncio.ensure_future(served(pool, Someone(form=True)))
+            asked = await transport.hears("tools/call", times=2)
+            for _ in range(5):
+                await asyncio.sleep(0.02)
+            transport.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            await call
+
+
+async def test_clients_that_are_kept_apart_share_nothing() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"isolation": "client"})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            people = [Someone(), Someone(), Someone(form=True)]
+            instances = [await served(pool, person) for person in people]
+            assert len({pool.upstreams["up"], *instances}) == 4
+            assert [await served(pool, person) for person in people] == instances
+            pool.release(people[0].home)
+            while instances[0].status.state != "stopped":
+                await instances[0].stepped()
+            assert instances[1].status.state == "ready"
+            assert await served(pool, people[0]) is not instances[0]
+
+
+async def test_clients_of_a_project_share_an_instance_that_works_there(tmp_path: Path) -> None:
+    made: list[str | None] = []
+    transport = ScriptedTransport(LEGACY_SERVER)
+
+    def make(_: str, settings: ServerSettings) -> ScriptedTransport:
+        made.append(settings.cwd)
+        return transport
+
+    settings = {"up": ServerSettings.model_validate({"command": "x", "isolation": "project"})}
+    pool = Pool(settings, make, Watcher(), client_info={"name": "b"})
+    here, gone = tmp_path.as_uri(), (tmp_path / "gone").as_uri()
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            first, second = [await served(pool, Someone(project=here)) for _ in range(2)]
+            assert first is second
+            assert await served(pool, Someone(project=gone)) is not first
+            assert await served(pool, Someone(project="https://example.com")) is not first
+            assert await served(pool, Someone()) is pool.upstreams["up"]
+            leaving = Someone(project=here)
+            await served(pool, leaving)
+            pool.release(leaving.home)  # the project is not this client's alone
+            assert await served(pool, Someone(project=here)) is first
+    assert made[:4] == [None, str(tmp_path), None, None]
+
+
+async def test_two_clients_that_can_be_asked_do_not_wait_for_each_other_long() -> None:
+    """A legacy server on a plain channel: its questions name no call, so each client gets a session of its own."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport})
+    first, second = Someone(form=True), Someone(form=True)
+    with anyio.fail_after(10):
+        async with pool.running():
+            calls = [asyncio.ensure_future(served(pool, first))]
+            await transport.hears("tools/call")
+            calls.append(asyncio.ensure_future(served(pool, second)))
+            await transport.hears("tools/call", times=2)
+            assert len([line for line in transport.lines if line.is_open and line.asked("tools/call")]) == 2
+            for line in transport.lines:
+                for asked in line.asked("tools/call"):
+                    line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            one, other = await asyncio.gather(*calls)
+            assert one is not other
+
+
+async def test_all_instances_end_with_the_pool() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            for client in (Someone(), Someone(form=True), Someone(roots=True)):
+                await served(pool, client)
+            assert sum(line.is_open for line in transport.lines) == 3
+    assert not any(line.is_open for line in transport.lines)
+
+
+# -- whose question it is
+
+
+async def asked_by(line: Line, id_: str, method: str = "elicitation/create") -> None:
+    line.gives({"jsonrpc": "2.0", "id": id_, "method": method, "params": {"message": "?", "messages": []}})
+
+
+def reply_to(line: Line, id_: str) -> dict[str, Any] | None:
+    return next((message for message in line.heard if "method" not in message and message["id"] == id_), None)
+
+
+async def test_a_late_question_of_a_call_that_was_given_up_is_put_to_nobody_else() -> None:
+    """The server may be at it still; what it asks then names no call (spec 2.3)."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport}, up={"max_instances": 1})
+    first, second = Someone(form=True), Someone(form=True)
+    with anyio.fail_after(10):
+        async with pool.running():
+            base = pool.upstreams["up"]
+            await pool.serving(base, first)
+            given_up = asyncio.ensure_future(base.request(call_of(client=first)))
+            await transport.hears("tools/call")
+            line = transport.line
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            assert base.is_held_from(second)
+            assert not base.is_held_from(first)
+            other = asyncio.ensure_future(base.request(call_of(client=second)))
+            await transport.hears("tools/call", times=2)
+            await asked_by(line, "late")
+            answer = reply_to(line, "late")
+            assert answer is not None
+            assert answer["error"]["code"] == -32600
+            assert not second.asked
+            other.cancel()
+            await asyncio.wait([other])
+
+
+async def test_a_question_after_the_answer_in_one_read_belongs_to_no_call() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport})
+    someone = Someone(form=True)
+    with anyio.fail_after(10):
+        async with pool.running():
+            call = asyncio.ensure_future(served(pool, someone))
+            asked = await transport.hears("tools/call")
+            line = transport.line
+            line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            await asked_by(line, "late")
+            await call
+            answer = reply_to(line, "late")
+            assert answer is not None
+            assert answer["error"]["code"] == -32600
+            assert not someone.asked
+
+
+async def test_a_question_that_is_withdrawn_in_the_same_read_leaves_nothing_open() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport})
+    someone = Someone(form=True)
+    with anyio.fail_after(10):
+        async with pool.running():
+            call = asyncio.ensure_future(served(pool, someone))
+            asked = await transport.hears("tools/call")
+            line = transport.line
+            await asked_by(line, "one")
+            line.says("notifications/cancelled", requestId="one")
+            await asked_by(line, "two")
+            while not someone.asked:
+                await asyncio.sleep(0)
+            someone.answer.set_result({"action": "accept"})
+            while reply_to(line, "two") is None:
+                await asyncio.sleep(0)
+            await asked_by(line, "one")  # the id is free again
+            while reply_to(line, "one") is None:
+                await asyncio.sleep(0)
+            assert len(someone.asked) == 2
+            line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            await call
+
+
+async def test_the_calls_of_a_client_do_not_time_out_while_it_is_asked_about_one_of_them() -> None:
+    """Which of them it is cannot be told, so none of their clocks runs."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport}, up={"call_timeout": 0.15})
+    someone = Someone(form=True)
+    with anyio.fail_after(10):
+        async with pool.running():
+            calls = [asyncio.ensure_future(served(pool, someone)) for _ in range(2)]
+            await transport.hears("tools/call", times=2)
+            line = transport.line
+            await asked_by(line, "q")
+            done, _ = await asyncio.wait(calls, timeout=0.4)
+            assert not done
+            calls[1].cancel()  # the likelier one; it may still be the other's
+            await asyncio.wait(calls[1:])
+            assert reply_to(line, "q") is None
+            someone.answer.set_result({"action": "accept"})
+            while reply_to(line, "q") is None:
+                await asyncio.sleep(0)
+            line.gives({"jsonrpc": "2.0", "id": line.asked("tools/call")[0]["id"], "result": {"content": []}})
+            await calls[0]

@@ -15,7 +15,7 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.wire.frame import decode_frame
+from mcpbridge.wire.frame import Frame, decode_frame
 from mcpbridge.wire.peer import ASKS_PER_SECOND, Peer, Timeouts
 from mcpbridge.wire.transport import Outgoing
 
@@ -322,3 +322,143 @@ async def test_an_answer_that_cannot_be_sent_harms_nobody() -> None:
     wire.refuse = None
     wire.says(b'{"id":2,"method":"ping"}')
     assert [message.data for message in wire.sent] == [b'{"jsonrpc":"2.0","id":2,"result":{}}']
+
+
+# -- questions of the other side
+
+
+async def sent(wire: Wire, count: int = 1) -> Outgoing:
+    """The message of this number, as soon as it was sent."""
+    while len(wire.sent) < count:
+        await asyncio.sleep(0)
+    return wire.sent[count - 1]
+
+
+async def test_the_clock_of_a_call_stands_still_while_its_server_waits_for_us() -> None:
+    """Issue 3: a person may think for longer than a server may be silent, and than a call may take in all."""
+    wire = Wire()
+    context = object()
+    with anyio.fail_after(10):
+        task = asyncio.ensure_future(wire.ask(timeouts=Timeouts(0.1, 0.2), context=context))
+        await sent(wire)
+        with wire.peer.held([context]):
+            done, _ = await asyncio.wait([task], timeout=0.5)
+            assert not done
+        await asyncio.sleep(0.02)
+        assert not task.done()
+        wire.says(b'{"id":%b,"result":{"n":1}}' % wire.sent[0].id)
+        assert bytes(await task) == b'{"n":1}'
+
+
+async def test_the_clock_goes_on_when_the_answer_is_given() -> None:
+    wire = Wire()
+    context = object()
+    with anyio.fail_after(10):
+        task = asyncio.ensure_future(wire.ask(timeouts=Timeouts(0.05, 0.1), context=context))
+        await sent(wire)
+        with wire.peer.held([context]):
+            await asyncio.sleep(0.2)
+        with pytest.raises(UpstreamTimeout):
+            await task
+    assert wire.sent[-1].method == "notifications/cancelled"
+
+
+async def test_two_questions_that_overlap_hold_the_clock_from_the_first_to_the_last() -> None:
+    wire = Wire()
+    context = object()
+    with anyio.fail_after(10):
+        task = asyncio.ensure_future(wire.ask(timeouts=Timeouts(30, 0.3), context=context))
+        await sent(wire)
+        with wire.peer.held([context]):
+            await asyncio.sleep(0.5)
+            second = wire.peer.held([context])
+            second.__enter__()
+        second.__exit__(None, None, None)
+        with pytest.raises(UpstreamTimeout):
+            await wire.ask(timeouts=Timeouts(30, 0.1))
+        assert not task.done()  # nearly all of its time was left when the first question came
+        with pytest.raises(UpstreamTimeout):
+            await task
+
+
+async def test_other_calls_are_not_held() -> None:
+    wire = Wire()
+    with anyio.fail_after(10):
+        task = asyncio.ensure_future(wire.ask(timeouts=Timeouts(0.05, 1), context=object()))
+        await sent(wire)
+        with wire.peer.held([object(), None]), pytest.raises(UpstreamTimeout):
+            await task
+
+
+async def test_a_held_call_keeps_no_other_from_its_deadline_and_ends_with_the_channel() -> None:
+    wire = Wire()
+    context = object()
+    with anyio.fail_after(10):
+        held = asyncio.ensure_future(wire.ask(timeouts=Timeouts(0.05, 0.05), context=context))
+        await sent(wire)
+        with wire.peer.held([context]):
+            with pytest.raises(UpstreamTimeout):
+                await wire.ask(timeouts=Timeouts(0.1, 1))
+            assert not held.done()
+            wire.peer.closed("exit code 1")
+            with pytest.raises(UpstreamGone):
+                await held
+
+
+async def test_the_context_of_a_call_is_found_by_its_id_while_it_waits() -> None:
+    wire = Wire()
+    context = object()
+    with anyio.fail_after(5):
+        task = asyncio.ensure_future(wire.ask(context=context))
+        id_ = (await sent(wire)).id
+        assert wire.peer.context_of(id_) is context
+        assert wire.peer.waits_for(context)
+        assert wire.peer.context_of(b"999") is None
+        wire.says(b'{"id":%b,"result":{}}' % id_)
+        assert not wire.peer.waits_for(context)  # answered, if nobody has taken note yet
+        await task
+    assert wire.peer.context_of(id_) is None
+
+
+async def test_requests_of_the_server_go_to_whom_takes_them_with_the_call_that_they_came_for() -> None:
+    taken: list[tuple[str, bytes]] = []
+    wire = Wire()
+
+    def take(frame: Frame, via: bytes) -> bool:
+        taken.append((frame.method, via))
+        return frame.method == "roots/list"
+
+    wire.peer = Peer(
+        "up",
+        on_notification=lambda method, params, via: None,
+        on_closed=wire.closed.append,
+        on_request=take,
+        on_withdrawn=lambda id_: taken.append(("withdrawn", id_)),
+    )
+    wire.peer.attach(wire)
+    wire.says(b'{"id":"r","method":"roots/list"}', via=b"7")
+    wire.says(b'{"id":2,"method":"tools/list"}')
+    wire.says(b'{"id":3,"method":"ping"}')
+    wire.says(b'{"method":"notifications/cancelled","params":{"requestId":"r"}}')
+    assert taken == [("roots/list", b"7"), ("tools/list", b""), ("withdrawn", b'"r"')]
+    assert b"-32601" in wire.sent[0].data
+    wire.peer.reply(b'{"jsonrpc":"2.0","id":"r","result":{}}')
+    assert wire.sent[-1].data == b'{"jsonrpc":"2.0","id":"r","result":{}}'
+
+
+async def test_what_only_came_on_the_stream_of_a_call_does_not_belong_to_it() -> None:
+    """A server may send a changed list, or the end of a page, wherever a stream is open."""
+    wire = Wire()
+    heard: list[str] = []
+    task = asyncio.ensure_future(wire.ask(update=lambda method, params: heard.append(method)))
+    with anyio.fail_after(5):
+        id_ = (await sent(wire)).id
+        for method in (b"notifications/tools/list_changed", b"notifications/elicitation/complete"):
+            wire.says(b'{"method":"%b"}' % method, via=id_)
+        wire.says(b'{"id":%b,"result":{}}' % id_)
+        await task
+    assert heard == []
+    assert [method for method, _ in wire.notices] == [
+        "notifications/tools/list_changed",
+        "notifications/elicitation/complete",
+    ]

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from typing import Any, cast
 
 import msgspec
 import structlog
@@ -94,14 +93,21 @@ def _result(frame: Frame, method: str) -> Raw:
     return frame.result
 
 
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+
+
+_decode_error = msgspec.json.Decoder(_Error).decode
+
+
 def _error_object(error: bytes) -> bytes:
     """The client's own error, if it is one that may be passed on."""
     try:
-        said = msgspec.json.decode(error)
+        _decode_error(error)
     except (msgspec.DecodeError, RecursionError):
-        said = None
-    is_error = isinstance(said, dict) and isinstance(cast("dict[str, Any]", said).get("code"), int)
-    return error if is_error else encode({"code": INTERNAL_ERROR, "message": "The client answered with an error"})
+        return encode({"code": INTERNAL_ERROR, "message": "The client answered with an error"})
+    return error
 
 
 class LegacyAsker:
@@ -156,14 +162,16 @@ class LegacyAsker:
     async def project(self) -> str:
         """Its first root; asked for once, and again when it says that its roots changed."""
         client = self._client
-        if client.project is None:
-            client.project = ""
-            if self.profile.roots:
+        if not self.profile.roots:
+            return ""
+        async with client.finding_project:
+            if client.project is None:
                 try:
                     client.project = _first_root(await self._requests.request(LIST_ROOTS, EMPTY_OBJECT, self._notify))
                 except QuestionRefused as refused:
                     log.info("client gave no roots", reason=str(refused))
-        return client.project
+                    client.project = ""
+            return client.project
 
 
 class Unasked:

@@ -4,6 +4,7 @@ A front (stdio, HTTP) makes one `Client` for each legacy session, and one for ea
 since a modern request declares everything anew (Spec 2026-07-28, `_meta` envelope).
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -74,6 +75,8 @@ class Client:
     """Modern: the connection whose requests share it, if it is one client's alone (stdio, WebSocket)."""
     project: str | None = None
     """URI of the directory that it works in; None when it was not asked yet."""
+    finding_project: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while it is asked for that directory: one question is enough for several calls."""
     elicitations: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
     param_headers: Mapping[str, str] | None = None

@@ -21,6 +21,7 @@ class Envelope(msgspec.Struct, gc=False):
     meta: Any = msgspec.field(name="_meta", default=None)
     name: Any = None
     uri: Any = None
+    task_id: Any = msgspec.field(name="taskId", default=None)
 
 
 _decode_envelope = msgspec.json.Decoder(Envelope).decode

@@ -21,12 +21,19 @@ from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcpbridge.wire.envelope import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.revisions import MODERN
-from mcpbridge.wire.sdk import classify_inbound_request, find_duplicated_routing_header, http_status_of
+from mcpbridge.wire.sdk import (
+    classify_inbound_request,
+    decode_header_value,
+    find_duplicated_routing_header,
+    http_status_of,
+)
 
 __all__ = ["ModernFront"]
 
 _HEADER_MISMATCH = -32020
 _LISTEN = "subscriptions/listen"
+_ABOUT_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Methods of the tasks extension, whose task `Mcp-Name` names; the SDK knows those of the core protocol."""
 _PARAM = b"mcp-param-"
 _ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
@@ -97,6 +104,10 @@ class ModernFront:
         if broken is not None:
             code, message, data = broken
             raise Refused(http_status_of(code, 400), message, code=code, data=data, id_=id_)
+        named = decode_header_value(headers.get("mcp-name"))
+        if frame.method in _ABOUT_TASKS and "mcp-name" in headers and named != envelope.task_id:
+            message = "Mcp-Name header does not match params.taskId"
+            raise Refused(400, message, code=_HEADER_MISMATCH, id_=id_)
         meta: dict[str, Any] = envelope.meta
         capabilities: object = meta[CLIENT_CAPABILITIES]
         info: object = meta.get(CLIENT_INFO) or {}

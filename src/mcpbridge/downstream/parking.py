@@ -130,9 +130,10 @@ class Parking:
             call.params.drop("inputResponses")  # answers to nothing: each question of ours comes with a state
             parked = self._begin(client, call, bind, 0)
         else:
+            answers = _answers(call.params)  # first: a state is not used up by a request that cannot be read
             claims = self._sealer.open(_text(state), bind, once=True)
             if "parked" in claims:
-                parked = self._resume(claims["parked"], claims["round"], client, call)
+                parked = self._resume(claims["parked"], claims["round"], client, call, answers)
             else:
                 _restore(call.params, claims)
                 parked = self._begin(client, call, bind, claims["round"])
@@ -181,28 +182,23 @@ class Parking:
         return await self._plan(call)
 
     async def _attend(self, parked: _Parked) -> Body:
-        """Wait with the client's request, until there is a result or something to ask."""
+        """Wait with the client's request, until there is a result or something to tell it."""
         task = parked.task
         assert task is not None
-        asked: asyncio.Task[Any] | None = None
         try:
             while not task.done():
                 if parked.is_asking:
                     await asyncio.wait([task], timeout=GATHER_SECONDS)
                     if not task.done() and parked.is_asking:
                         return self._park(parked)
-                    continue
-                parked.asked.clear()
-                asked = asyncio.ensure_future(parked.asked.wait())
-                await asyncio.wait([task, asked], return_when=asyncio.FIRST_COMPLETED)
-                asked.cancel()
+                else:
+                    parked.asked.clear()
+                    await _first(task, parked.asked)
             return task.result()
         except asyncio.CancelledError:
             task.cancel()  # the client left while it waited: that is the cancel
             raise
         finally:
-            if asked is not None:
-                asked.cancel()
             if task.done():
                 self._forget(parked)
 
@@ -224,11 +220,10 @@ class Parking:
         }
         return _input_required(requests, state)
 
-    def _resume(self, id_: str, round_: int, client: Client, call: Call) -> _Parked:
+    def _resume(self, id_: str, round_: int, client: Client, call: Call, answers: dict[str, Raw]) -> _Parked:
         parked = self._parked.get(id_)
         if parked is None or parked.round != round_ or parked.expiry is None:
             raise BadRequest(INVALID_PARAMS, _GONE)
-        answers = _answers(call.params)
         parked.expiry.cancel()
         parked.expiry = None
         parked.client, parked.update = client, call.update
@@ -324,6 +319,15 @@ def _restore(params: Body, claims: dict[str, Any]) -> None:
         params.put("requestState", claims["state"])
     else:
         params.drop("requestState")
+
+
+async def _first(task: "asyncio.Task[Body]", event: asyncio.Event) -> None:
+    """Wait until the task is done or the event is set."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
 
 
 class _UrlError(msgspec.Struct):

@@ -10,7 +10,15 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.interaction import (
+    ELICIT,
+    LIST_ROOTS,
+    SAMPLE,
+    Profile,
+    Question,
+    QuestionRefused,
+    elicitation_mode,
+)
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcpbridge.wire.frame import EMPTY_OBJECT, decode_batch, encode
@@ -64,7 +72,7 @@ def _elicitation(server: str, params: Body, version: str, elicitation_id: str) -
     message = params.text("message")
     if not message.startswith(f"[{server}]"):
         params.put("message", f"[{server}] {message}")
-    if bytes(params.get("mode") or b"") == b'"url"':
+    if elicitation_mode(params) == "url":
         if not elicitation_id:
             params.drop("elicitationId")
         elif "elicitationId" not in params:

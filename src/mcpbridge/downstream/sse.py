@@ -83,13 +83,15 @@ class SseFront:
         session = self._sessions.find(session_id, exchange.principal, exchange.endpoint)
         found = None if session is None else self._open.get(session)
         if session is None or found is None:
-            raise Refused(404, "This session is unknown or over; open a new stream")
+            raise _over()
         if not is_json(exchange.headers.get(b"content-type", b"")):
             raise Refused(415, "The Content-Type must be application/json")
         conversation, stream = found
         if stream.size > READ_LIMIT:
             raise Refused(503, "Read the answers that wait on the stream first", headers=((b"retry-after", b"5"),))
         message = decode_body(await exchange.body(self._settings.max_body, self._body_deadline))
+        if session.is_ended:  # while the body came
+            raise _over()
         conversation.take([message if isinstance(message, Frame) else Batch([_member(part) for part in message])])
         await exchange.send_empty(202)
 
@@ -127,6 +129,10 @@ class SseFront:
 
     def _fit(self, answer: bytes, request: Frame) -> bytes:
         return fitting(answer, request, limit=self._settings.max_event, modern=False)
+
+
+def _over() -> Refused:
+    return Refused(404, "This session is unknown or over; open a new stream")
 
 
 def _member(part: bytes) -> Frame | Spoiled:

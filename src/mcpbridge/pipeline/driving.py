@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.errors import UpstreamGarbled
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, QUESTIONS, Question
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, QUESTIONS, Question, elicitation_mode
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import EMPTY_OBJECT, encode
@@ -137,7 +137,6 @@ def _put(params: Body, answers: dict[str, Raw], state: Raw | None) -> None:
 
 def _is_accepted_url(question: Question, answer: Raw) -> bool:
     try:
-        is_url = bytes(Body(question.params).get("mode") or b"") == b'"url"'
-        return is_url and Body(answer).text("action") == "accept"
+        return elicitation_mode(Body(question.params)) == "url" and Body(answer).text("action") == "accept"
     except (msgspec.DecodeError, KeyError):
         return False

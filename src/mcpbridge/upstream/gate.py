@@ -41,6 +41,10 @@ class Gate:
             Overloaded: the queue is full, or the wait took too long.
         """
         if len(self._queue) >= self._places:
+            await asyncio.sleep(0)  # who was cancelled in this turn of the loop leaves in the next
+            if self.try_enter():
+                return
+        if len(self._queue) >= self._places:
             raise Overloaded(
                 f"Server '{self._name}' is busy: {self._slots} calls run and {self._places} wait, more are not taken"
             )
@@ -80,22 +84,24 @@ class Gate:
 
 
 class WaitingRoom:
-    """For those who wait for the same thing: `with room:` around the wait. At most `places` at a time."""
+    """For those who wait for the same thing: `async with room:` around the wait. At most `places` at a time."""
 
     def __init__(self, what: str, *, places: int) -> None:
         """`what` is going on meanwhile, as a clause: `Server 'x' is starting`."""
         self._what, self._places = what, places
         self._taken = 0
 
-    def __enter__(self) -> None:
+    async def __aenter__(self) -> None:
         """Take a place.
 
         Raises:
             Overloaded: there is none.
         """
         if self._taken >= self._places:
+            await asyncio.sleep(0)  # as above
+        if self._taken >= self._places:
             raise Overloaded(f"{self._what}: {self._taken} calls wait for it, more are not taken")
         self._taken += 1
 
-    def __exit__(self, *_: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._taken -= 1

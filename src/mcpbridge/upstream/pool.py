@@ -8,6 +8,7 @@ things cannot share one, and a server may be configured to keep its clients apar
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -32,6 +33,15 @@ _Key = tuple[str, Profile, object]
 """Server; what its client can be asked; whose it is (a client, a project), or which of those that all share."""
 
 
+@dataclass(slots=True, eq=False)
+class _Instance:
+    """A further instance; without a key it is a spare, started but not yet opened."""
+
+    upstream: Upstream
+    key: _Key | None
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
 class Pool:
     """The upstreams of one bridge. Iterate `upstreams` for all of them, disabled ones left out."""
 
@@ -47,14 +57,15 @@ class Pool:
         self.upstreams: dict[str, Upstream] = {
             name: self._make(name, settings) for name, settings in sorted(servers.items()) if not settings.disabled
         }
-        self._others: dict[_Key, tuple[Upstream, anyio.CancelScope]] = {}
+        self._others: dict[_Key, _Instance] = {}
+        self._spares: dict[str, _Instance] = {}
         self._tasks: TaskGroup | None = None
 
     def everyone(self) -> Iterator[Upstream]:
         """The upstreams, and every further instance of them that is open."""
         yield from self.upstreams.values()
-        for upstream, _ in list(self._others.values()):
-            yield upstream
+        for instance in list(self._others.values()):
+            yield instance.upstream
 
     def instances(self, name: str) -> int:
         """How many instances of a server there are."""
@@ -109,10 +120,10 @@ class Pool:
 
     def release(self, home: object) -> None:
         """A client is gone: instances that were its own end."""
-        for key, (_, scope) in list(self._others.items()):
+        for key, instance in list(self._others.items()):
             if key[2] is home:
                 del self._others[key]
-                scope.cancel()
+                instance.scope.cancel()
 
     async def _shared(self, base: Upstream, client: Asker) -> Upstream:
         if base.session is None:
@@ -139,35 +150,65 @@ class Pool:
     def _other(self, base: Upstream, profile: Profile, whose: object) -> Upstream:
         key = base.name, profile, whose
         if (known := self._others.get(key)) is not None:
-            return known[0]
+            return known.upstream
         settings = base.settings
-        is_apart = settings.isolation != "shared"
         if self.instances(base.name) > settings.max_instances or self._tasks is None:
             raise Overloaded(
                 f"Server '{base.name}' has {settings.max_instances} sessions for other kinds of clients "
                 "(`max_instances`); another one is not opened"
             )
-        upstream = self._make(base.name, _in_project(settings, whose), profile=profile, home=whose if is_apart else None, is_base=False)
-        upstream.wanted.want_log_level(base.wanted.log_level)
-        scope = anyio.CancelScope()
-        self._others[key] = upstream, scope
         log.info("another instance", upstream=base.name, declares=sorted(profile.capabilities(modern=True)))
-        self._tasks.start_soon(self._run_other, key, upstream, scope, name=f"upstream {base.name}, another")
-        return upstream
+        if settings.isolation != "shared":
+            upstream = self._make(base.name, _in_project(settings, whose), profile=profile, home=whose, is_base=False)
+            instance = self._start(upstream, key)
+        else:
+            instance = self._spares.pop(base.name, None)
+            if instance is None:
+                instance = self._start(self._make(base.name, settings, profile=profile, is_base=False), key)
+            else:
+                instance.key = key
+                instance.upstream.assign(profile)
+            self._keep_spare(base)
+        self._others[key] = instance
+        instance.upstream.wanted.want_log_level(base.wanted.log_level)
+        return instance.upstream
 
-    async def _run_other(self, key: _Key, upstream: Upstream, scope: anyio.CancelScope) -> None:
+    def _keep_spare(self, base: Upstream) -> None:
+        """A program that is used by different kinds of clients: start one ahead for the next kind.
+
+        A model waits for its first call meanwhile, and programs take seconds to start.
+        """
+        settings = base.settings
+        if settings.command is not None and self.instances(base.name) < settings.max_instances:
+            upstream = self._make(base.name, settings, is_base=False, is_spare=True)
+            self._spares[base.name] = self._start(upstream, None)
+
+    def _start(self, upstream: Upstream, key: _Key | None) -> "_Instance":
+        assert self._tasks is not None
+        instance = _Instance(upstream, key)
+        self._tasks.start_soon(self._own, instance, name=f"upstream {upstream.name}, another")
+        return instance
+
+    async def _own(self, instance: "_Instance") -> None:
         """Own an instance until it has been idle for long enough, or is released."""
+        upstream = instance.upstream
         idle = upstream.settings.instance_idle
         loop = asyncio.get_running_loop()
-        with scope:
+        with instance.scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(upstream.run)
                 while (left := upstream.idle_since + idle - loop.time()) > 0 or upstream.running or upstream.tasks:
                     await anyio.sleep(max(left, min(idle, 1.0)))
-                self._others.pop(key, None)  # first: a call that comes now gets a new one
+                self._forget(instance)  # first: a call that comes now gets a new one
                 tasks.cancel_scope.cancel()
-        if self._others.get(key, (None,))[0] is upstream:
+        self._forget(instance)
+
+    def _forget(self, instance: "_Instance") -> None:
+        name, key = instance.upstream.name, instance.key
+        if key is not None and self._others.get(key) is instance:
             del self._others[key]
+        elif self._spares.get(name) is instance:
+            del self._spares[name]
 
     def _make(
         self,
@@ -177,6 +218,7 @@ class Pool:
         is_base: bool = True,
         profile: Profile = NOTHING,
         home: object = None,
+        is_spare: bool = False,
     ) -> Upstream:
         return Upstream(
             name,
@@ -187,6 +229,7 @@ class Pool:
             is_base=is_base,
             profile=profile,
             home=home,
+            is_spare=is_spare,
         )
 
 

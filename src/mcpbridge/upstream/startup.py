@@ -47,6 +47,7 @@ class StartupWait:
         if self.is_over or left <= 0 or all(upstream.has_settled for upstream in self._pool.upstreams.values()):
             self.is_over = True
             return False
-        with self._room, anyio.move_on_after(left):
-            await self._news.wait()
+        async with self._room:
+            with anyio.move_on_after(left):
+                await self._news.wait()
         return True

@@ -131,12 +131,17 @@ class Upstream:
         is_base: bool = True,
         profile: Profile = NOTHING,
         home: object = None,
+        is_spare: bool = False,
     ) -> None:
         """`is_base`: its lists are the ones that count; of a further instance of a server they are not asked for.
 
         `home`: the client or project whose own it is; None: everybody's.
         `profile`: what its sessions of the handshake era declare that can be asked; see `adopt`.
+        `is_spare`: it is connected to, and opened only once it is told a profile by `assign`.
         """
+        self._assigned = asyncio.Event()
+        if not is_spare:
+            self._assigned.set()
         self.name = name
         self.is_base, self.home = is_base, home
         self.profile = profile
@@ -265,7 +270,7 @@ class Upstream:
             Overloaded: too many wait already.
         """
         if self.session is None:
-            with self._waiting_room:
+            async with self._waiting_room:
                 await self._wait_for_session()
 
     def serves(self, client: Asker) -> bool:
@@ -341,6 +346,12 @@ class Upstream:
     def has_missed_roots(self) -> bool:
         """It asked for roots, as many servers do first of all, when there was no client to ask."""
         return self._questions is not None and self._questions.has_missed_roots
+
+    def assign(self, profile: Profile) -> None:
+        """Open the spare for such clients."""
+        self.profile = profile
+        self.idle_since = self._loop.time()
+        self._assigned.set()
 
     def roots_changed(self) -> None:
         """The roots of the clients behind it are others now, or can be asked for now."""
@@ -455,6 +466,8 @@ class Upstream:
 
     async def _open_and_serve(self, peer: Peer, session: UpstreamSession) -> str:
         seconds = self.settings.init_timeout
+        if not self._assigned.is_set():
+            await self._until_assigned()
         async with asyncio.timeout(seconds):
             try:
                 await session.open("legacy" if self.transport.kind == "sse" else self._era, seconds)
@@ -498,6 +511,16 @@ class Upstream:
             await self._lost.wait()
             tasks.cancel_scope.cancel()
         return self._lost_reason
+
+    async def _until_assigned(self) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._assigned, self._lost)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if not self._assigned.is_set():
+            raise UpstreamGone(self.name, self._lost_reason)
 
     async def _list_first(self, session: UpstreamSession) -> None:
         """List everything for the first time in this session. What fails is left for later; all of it may not."""

@@ -1,0 +1,66 @@
+"""The matrix as text: after a run of the tests, and in the README."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from matrix.cells import CELLS, ERAS, REVISIONS, TRANSPORTS, Cell, impossible
+from matrix.operations import HEAVY_OPERATIONS, LAST_OPERATIONS, OPERATIONS
+from matrix.running import Outcome
+
+__all__ = ["README", "RUN", "in_readme", "shown", "table"]
+
+RUN = pytest.StashKey[dict[Cell, Outcome]]()
+"""Where a session of tests keeps what came of the matrix."""
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+_BLOCK = re.compile(r"(<!-- matrix:begin -->\n).*?(<!-- matrix:end -->)", re.DOTALL)
+_FRONTS = {"stdio": "stdio", "http": "HTTP", "sse": "SSE", "ws": "WebSocket"}
+
+
+def table(outcomes: Mapping[Cell, Outcome]) -> str:
+    """A row for each client, a column for each server: how many operations passed, of how many."""
+    lines = [f"{'client':24}" + "".join(f"{f'{era} {reached}':14}" for era in ERAS for reached in TRANSPORTS)]
+    for revision in REVISIONS:
+        for front in TRANSPORTS:
+            cells = [cell for cell in CELLS if (cell.revision, cell.front) == (revision, front)]
+            row = "".join(f"{_count(outcomes.get(cell), cell):14}" for cell in cells)
+            lines.append(f"{revision + ' ' + front:24}{row}".rstrip())
+    reasons = defaultdict[str, int](int)
+    for cell in CELLS:
+        if reason := impossible(cell):
+            reasons[reason] += 1
+    lines += [f"-: {count} cells, {reason}" for reason, count in reasons.items()]
+    return "\n".join(lines)
+
+
+def _count(outcome: Outcome | None, cell: Cell) -> str:
+    if impossible(cell):
+        return "-"
+    if outcome is None:
+        return "not run"
+    return f"{len(outcome.passed)}/{len(outcome.passed) + len(outcome.failed)}"
+
+
+def in_readme() -> str:
+    """What stands in the README. It is no record of a run: the tests hold every ✓ of it."""
+    servers = [(era, reached) for era in ERAS for reached in TRANSPORTS]
+    heads = [f"{era} server, {_FRONTS[reached]}" for era, reached in servers]
+    lines = [f"| client | {' | '.join(heads)} |", f"|---|{':-:|' * len(heads)}"]
+    for revision in REVISIONS:
+        for front in TRANSPORTS:
+            marks = ["–" if impossible(Cell(revision, front, *server)) else "✓" for server in servers]
+            lines.append(f"| {revision}, {_FRONTS[front]} | {' | '.join(marks)} |")
+    operations = ", ".join([*OPERATIONS, *LAST_OPERATIONS, *HEAVY_OPERATIONS])
+    reasons = list(dict.fromkeys(reason for cell in CELLS if (reason := impossible(cell))))
+    why = "; ".join(reasons)
+    return "\n".join([*lines, "", f"✓: {operations}. –: cannot exist ({why}).", ""])
+
+
+def shown(page: str) -> str:
+    """The page with the table between its marks as it must be."""
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{in_readme()}\n{block[2]}", page)
