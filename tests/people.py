@@ -235,7 +235,7 @@ async def world(
             else:
                 configured[name] = python_server(program, *words, **more)
         settings = Settings.model_validate({"servers": configured, **sections})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             bridge = await stack.enter_async_context(Bridge(settings))
             assert await bridge.settled(10)
             yield World(bridge, kind, folder, stack)

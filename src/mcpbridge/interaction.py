@@ -7,14 +7,14 @@ between there is one thing only: a `Question`, put to the `Asker` that came with
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol, cast
 
-from msgspec import Raw
+from msgspec import DecodeError, Raw
 
 from mcpbridge.errors import BridgeError
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
+from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from mcpbridge.wire.frame import encode
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "QuestionRefused",
     "elicitation_mode",
     "encoded_capabilities",
+    "why_not",
 ]
 
 ELICIT = "elicitation/create"
@@ -137,6 +138,21 @@ class QuestionRefused(BridgeError):
         self.error = error or encode({"code": code, "message": message})
 
 
+def why_not(question: Question, profile: Profile) -> QuestionRefused | None:
+    """Why a question must not be put to whoever can be asked this; None when it may."""
+    try:
+        params = Body(question.params)
+        if reason := profile.refusal(question.method, params):
+            return QuestionRefused(reason, METHOD_NOT_FOUND)
+        if question.method == ELICIT:
+            params.text("message")
+    except KeyError:
+        return QuestionRefused(f"{ELICIT} needs a message", INVALID_PARAMS)
+    except (DecodeError, RecursionError) as error:
+        return QuestionRefused(f"Invalid params of {question.method}: {error}", INVALID_PARAMS)
+    return None
+
+
 class Asker(Protocol):
     """The client behind a call, as far as it can be asked something."""
 
@@ -182,7 +198,7 @@ def elicitation_mode(params: Body) -> str:
     return params.text("mode") if "mode" in params else "form"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _interned(profile: Profile) -> Profile:
     """The one object for equal profiles, so that they are compared by identity."""
     return profile

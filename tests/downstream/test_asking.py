@@ -99,7 +99,14 @@ async def test_an_error_of_the_client_is_handed_on_whole() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [{"result": 5}, {"result": None}, {"result": []}, {"error": 5}, {"error": {"code": "x"}}, {"error": {"code": True}}],
+    [
+        {"result": 5},
+        {"result": None},
+        {"result": []},
+        {"error": 5},
+        {"error": {"code": "x"}},
+        {"error": {"code": True}},
+    ],
     ids=json.dumps,
 )
 async def test_garbage_is_an_error_that_the_upstream_can_read(answer: Message) -> None:
@@ -129,6 +136,18 @@ async def test_who_gives_up_a_question_tells_the_client() -> None:
     told = await ear.hear(2)
     assert (told["method"], told["params"]["requestId"]) == ("notifications/cancelled", id_)
     assert not ear.says(id=id_, result={})
+
+
+async def test_the_client_is_told_beside_the_call_when_that_has_no_stream_any_more() -> None:
+    beside: list[Message] = []
+    ear = Ear()
+    ear.requests = ClientRequests(30, lambda message: beside.append(json.loads(message)))
+    task = ear.ask()
+    id_ = (await ear.hear(1))["id"]
+    ear.hears = False
+    task.cancel()
+    await asyncio.wait([task])
+    assert [message["params"]["requestId"] for message in beside] == [id_]
 
 
 async def test_silence_is_a_cancel_of_a_form_and_an_error_otherwise() -> None:

@@ -67,3 +67,16 @@ def test_finished_streams_are_bounded_by_size_together() -> None:
         streams.finish(stream, now=1)
     assert streams.find("1-0") is None
     assert streams.find("2-0") is not None
+
+
+def test_a_change_that_was_not_read_yet_is_announced_once() -> None:
+    """Spec 2026-07-28, subscriptions/listen: events are level triggers, so a slow client needs each only once."""
+    stream = Stream(b"1")
+    changed = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+    progress = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
+    for message in (changed, progress, changed, progress):
+        assert stream.notify(message)
+    assert stream.last == 3
+    stream.mark_sent(stream.last)
+    stream.notify(changed)
+    assert stream.last == 4, "what was read is told again"

@@ -192,7 +192,9 @@ def test_a_mode_is_known_in_any_spelling() -> None:
     assert b"elicitationId" in bytes(phrase(Question("up", ELICIT, page), NEW, EVERYTHING, elicitation_id="ours"))
 
 
-@pytest.mark.parametrize("params", [b"[]", b"5", b'{"message":7}', b"{}", b'{"message":null}', b'{"message":"a","mode":1}'])
+@pytest.mark.parametrize(
+    "params", [b"[]", b"5", b'{"message":7}', b"{}", b'{"message":null}', b'{"message":"a","mode":1}']
+)
 def test_params_that_cannot_be_read_are_refused(params: bytes) -> None:
     with pytest.raises(QuestionRefused) as caught:
         phrase(Question("up", ELICIT, Raw(params)), NEW, EVERYTHING)

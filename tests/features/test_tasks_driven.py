@@ -6,15 +6,18 @@ legacy one runs as a task only (2025-11-25); all pairings of eras.
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
+from mcp import Client, StdioServerParameters
 
-from harness import eventually
+from harness import Place, eventually, python_server
 from mcpbridge.model import Call
 from mcpbridge.pipeline import task_driving
 from mcpbridge.wire.body import Body
@@ -76,8 +79,7 @@ async def test_a_call_lasts_until_its_task_has_ended_and_what_the_task_asks_is_a
         [shown] = [q["params"]["message"] for q in person.asked if q["method"] == "elicitation/create"]
         assert shown == "[up] Who are you?"
         assert all("_meta" not in question.get("params", {}) for question in person.asked)
-        assert "taskId" not in reply.raw.decode()
-        assert "related-task" not in reply.raw.decode()
+        assert "io.modelcontextprotocol/related-task" not in reply.result.get("_meta", {})
         assert not around.sent("up", "tasks/cancel")
 
 
@@ -116,7 +118,11 @@ async def test_the_error_that_a_task_failed_with_is_the_answer(tmp_path: Path, e
     async with at_work(tmp_path, era) as (_, person):
         with pytest.raises(Refused) as refused:
             _ = (await person.calls("up__job", nothing, steps=[{"error": error}])).result
-        assert (refused.value.code, refused.value.message, refused.value.data) == (-32602, "no such city", {"city": "?"})
+        assert (refused.value.code, refused.value.message, refused.value.data) == (
+            -32602,
+            "no such city",
+            {"city": "?"},
+        )
 
 
 @pytest.mark.parametrize(
@@ -257,7 +263,7 @@ async def test_tasks_of_two_clients_are_never_mixed(tmp_path: Path, transport: s
                 question = {**FORM, "params": {**FORM["params"], "message": words}}
                 said = {"action": "accept", "content": {"name": words}}
                 steps = [{}, {"ask": {"a": question}}, {}]
-                got = json.loads((await person.calls("up__job", lambda _: said, steps=steps)).text)
+                got = json.loads((await person.calls("up__job", lambda _, said=said: said, steps=steps)).text)
                 assert got["a"]["content"] == {"name": words}
 
         await asyncio.gather(*(converse(person, name) for person, name in zip(people, "abc", strict=True)))
@@ -273,6 +279,25 @@ async def test_questions_before_the_task_and_in_it_are_all_put(tmp_path: Path) -
             person = await around.person(modern=client == "modern")
             reply = await person.calls("up__job", answer, first={"f": FORM}, steps=[{"ask": {"a": SAMPLE}}])
             assert json.loads(reply.text) == {"f": ACCEPT, "a": SAMPLED}
+
+
+async def test_the_official_client_calls_such_tools_like_any_other(place: Place) -> None:
+    """The SDK as reference peer, over the bridge as a process; in the handshake era, and the modern one."""
+    servers = {era: python_server("tasks_upstream", era) for era in ("legacy", "modern")}
+    config = place.config(servers)
+
+    async def elicit(_context: object, _params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+    for mode in ("legacy", "2026-07-28"):
+        bridge = StdioServerParameters(
+            command=sys.executable, args=["-m", "mcpbridge", "serve", "--config", str(config)], env=place.environment()
+        )
+        async with asyncio.timeout(20), Client(bridge, mode=mode, elicitation_callback=elicit) as client:
+            await client.list_tools()
+            for era in servers:
+                result = await client.call_tool(f"{era}__job", {"steps": [{"ask": {"a": FORM}}]})
+                assert json.loads(result.content[0].text)["a"]["content"] == {"name": "Ada"}
 
 
 # -- what servers are told

@@ -25,7 +25,7 @@ REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", MODERN)
 ERAS: tuple[CellEra, ...] = ("legacy", "modern")
 TRANSPORTS: tuple[Transport, ...] = ("stdio", "http", "sse", "ws")
 
-_NO_MODERN_SSE = "HTTP+SSE carries sessions of the handshake era; 2026-07-28 has none, and no such transport"
+_NO_MODERN_SSE = "HTTP+SSE is a transport of 2024-11-05: it carries sessions, which 2026-07-28 has not"
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Cell:
 def impossible(cell: Cell) -> str | None:
     """Why a cell cannot exist; None: it does."""
     if cell.front == "sse" and cell.revision == MODERN:
-        return f"client: {_NO_MODERN_SSE}"
+        return f"for the client, {_NO_MODERN_SSE}"
     if cell.reached == "sse" and cell.era == "modern":
-        return f"server: {_NO_MODERN_SSE}"
+        return f"for the server, {_NO_MODERN_SSE}"
     return None
 
 

@@ -120,6 +120,13 @@ async def completion(stage: Stage) -> None:
     assert (await stage.client.request("completion/complete", asked))["completion"]["values"] == ["Ad1", "Ad2"]
 
 
+async def unknown_method(stage: Stage) -> None:
+    """Refused in the words that every revision has for it."""
+    with pytest.raises(Refused) as refused:
+        await stage.client.request("no/such/method", {})
+    assert refused.value.code == -32601, refused.value
+
+
 async def progress(stage: Stage) -> None:
     """With the client's own token, rising, and never after the answer."""
     token = f"progress-{stage.stamp}"
@@ -231,6 +238,7 @@ OPERATIONS: Operations = {
     "prompts": prompts,
     "resources, templates": resources,
     "completion": completion,
+    "an unknown method": unknown_method,
     "progress": progress,
     "log messages": log_messages,
     "elicitation by form": form_elicitation,

@@ -22,6 +22,13 @@ _BLOCK = re.compile(r"(<!-- matrix:begin -->\n).*?(<!-- matrix:end -->)", re.DOT
 _FRONTS = {"stdio": "stdio", "http": "HTTP", "sse": "SSE", "ws": "WebSocket"}
 
 
+_LEGEND = """\
+✓ stands for all of this: {operations}. What a client's revision does not know (elicitation before 2025-06-18,
+by URL before 2025-11-25) is never sent to it, and the server is told so. The 20 MB cross where client and
+server speak the newest revision of the same era. – stands where there is nothing to bridge: HTTP+SSE is a
+transport of 2024-11-05 and carries sessions, which 2026-07-28 does not have."""
+
+
 def table(outcomes: Mapping[Cell, Outcome]) -> str:
     """A row for each client, a column for each server: how many operations passed, of how many."""
     lines = [f"{'client':24}" + "".join(f"{f'{era} {reached}':14}" for era in ERAS for reached in TRANSPORTS)]
@@ -49,16 +56,14 @@ def _count(outcome: Outcome | None, cell: Cell) -> str:
 def in_readme() -> str:
     """What stands in the README. It is no record of a run: the tests hold every ✓ of it."""
     servers = [(era, reached) for era in ERAS for reached in TRANSPORTS]
-    heads = [f"{era} server, {_FRONTS[reached]}" for era, reached in servers]
-    lines = [f"| client | {' | '.join(heads)} |", f"|---|{':-:|' * len(heads)}"]
+    heads = [f"{_FRONTS[reached]}, {era}" for era, reached in servers]
+    lines = [f"| client \\ server | {' | '.join(heads)} |", f"|---|{':-:|' * len(heads)}"]
     for revision in REVISIONS:
         for front in TRANSPORTS:
             marks = ["–" if impossible(Cell(revision, front, *server)) else "✓" for server in servers]
             lines.append(f"| {revision}, {_FRONTS[front]} | {' | '.join(marks)} |")
     operations = ", ".join([*OPERATIONS, *LAST_OPERATIONS, *HEAVY_OPERATIONS])
-    reasons = list(dict.fromkeys(reason for cell in CELLS if (reason := impossible(cell))))
-    why = "; ".join(reasons)
-    return "\n".join([*lines, "", f"✓: {operations}. –: cannot exist ({why}).", ""])
+    return "\n".join([*lines, "", _LEGEND.format(operations=operations), ""])
 
 
 def shown(page: str) -> str:

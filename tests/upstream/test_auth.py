@@ -612,3 +612,19 @@ async def test_the_configured_issuer_is_chosen_among_several() -> None:
         world.bend_resource = with_(authorization_servers=["https://other.example", world.issuer])
         async with bridge_to(world, Browser(), issuer=world.issuer) as bridge:
             assert said(await call(bridge)) == "read it"
+
+
+async def test_login_in_a_terminal_ends_the_wait_for_a_page_that_nobody_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorization, "_LOOK", 0.05)
+    secrets, elsewhere, lost = MemorySecrets(), MemorySecrets(), Browser()
+    lost.may_go_on.clear()
+    async with oauth_world() as world:
+        async with bridge_to(world, Browser(), elsewhere) as bridge:
+            await call(bridge)
+        settings = Settings.model_validate({"servers": {"up": {"url": world.url, "era": "legacy"}}})
+        with anyio.fail_after(20):
+            async with Bridge(settings, secrets=secrets, show=lost, is_interactive=True) as bridge:
+                await lost.opened.wait()
+                await store(world, secrets, await stored(world, elsewhere))
+                await bridge.settled(10)
+                assert said(await call(bridge)) == "read it"

@@ -198,7 +198,7 @@ async def test_an_instance_that_is_not_used_ends_and_comes_back_when_it_is() -> 
             assert await pool.settled(5)
             await served(pool, Someone())
             other = await served(pool, Someone(form=True))
-            line = transport.line
+            [line] = [line for line in transport.lines[1:] if line.asked("tools/call")]
             while other.status.state != "stopped":
                 await other.stepped()
             assert not line.is_open
@@ -217,9 +217,9 @@ async def test_an_instance_with_a_call_under_way_does_not_end() -> None:
             transport.script["tools/call"] = SILENCE
             call = asyncio.ensure_future(served(pool, Someone(form=True)))
             asked = await transport.hears("tools/call", times=2)
-            for _ in range(5):
-                await asyncio.sleep(0.02)
-            transport.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            await asyncio.wait([call], timeout=0.1)
+            [line] = [line for line in transport.lines if asked in line.heard]
+            line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
             await call
 
 
@@ -293,7 +293,7 @@ async def test_all_instances_end_with_the_pool() -> None:
             assert await pool.settled(5)
             for client in (Someone(), Someone(form=True), Someone(roots=True)):
                 await served(pool, client)
-            assert sum(line.is_open for line in transport.lines) == 3
+            assert sum(line.is_open for line in transport.lines) >= 3
     assert not any(line.is_open for line in transport.lines)
 
 

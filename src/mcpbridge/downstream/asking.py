@@ -33,9 +33,9 @@ class _TooLate(QuestionRefused):
 class ClientRequests:
     """The requests to one client, and who waits for their answers. The ids are the bridge's own."""
 
-    def __init__(self, seconds: float) -> None:
-        """`seconds` to wait for an answer."""
-        self._seconds = seconds
+    def __init__(self, seconds: float, push: Notify = lambda _: False) -> None:
+        """`seconds` to wait for an answer; `push` leads to the client beside any call."""
+        self._seconds, self._push = seconds, push
         self._last_id = 0
         self._waiting: dict[bytes, asyncio.Future[Frame]] = {}
 
@@ -60,7 +60,9 @@ class ClientRequests:
             except BaseException as error:
                 if not future.done() or future.cancelled():
                     params = encode({"requestId": Raw(id_), "reason": "the answer is not wanted any more"})
-                    notify(encode_notification("notifications/cancelled", params))
+                    told = encode_notification("notifications/cancelled", params)
+                    if notify(told) is False:  # the call and its stream may be over
+                        self._push(told)
                 if isinstance(error, TimeoutError):
                     raise _TooLate(f"The client gave no answer within {self._seconds:g} s") from None
                 raise

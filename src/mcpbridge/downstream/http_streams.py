@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from itertools import islice
 
 import structlog
 
@@ -87,7 +88,8 @@ class Stream:
         if not fits(message, self._max_event):
             log.warning("message dropped: larger than http.max_event", size=len(message), limit=self._max_event)
             return False
-        self.put(message)
+        if not (self._waiting and self._says_again(message)):
+            self.put(message)
         return True
 
     def put(self, message: bytes) -> None:
@@ -143,6 +145,13 @@ class Stream:
     @property
     def _waiting(self) -> int:
         return min(len(self._events), self.last - self.sent)
+
+    def _says_again(self, message: bytes) -> bool:
+        """The very message waits already, and only tells to look again: once is enough for a slow client."""
+        if b"list_changed" not in message and b"notifications/resources/updated" not in message:
+            return False
+        told = b"data: %b\n\n" % one_line(message)
+        return any(event.endswith(told) for event in islice(self._events, len(self._events) - self._waiting, None))
 
     def _append(self, data: bytes) -> None:
         if self.name:

@@ -25,7 +25,7 @@ from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.errors import BadRequest, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.interaction import ELICIT, Profile, Question, QuestionRefused
 from mcpbridge.model import Call, Plan, ignore_update
-from mcpbridge.pipeline.driving import MAX_ROUNDS, needs_driving, read_questions
+from mcpbridge.pipeline.driving import MAX_ROUNDS, needs_driving, read_questions, state_of
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS
 from mcpbridge.wire.frame import encode
@@ -285,7 +285,7 @@ class Parking:
             except QuestionRefused as refused:
                 raise UpstreamGarbled(server, f"it asks what it must not: {refused}") from refused
         claims: dict[str, Any] = {"round": parked.round + 1}
-        own = result.get("requestState")
+        own = state_of(result)
         if own is not None:
             claims["state"] = _text(own)
         if requests:

@@ -18,9 +18,10 @@ from mcpbridge.interaction import (
     Question,
     QuestionRefused,
     elicitation_mode,
+    why_not,
 )
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcpbridge.wire.codes import INVALID_PARAMS
 from mcpbridge.wire.frame import EMPTY_OBJECT, decode_batch, encode
 
 __all__ = ["phrase"]
@@ -39,10 +40,10 @@ def phrase(question: Question, version: str, profile: Profile, *, elicitation_id
     Raises:
         QuestionRefused: the client cannot be asked this, or not in this form.
     """
+    if refused := why_not(question, profile):
+        raise refused
     params = Body(question.params)
     try:
-        if reason := profile.refusal(question.method, params):
-            raise QuestionRefused(reason, METHOD_NOT_FOUND)
         _drop_hop_by_hop(params)
         if question.method == ELICIT:
             _elicitation(question.upstream, params, version, elicitation_id)

@@ -271,7 +271,7 @@ class Server:
         client.version = negotiate(params.protocol_version)
         client.info, client.capabilities = params.client_info, params.capabilities
         client.profile = Profile.declared(params.capabilities, client.version)
-        client.asked = ClientRequests(self._asking.timeout)
+        client.asked = ClientRequests(self._asking.timeout, client.push)
         self._pool.expect(client.profile)
         capabilities = self._introduction.capabilities(client.version, client.view)
         client.runs_tasks = "tasks" in capabilities

@@ -126,7 +126,6 @@ class LegacyTasks:
 
     async def _result(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         record, params = self._opened(client, frame)
-        record.client = client
         record.streams.append(notify)
         try:
             result = await self._ask(client, "tasks/result", record, params)
@@ -172,6 +171,9 @@ class LegacyTasks:
         record = self._tasks.get(shown)
         if record is None:  # of a session that ended, or from before a restart
             record = self._tasks[shown] = _Task(shown, server, id_, client, self._clock() + LONGEST)
+        elif record.client is not client:
+            record.client = client
+            self._follow(record, Call("tools/call", server, "", Body()), record.until - self._clock())
         return record, params
 
     async def _look(self, client: Client, record: _Task, params: Body) -> Body:

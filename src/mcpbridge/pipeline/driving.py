@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.errors import UpstreamGarbled
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, QUESTIONS, Question, elicitation_mode
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, QUESTIONS, Question, elicitation_mode, why_not
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import EMPTY_OBJECT, encode
 
-__all__ = ["MAX_ROUNDS", "ask_all", "drive", "needs_driving", "read_questions"]
+__all__ = ["MAX_ROUNDS", "ask_all", "drive", "needs_driving", "read_questions", "state_of"]
 
 MAX_ROUNDS = 10
 """Times that an upstream may ask back during one call."""
@@ -53,7 +53,10 @@ def read_questions(server: str, result: Body) -> dict[str, Question]:
         entries = _decode_entries(raw) if raw is not None and bytes(raw) != b"null" else {}
     except msgspec.DecodeError as error:
         raise UpstreamGarbled(server, f"its input_required result has unreadable inputRequests: {error}") from error
-    if not entries and "requestState" not in result:
+    state = state_of(result)
+    if state is not None and bytes(memoryview(state)[:1]) != b'"':
+        raise UpstreamGarbled(server, "its requestState is no string")
+    if not entries and state is None:
         raise UpstreamGarbled(server, "its input_required result has neither inputRequests nor requestState")
     for entry in entries.values():
         if entry.method not in QUESTIONS:
@@ -61,12 +64,18 @@ def read_questions(server: str, result: Body) -> dict[str, Question]:
     return {key: Question(server, entry.method, entry.params) for key, entry in entries.items()}
 
 
+def state_of(result: Body) -> Raw | None:
+    """The `requestState` of an `input_required` result as it came; None when there is none."""
+    state = result.get("requestState")
+    return state if state is not None and bytes(state) != b"null" else None
+
+
 async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]]) -> Body:
     """Ask, send again, until there is a final result.
 
     Raises:
         QuestionRefused: the client does not answer; the protocol knows no way to tell the upstream.
-        UpstreamGarbled: it asks for the impossible, or without end.
+        UpstreamGarbled: it asks for the impossible, for what was not declared to it, or without end.
     """
     loop = asyncio.get_running_loop()
     began, rounds, wait = loop.time(), 0, FIRST_WAIT
@@ -93,7 +102,7 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
             for key, question in questions.items():
                 if key not in answers:
                     answers[key] = visited[bytes(question.params)][1]
-            _put(call.params, answers, result.get("requestState"))
+            _put(call.params, answers, state_of(result))
             result = await send(call)
     finally:
         for question, _ in visited.values():
@@ -111,6 +120,9 @@ async def ask_all(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
 
 
 async def _ask_client(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
+    for question in questions.values():
+        if refused := why_not(question, call.client.profile):
+            raise UpstreamGarbled(call.upstream, f"it asks what it must not: {refused}")
     if len(questions) == 1:
         ((key, question),) = questions.items()
         return {key: await call.client.ask(question)}

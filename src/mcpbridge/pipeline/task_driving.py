@@ -8,6 +8,7 @@ one sends them as requests, on the stream of `tasks/result`. When the call is gi
 """
 
 import asyncio
+from contextlib import suppress
 
 from msgspec import Raw
 
@@ -159,12 +160,12 @@ class _Following:
 
     # -- asking the server
 
-    async def _patiently(self, method: str) -> Body:
+    async def _patiently(self, method: str, **params: object) -> Body:
         """Ask about the task; what fails on the way there is tried again, since the task is not lost by that."""
         wait, misses = FIRST_RETRY, 0
         while True:
             try:
-                return await self._request(method)
+                return await self._request(method, **params)
             except UpstreamAnswered as error:
                 if method != "tasks/get":
                     raise
@@ -222,7 +223,12 @@ class _Modern(_Following):
         """Put what is new and hand the answers in. A key stands for one question all through the task."""
         answers = await ask_all(self._call, questions)
         self._answered |= questions.keys()
-        await self._request("tasks/update", inputResponses=answers)
+        await self._patiently("tasks/update", inputResponses=answers)
+
+    async def _beside_failed(self, error: BridgeError) -> None:
+        if not isinstance(error, UpstreamAnswered):
+            raise error
+        # It does not want the answers any more; the next look tells why.
 
     async def _outcome(self, state: TaskState) -> Body:
         server = self._call.upstream
@@ -254,12 +260,10 @@ class _Legacy(_Following):
         if state.status not in (COMPLETED, FAILED):
             raise TaskLost(self._call.upstream, _cancelled(state))
         if self._beside is not None:
-            try:
+            with suppress(BridgeError):  # asked too early, perhaps; what it says now counts
                 result = await self._beside
                 if result is not None:
                     return result
-            except (UpstreamTimeout, UpstreamGone):
-                pass  # asked anew below
         return await self._result(patiently=True)
 
     async def _result(self, *, patiently: bool = False) -> Body:

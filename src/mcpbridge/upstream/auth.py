@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import anyio
 import structlog
 
 from mcpbridge.errors import BridgeError, ConfigError, SignInNeeded, UpstreamError, UpstreamUnavailable
@@ -202,7 +203,7 @@ class Authorization:
                 await self.account.load()
                 if not self.account.token or self.account.token == used:
                     log.info("signing in with a person", upstream=self.name)
-                    await self.account.sign_in(asked, shown)
+                    await self._sign_in_here_or_elsewhere(used, asked, shown)
         except SignInNeeded:
             raise
         except UpstreamError as error:
@@ -214,6 +215,31 @@ class Authorization:
         self._asked_in_vain = ""
         log.info("signed in", upstream=self.name)
         self.on_signed_in()
+
+    async def _sign_in_here_or_elsewhere(self, used: str, asked: Challenge, show: Show) -> None:
+        """The page may never be found, and `mcpbridge login` used instead."""
+        failure: BridgeError | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._comes_from_elsewhere, used, tasks.cancel_scope)
+            try:
+                await self.account.sign_in(asked, show)
+            except BridgeError as error:  # raised below: the group would wrap it in its own
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _comes_from_elsewhere(self, used: str, scope: anyio.CancelScope | None = None) -> None:
+        """Return when another token than `used` is stored, and cancel `scope` then."""
+        while not self.account.token or self.account.token == used:
+            await asyncio.sleep(_LOOK)
+            try:
+                await self.account.load()
+            except ConfigError as error:
+                log.warning("stored sign-in cannot be read", upstream=self.name, reason=str(error))
+                await asyncio.sleep(_AGAIN)
+        if scope is not None:
+            scope.cancel()
 
     async def _by_asking(self, used: str, asked: Challenge, ask_to_open: Callable[[str], Awaitable[bool]]) -> None:
         """As `SignInNeeded.by_asking`: the person behind a call is asked, who may not be the one at this machine."""
@@ -234,15 +260,7 @@ class Authorization:
 
     async def _watch(self, used: str) -> None:
         try:
-            while True:
-                await asyncio.sleep(_LOOK)
-                try:
-                    await self.account.load()
-                except ConfigError as error:
-                    log.warning("stored sign-in cannot be read", upstream=self.name, reason=str(error))
-                    await asyncio.sleep(_AGAIN)
-                if self.account.token and self.account.token != used:
-                    break
+            await self._comes_from_elsewhere(used)
         finally:
             self._is_watching = False
         self._asked_in_vain = ""

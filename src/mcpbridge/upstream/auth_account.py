@@ -159,7 +159,7 @@ class Account:
         from mcpbridge.upstream.auth_flow import refresh
         from mcpbridge.upstream.auth_http import open_oauth_http
 
-        async with open_oauth_http(self.name, self.url, self.settings.issuer or grant.issuer, self._network) as http:
+        async with open_oauth_http(self.name, self.url, self.settings.issuer, self._network) as http:
             found = await refresh(self._about(http, asked or Challenge()))
         if found is None:
             log.info("refresh token refused", upstream=self.name)
@@ -190,7 +190,7 @@ class Account:
         from mcpbridge.upstream.auth_flow import revoke
         from mcpbridge.upstream.auth_http import open_oauth_http
 
-        async with open_oauth_http(self.name, self.url, self.settings.issuer or grant.issuer, self._network) as http:
+        async with open_oauth_http(self.name, self.url, self.settings.issuer, self._network) as http:
             return was_there, await revoke(self._about(http, Challenge(), before=grant))
 
     async def load(self) -> None:

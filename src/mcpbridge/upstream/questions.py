@@ -9,16 +9,17 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeGuard
 
 import structlog
-from msgspec import DecodeError, Raw
+from msgspec import Raw
 
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOTHING, QUESTIONS, Asker, Profile, Question, QuestionRefused
+from mcpbridge.interaction import LIST_ROOTS, NOTHING, QUESTIONS, Asker, Question, QuestionRefused, why_not
 from mcpbridge.model import Call
 from mcpbridge.upstream.tasks import RELATED_TASK, TaskBook, related_task
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST
 from mcpbridge.wire.frame import EMPTY_OBJECT, Frame, encode_error, encode_response
 from mcpbridge.wire.peer import Peer
 
@@ -80,7 +81,7 @@ class Questions:
         """The peer to answer through."""
         self._peer = peer
 
-    def asked(self, frame: Frame, via: bytes) -> bool:
+    def asked(self, frame: Frame, via: bytes, *, is_second_look: bool = False) -> bool:
         """Take a request of the server. False when it is no question at all."""
         if frame.method not in QUESTIONS:
             return False
@@ -90,8 +91,12 @@ class Questions:
             return True
         params = frame.params if bytes(memoryview(frame.params)[:1]) else Raw(EMPTY_OBJECT)
         question = Question(self._name, frame.method, params)
-        if refused := _refusal(question, self.declared):
+        if refused := why_not(question, self.declared):
             self._refuse(id_, question, refused)
+            return True
+        if not is_second_look and self._is_of_new_task(params):
+            # The answer that made the task came in the same read: whoever waited for it will know it in a moment.
+            asyncio.get_running_loop().call_soon(partial(self.asked, frame, via, is_second_look=True))
             return True
         calls = self._calls_of(via, params)
         asker = calls[-1].client if calls else self._beside() if frame.method == LIST_ROOTS else None
@@ -134,6 +139,11 @@ class Questions:
         if self._open.get(id_) is opened:
             del self._open[id_]
 
+    def _is_of_new_task(self, params: Raw) -> bool:
+        about = related_task(params)
+        makes_tasks = any(call.needs_task or call.takes_task for call in self._running())
+        return bool(about) and makes_tasks and self._tasks.get(about) is None
+
     def _calls_of(self, via: bytes, params: Raw) -> list[Call]:
         """The calls that a question may belong to, the likeliest last; none when that cannot be told."""
         peer = self._peer
@@ -148,9 +158,10 @@ class Questions:
             return []
         # One that was answered a moment ago, in the same read, has nothing more to ask.
         able = [call for call in self._running() if call.client.profile and peer.waits_for(call)]
-        if about:  # of a task so new that its call has not heard of it
-            able = [call for call in self._running() if call.client.profile and (call.needs_task or call.takes_task)]
-        able = able or [call for call in self._tasks.calls if call.client.profile]
+        if about:  # of a task that is not followed: only who asks for it can be meant
+            able = [call for call in able if _is_about_task(call) and call.target == about]
+        elif not able:
+            able = [call for call in self._tasks.calls if call.client.profile]
         owners = {id(call.client.owner) for call in able}
         # Among calls of one client the newest is the likely one; whichever it is, the same person answers.
         return able if len(owners) == 1 or not self._is_shared else []
@@ -158,7 +169,7 @@ class Questions:
     async def _put(self, id_: bytes, question: Question, asker: Asker, calls: list[Call]) -> None:
         peer = self._peer
         try:
-            if refused := _refusal(question, asker.profile):
+            if refused := why_not(question, asker.profile):
                 raise refused
             if peer is not None and calls:
                 # A task may ask while no request about it is under way: then no slot is taken.
@@ -197,16 +208,3 @@ def _of_task(result: Raw, params: Raw) -> Raw:
     meta.put(RELATED_TASK, asked.get(RELATED_TASK) if asked is not None else None)
     answer.put("_meta", meta)
     return Raw(bytes(answer.data))
-
-
-def _refusal(question: Question, profile: Profile) -> QuestionRefused | None:
-    """Why the question must not be put to whoever can be asked this; None when it may."""
-    try:
-        params = Body(question.params)
-        if reason := profile.refusal(question.method, params):
-            return QuestionRefused(reason, METHOD_NOT_FOUND)
-        if question.method == ELICIT and "message" not in params:
-            return QuestionRefused("elicitation/create needs a message", INVALID_PARAMS)
-    except DecodeError as error:
-        return QuestionRefused(f"Invalid params: {error}", INVALID_PARAMS)
-    return None

@@ -752,6 +752,8 @@ class Upstream:
 
     def _closed(self, reason: str) -> None:
         self.session = None
+        if self._questions is not None:
+            self._questions.end()  # first: who is being asked hears of it on the stream of a call
         if self._peer is not None:
             self._peer.end(self._explain(reason))
         if not self._lost.is_set():

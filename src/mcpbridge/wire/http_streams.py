@@ -6,7 +6,7 @@ purpose: it sends an id and a `retry`, closes, and answers on a later GET (spec 
 
 import asyncio
 import random
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 
 import httpx2
@@ -87,17 +87,17 @@ class EventStreams:
         await response.aclose()
         return await self._resume(answers, place)
 
-    async def listen(self, answers: Answers) -> bool:
+    async def listen(self, answers: Answers, on_tried: Callable[[], None] = lambda: None) -> bool:
         """Hold the session's own stream open. Returns when the server has none, with False; or has lost the session.
 
-        Runs until cancelled otherwise.
+        Runs until cancelled otherwise. `on_tried` is called when the server has answered whether it has one.
         """
         place = _Place()
         backoff = _Backoff(self._reconnect_delay)
         was_open = False
         while True:
             seen = place.events
-            status = await self._attempt(answers, place)
+            status = await self._attempt(answers, place, on_tried)
             if status == 200:
                 was_open = True
             elif status and status not in _PASSING:
@@ -125,13 +125,15 @@ class EventStreams:
                 return self._ended(f"the stream broke and cannot be resumed (HTTP {status})")
         return self._ended("the stream broke and could not be resumed")
 
-    async def _attempt(self, answers: Answers, place: _Place) -> int:
+    async def _attempt(self, answers: Answers, place: _Place, on_tried: Callable[[], None] = lambda: None) -> int:
         """Open the stream and read it to its end. Returns the status; 0 when there was no answer at all."""
         try:
             response = await self._send(self._requests.listen(place.last_event_id))
         except httpx2.HTTPError as error:
             log.debug("stream not opened", upstream=self._name, error=str(error))
             return 0
+        finally:
+            on_tried()
         try:
             if response.status_code != 200:
                 return response.status_code

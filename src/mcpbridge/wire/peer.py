@@ -23,6 +23,7 @@ from mcpbridge.errors import (
     UpstreamTimeout,
 )
 from mcpbridge.wire.codes import METHOD_NOT_FOUND
+from mcpbridge.wire.envelope import SUBSCRIPTION_ID
 from mcpbridge.wire.frame import (
     EMPTY_OBJECT,
     Frame,
@@ -76,6 +77,16 @@ class _CancelledParams(msgspec.Struct, rename="camel"):
     request_id: Raw = Raw()
 
 
+class _Stamp(msgspec.Struct):
+    subscription: Raw = msgspec.field(default=Raw(), name=SUBSCRIPTION_ID)
+
+
+class _Stamped(msgspec.Struct):
+    meta: _Stamp = msgspec.field(default_factory=_Stamp, name="_meta")
+
+
+_SUBSCRIPTION = SUBSCRIPTION_ID.encode()
+_decode_stamped = msgspec.json.Decoder(_Stamped).decode
 _decode_progress = msgspec.json.Decoder(_ProgressParams).decode
 _decode_cancelled = msgspec.json.Decoder(_CancelledParams).decode
 
@@ -326,11 +337,20 @@ class Peer:
             self._progressed(params)
         elif method == "notifications/cancelled":
             self._cancelled(params)
-        elif via and (pending := self._pending.get(via)) is not None and _is_of(pending, method):
+        elif (pending := self._pending.get(via or self._subscription(params))) is not None and _is_of(pending, method):
             assert pending.update is not None
             pending.update(method, params)
         else:
             self._on_notification(method, params, via)
+
+    def _subscription(self, params: Raw) -> bytes:
+        """The listen request that a message on a channel of one stream belongs to (spec 2026-07-28); mostly none."""
+        if _SUBSCRIPTION not in bytes(params):
+            return b""
+        try:
+            return bytes(_decode_stamped(params).meta.subscription)
+        except msgspec.DecodeError:
+            return b""
 
     def _progressed(self, params: Raw) -> None:
         try:

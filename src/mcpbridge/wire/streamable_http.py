@@ -55,6 +55,9 @@ _ELSEWHERE_SECONDS = 1.0
 """A request whose answer came on another stream is cut then: its own stream may never end."""
 _END_SECONDS = 2.0
 """The goodbye to a session may take so long."""
+_STREAM_SECONDS = 1.0
+"""A call waits so long for the session's stream to open, and only the first ones do."""
+_MAY_ASK_BACK = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _MAX_REDIRECTS = 3
 _REDIRECTS = frozenset({307, 308})
 """Those that keep the method."""
@@ -185,6 +188,8 @@ class _HttpChannel:
         self._listening: asyncio.Task[None] | None = None
         self._introduction: asyncio.Event | None = None
         """Set when `notifications/initialized` has been taken; what is sent after it waits for that."""
+        self._stream_tried: asyncio.Event | None = None
+        """Set when the session's own stream is open, or there is none; calls wait for that, once and not for long."""
         self._is_open = True
         self._is_session_lost = False
 
@@ -246,7 +251,7 @@ class _HttpChannel:
     def _start_over(self) -> None:
         self._requests.forget()
         self._is_session_lost = False
-        self._introduction = None
+        self._introduction = self._stream_tried = None
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
@@ -258,6 +263,8 @@ class _HttpChannel:
         try:
             if self._introduction is not None:
                 await self._introduction.wait()
+            if self._stream_tried is not None and not self._stream_tried.is_set() and message.method in _MAY_ASK_BACK:
+                await self._stream_opens(self._stream_tried)
             failure = await self._post(message, answers)
         finally:
             self._posts.pop(message.id, None)
@@ -353,7 +360,14 @@ class _HttpChannel:
         finally:
             done.set()
         if is_taken and not self._requests.is_modern:
-            self._listening = self._tasks.create_task(self._listen())
+            self._stream_tried = asyncio.Event()
+            self._listening = self._tasks.create_task(self._listen(self._stream_tried))
+
+    async def _stream_opens(self, tried: asyncio.Event) -> None:
+        """Many servers ask back on the session's stream, whatever request it is for, and lose it if there is none."""
+        with anyio.move_on_after(_STREAM_SECONDS):
+            await tried.wait()
+        tried.set()
 
     async def _tell(self, message: Outgoing, *, is_first: bool = False) -> bool:
         """Send what gets no answer. Whether it was taken; if not, there is nobody to tell but the log."""
@@ -380,8 +394,8 @@ class _HttpChannel:
         self._report(failure_of_status(self._name, response, body, had_session=had_session, redact=self._redact))
         return False
 
-    async def _listen(self) -> None:
-        is_session_lost = await self._streams.listen(self._make_answers(b""))
+    async def _listen(self, tried: asyncio.Event) -> None:
+        is_session_lost = await self._streams.listen(self._make_answers(b""), tried.set)
         if is_session_lost and self._is_open:
             self._is_session_lost = True
             self._receiver.closed("the server ended the session")
