@@ -208,7 +208,7 @@ class ScriptedTransport:
 
 
 class Someone:
-    """An `Asker`: somebody behind a call, who can be asked `form`, `sampling`, `roots`; answers once `answer` is set."""
+    """An `Asker` behind calls, who can be asked `form`, `sampling`, `roots`, and answers once `answer` is set."""
 
     relays = False
 

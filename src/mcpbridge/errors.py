@@ -25,6 +25,7 @@ do next. Secrets and third-party text stay in the log.
 
 from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
+from functools import cached_property
 
 __all__ = [
     "AnswerTooLarge",
@@ -82,14 +83,31 @@ class BadRequest(CallRefused):
 class UnknownName(CallRefused):
     """A tool, prompt or resource that no upstream offers."""
 
-    def __init__(self, kind: str, name: str, *, candidates: Iterable[str] = (), ambiguous: bool = False) -> None:
-        self.kind, self.name, self.candidates = kind, name, list(candidates)
-        shown = name if len(name) <= 200 else f"{name[:200]}…"
-        text = f"Ambiguous {kind} name: {shown}" if ambiguous else f"Unknown {kind}: {shown}"
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        *,
+        candidates: Iterable[str] | Callable[[], Iterable[str]] = (),
+        ambiguous: bool = False,
+    ) -> None:
+        """`candidates` that take time to find are given as a function: while servers start, few of these are told."""
+        super().__init__(kind, name)
+        self.kind, self.name = kind, name
+        self._candidates, self._is_ambiguous = candidates, ambiguous
+
+    @cached_property
+    def candidates(self) -> list[str]:
+        """What may have been meant, best first."""
+        return list(self._candidates() if callable(self._candidates) else self._candidates)
+
+    def __str__(self) -> str:
+        shown = self.name if len(self.name) <= 200 else f"{self.name[:200]}…"
+        text = f"Ambiguous {self.kind} name: {shown}" if self._is_ambiguous else f"Unknown {self.kind}: {shown}"
         if self.candidates:
-            ask = "it could be" if ambiguous else "did you mean"
+            ask = "it could be" if self._is_ambiguous else "did you mean"
             text += f" ({ask} {', '.join(self.candidates)}?)"
-        super().__init__(text)
+        return text
 
 
 class Overloaded(CallRefused):

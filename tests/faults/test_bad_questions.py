@@ -1,6 +1,7 @@
 """Servers that ask wrongly, and clients that answer wrongly, twice, late, or for somebody else (issue 3)."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -147,10 +148,13 @@ class Held:
         return len(self.around.sent(self.server, "tools/call"))
 
 
+NUMBERS = itertools.count()
+
 KINDS = pytest.mark.parametrize("kind", ["parked", "relayed", "visited"])
 
 
 async def held(around: World, kind: str) -> Held:
+    page = {**PAGE["params"], "elicitationId": str(next(NUMBERS))}
     tool, arguments = {
         "parked": ("up__play", {"steps": ask(FORM), "x": 1, "y": [1, 2.5]}),
         "relayed": ("new__rounds", {"rounds": [{"inputRequests": {"k": FORM}}], "x": 1, "y": [1, 2.5]}),
@@ -158,7 +162,7 @@ async def held(around: World, kind: str) -> Held:
             "up__play",
             {
                 "steps": [
-                    {"refuse_once": {"code": -32042, "message": "", "data": {"elicitations": [PAGE["params"]]}}},
+                    {"refuse_once": {"code": -32042, "message": "", "data": {"elicitations": [page]}}},
                     {"answer": {"content": [{"type": "text", "text": "Ada"}]}},
                 ],
                 "x": 1,
@@ -326,13 +330,15 @@ async def test_a_modern_server_that_sends_requests_is_told_that_there_are_none(t
         assert not person.asked
 
 
-@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
-async def test_a_thousand_questions_at_once_do_not_bury_the_client(around: World, modern: bool) -> None:
+@pytest.mark.parametrize(("modern", "asking", "other_server"), [(False, "up", "healthy"), (True, "healthy", "up")])
+async def test_a_thousand_questions_at_once_do_not_bury_the_client(
+    around: World, modern: bool, asking: str, other_server: str
+) -> None:
     person, other = await around.person(modern=modern), await around.person()
     steps = ask(*[FORM] * 1000)
     reply, *_ = await asyncio.gather(
-        person.calls("up__play", accept, steps=steps),
-        *(other.calls("healthy__echo", accept, text="still") for _ in range(5)),
+        person.calls(f"{asking}__play", accept, steps=steps),
+        *(other.calls(f"{other_server}__echo", accept, text="still") for _ in range(5)),
     )
     got = list_of(reply)
     assert len(got) == 1000

@@ -104,7 +104,7 @@ async def test_concurrent_questions_of_two_clients_are_never_mixed(tmp_path: Pat
             for number in range(4):
                 words = f"{name} {number}"
                 question = {**FORM, "params": {**FORM["params"], "message": words}}
-                reply = await person.calls("up__play", lambda _: reply_of(words), steps=ask(question))
+                reply = await person.calls("up__play", lambda _, words=words: reply_of(words), steps=ask(question))
                 assert list_of(reply) == [reply_of(words)]
 
         def reply_of(words: str) -> Message:
@@ -526,9 +526,7 @@ async def test_clients_that_are_kept_apart_have_servers_of_their_own(tmp_path: P
     async with world("http", tmp_path, {"up": (["legacy"], {"isolation": "client"})}) as around:
         people = [await around.person(**capabilities) for _ in range(2)]
         people.append(await around.person(modern=True, **capabilities))
-        places = []
-        for person in people * 2:
-            places.append(json.loads((await person.calls("up__where", answer)).text)[0])
+        places = [json.loads((await person.calls("up__where", answer)).text)[0] for person in people * 2]
         assert places[:3] == places[3:]
         assert len(set(places)) == 3
         await people[0].client.http.delete(people[0].client.url, headers=people[0].client.session)

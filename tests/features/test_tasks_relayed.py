@@ -21,7 +21,7 @@ from mcpbridge.downstream.modern import modern_client
 from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.downstream.task_ids import MARGIN, TaskIds
 from mcpbridge.errors import BadRequest, UpstreamGone
-from people import ACCEPT, FORM, SAMPLE, Person, World, world
+from people import ACCEPT, FORM, ROOTS, SAMPLE, Person, World, world
 from rpc import Message, Refused
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, Refusal, ScriptedTransport
 
@@ -169,6 +169,18 @@ async def test_a_task_that_asks_what_this_request_did_not_declare_says_what_to_d
         person.capabilities = {"extensions": {TASKS: {}}}
         error = await refused(person, "tasks/get", id_)
         assert (error.code, error.data) == (-32021, {"requiredCapabilities": {"elicitation": {}}})
+
+
+async def test_roots_that_the_configuration_gives_are_answered_for_the_client(tmp_path: Path) -> None:
+    settings = {"roots": ["/work"]}
+    async with jobs("stdio", tmp_path, {"up": (["modern"], settings)}) as around:
+        person = await around.person(modern=True, **DECLARED)
+        id_ = (await made(person, steps=[{"ask": {"r": ROOTS, "a": FORM}}]))["taskId"]
+        assert list((await about(person, "tasks/get", id_))["inputRequests"]) == ["a"]
+        await about(person, "tasks/update", id_, inputResponses={"a": ACCEPT})
+        ended = await looks(person, id_, ENDED)
+        answers = json.loads(ended["result"]["content"][0]["text"])
+        assert answers["r"]["roots"][0]["uri"] == "file:///work"
 
 
 async def test_modern_clients_are_told_of_the_extension_where_a_server_has_it(tmp_path: Path) -> None:

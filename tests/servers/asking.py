@@ -23,6 +23,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from modern import Modern
@@ -83,7 +84,7 @@ def note(instance: object, line: bytes) -> None:
     """Write into the common journal."""
     for word in sys.argv:
         if word.startswith("journal="):
-            with open(word.removeprefix("journal="), "ab") as journal:
+            with Path(word.removeprefix("journal=")).open("ab") as journal:
                 journal.write(b"[%b,%b]\n" % (json.dumps(instance).encode(), line.strip()))
 
 
@@ -99,7 +100,7 @@ class Asking(Server):
 
     def tool_where(self, _id: object, _arguments: Message) -> Result:
         """Which instance this is, and where it works."""
-        return text(json.dumps([self.instance, os.getcwd()]))
+        return text(json.dumps([self.instance, str(Path.cwd())]))
 
     def take(self, line: bytes) -> None:
         note(self.instance, line)

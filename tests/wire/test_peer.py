@@ -247,6 +247,24 @@ async def test_a_flood_of_pings_is_not_answered_in_full() -> None:
     assert ASKS_PER_SECOND <= len(wire.sent) < 20_000
 
 
+async def test_a_flood_of_questions_is_refused_and_leaves_none_unanswered() -> None:
+    """A server may wait for the answer with a call of ours."""
+    taken: list[bytes] = []
+    wire = Wire()
+    wire.peer = Peer(
+        "up",
+        on_notification=lambda method, params, via: None,
+        on_closed=wire.closed.append,
+        on_request=lambda frame, via: not taken.append(bytes(frame.id)),
+    )
+    wire.peer.attach(wire)
+    for number in range(5000):
+        wire.says(b'{"id":%d,"method":"roots/list"}' % number)
+    assert ASKS_PER_SECOND <= len(taken) < 5000
+    assert len(wire.sent) == 5000 - len(taken)
+    assert b"-32603" in wire.sent[-1].data
+
+
 async def test_notifications_go_to_the_call_on_whose_stream_they_came() -> None:
     wire = Wire()
     heard: list[bytes] = []

@@ -64,7 +64,7 @@ class Directory(Generic[_Ref]):
                 return self._wires[wires[0]]
             if wires is not None:
                 raise UnknownName(self._kind, name, candidates=wires[:_CANDIDATES], ambiguous=True)
-        raise UnknownName(self._kind, name, candidates=self._guesses(name))
+        raise UnknownName(self._kind, name, candidates=lambda: self._guesses(name))
 
     def _guesses(self, name: str) -> list[str]:
         """Wire names close to `name`, or whose bare name is."""

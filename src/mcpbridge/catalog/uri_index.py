@@ -112,7 +112,7 @@ class UriIndex:
         if target is None:
             target = self._named(slug, original) if slug in self._servers else self._unlisted(uri)
         if target is None:
-            raise UnknownName("resource", uri, candidates=likely_meant(uri, self._published))
+            raise UnknownName("resource", uri, candidates=lambda: likely_meant(uri, self._published))
         return target
 
     def resolve_template(self, template: str) -> _Target:
@@ -124,7 +124,7 @@ class UriIndex:
         target = self._published_templates.get(template)
         if target is None:
             raise UnknownName(
-                "resource template", template, candidates=likely_meant(template, self._published_templates)
+                "resource template", template, candidates=lambda: likely_meant(template, self._published_templates)
             )
         return target
 

@@ -226,15 +226,17 @@ class Calls:
         snapshot = self._catalog.view(client.view)
         if snapshot.may_hold_uris(server, result.data):
             publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
+        upstream = self._pool.upstreams.get(server)
         if client.modern:
+            if upstream is not None and upstream.modern:
+                _require_kind(server, result, _KINDS)
             is_final = not cacheable or not needs_driving(result)
             return complete_for_modern(
                 result, self._server_info, cacheable=cacheable and is_final, is_of_answers=is_of_answers
             )
-        upstream = self._pool.upstreams.get(server)
         if upstream is not None and client.version < upstream.version:
             if upstream.modern:
-                _require_complete(server, result)
+                _require_kind(server, result, _FINAL)
             lower(method, result, spoken=upstream.version, understood=client.version)
         return result
 
@@ -266,10 +268,18 @@ class Calls:
         return _mirrored(ref.headers, call.params) if ref is not None else ()
 
 
-def _require_complete(server: str, result: Body) -> None:
-    """A legacy client can take final results only; the bridge declared nothing that would let the server ask."""
+_FINAL = frozenset({b'"complete"'})
+"""The only kind of result that a legacy client knows."""
+_KINDS = _FINAL | {b'"input_required"', b'"task"'}
+"""What a modern client can take: the kinds of the revision, and of the extension that is relayed."""
+
+
+def _require_kind(server: str, result: Body, kinds: frozenset[bytes]) -> None:
+    """A result of another kind must not reach the client: it could not tell what to do with it (spec 2.11)."""
+    if b'"resultType"' not in bytes(result.data):
+        return
     kind = bytes(result.get("resultType") or b'"complete"')
-    if kind != b'"complete"':
+    if kind not in kinds:
         shown = kind[:40].decode("utf-8", "replace")
         raise UpstreamGarbled(server, f"its result is of the kind {shown}, which was not declared to it")
 

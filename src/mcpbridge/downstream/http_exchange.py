@@ -97,18 +97,22 @@ class Accepts:
 
     json: bool
     events: bool
+    prefers_events: bool = False
+    """Of the two it names event streams first."""
 
 
 @lru_cache(maxsize=256)
 def _accepts(header: bytes) -> Accepts:
-    ranges: set[bytes] = set()
+    ranges: dict[bytes, None] = {}
     for part in header.lower().split(b","):
         media, *parameters = (piece.strip() for piece in part.split(b";"))
         if not any(_is_zero_weight(parameter) for parameter in parameters):
-            ranges.add(media)
+            ranges[media] = None
+    named = [media for media in ranges if media in (b"application/json", b"text/event-stream")]
     return Accepts(
-        json=not ranges.isdisjoint((b"application/json", b"application/*", b"*/*")),
-        events=not ranges.isdisjoint((b"text/event-stream", b"text/*", b"*/*")),
+        json=not ranges.keys().isdisjoint((b"application/json", b"application/*", b"*/*")),
+        events=not ranges.keys().isdisjoint((b"text/event-stream", b"text/*", b"*/*")),
+        prefers_events=named[:1] == [b"text/event-stream"],
     )
 
 

@@ -228,8 +228,11 @@ class Reply:
             self._timer.cancel()
         if self._watch is None:
             self._watch = loop.create_task(self._until_client_leaves())
-        if self._exchange.accepts.events and self._stream is None:
-            self._timer = loop.call_later(self._manner.keep_alive, self._open_stream)
+        accepts = self._exchange.accepts
+        if accepts.events and self._stream is None:
+            # A client that rather reads events, and can resume from the first one, is safer with a stream at once.
+            is_wanted = accepts.prefers_events and self._manner.primes
+            self._timer = loop.call_later(0 if is_wanted else self._manner.keep_alive, self._open_stream)
 
     async def _until_client_leaves(self) -> None:
         await self._exchange.until_client_leaves()

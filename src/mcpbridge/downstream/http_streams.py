@@ -33,6 +33,8 @@ _MAX_WAITING_BYTES = 8 * 1024**2
 _KEPT = 100
 """Events of one stream that stay for a client that resumes, after they were sent once."""
 _KEPT_BYTES = 1024**2
+RETRY_MS = 1000
+"""Milliseconds after which a client whose connection broke should come back."""
 _MAX_FINISHED = 64
 """Complete streams of one session that stay for a client that resumes."""
 _MAX_FINISHED_BYTES = 16 * 1024**2
@@ -103,8 +105,11 @@ class Stream:
             self._drop_first()
 
     def prime(self) -> None:
-        """Add an event without data: it gives the client an id to resume from (spec 2025-11-25, transports)."""
-        self._append(b"")
+        """Add an event without data: it gives the client an id to resume from (spec 2025-11-25, transports).
+
+        It also says after how many milliseconds to do that.
+        """
+        self._append(b"", b"retry: %d\n" % RETRY_MS)
 
     def finish(self) -> None:
         """Nothing will follow. Readers end when they have sent the rest."""
@@ -153,9 +158,9 @@ class Stream:
         told = b"data: %b\n\n" % one_line(message)
         return any(event.endswith(told) for event in islice(self._events, len(self._events) - self._waiting, None))
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: bytes, fields: bytes = b"") -> None:
         if self.name:
-            event = b"id: %b-%d\nevent: message\ndata: %b\n\n" % (self.name, self.last + 1, data)
+            event = b"%bid: %b-%d\nevent: message\ndata: %b\n\n" % (fields, self.name, self.last + 1, data)
         else:
             event = b"event: message\ndata: %b\n\n" % data
         self._events.append(event)

@@ -126,7 +126,12 @@ class Tasks:
             BadRequest: the task asks for what this client did not declare.
             UpstreamError: the server does not know the task, or cannot be reached.
         """
-        return self.as_shown(client, server, shown, await self._ask(client, "tasks/get", server, id_, shown, params))
+        task = await self._ask(client, "tasks/get", server, id_, shown, params)
+        if self._knows_roots(server) and (keys := _asked_for_roots(server, task)):
+            roots = Raw(self._pool.upstreams[server].settings.roots_result)
+            answers = Body(encode({"inputResponses": dict.fromkeys(keys, roots)}))
+            await self._ask(client, "tasks/update", server, id_, shown, answers)
+        return self.as_shown(client, server, shown, task)
 
     def as_shown(self, client: Client, server: str, shown: str, task: Body) -> Body:
         """A task with all that stands in it, for this client."""
@@ -137,9 +142,17 @@ class Tasks:
             publish_uris("tools/call", result, lambda uri: snapshot.published_uri(server, uri))
             task.put("result", result)
         if read_task(server, task).status == INPUT_REQUIRED and "inputRequests" in task:
-            questions = read_questions(server, task)
-            task.put("inputRequests", {key: _asked(question, client) for key, question in questions.items()})
+            known = _asked_for_roots(server, task) if self._knows_roots(server) else ()
+            questions = read_questions(server, task).items()
+            task.put(
+                "inputRequests", {key: _asked(question, client) for key, question in questions if key not in known}
+            )
         return task
+
+    def _knows_roots(self, server: str) -> bool:
+        """The configuration answers what this server asks for roots, so no client is asked."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream is not None and bool(upstream.settings.roots)
 
     async def _get(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         server, id_, shown, params = self._opened(client, frame)
@@ -186,6 +199,13 @@ class _Follower(Unasked):
     def __init__(self, client: Client) -> None:
         super().__init__(client)
         self.profile: Profile = client.profile
+
+
+def _asked_for_roots(server: str, task: Body) -> list[str]:
+    """The keys of the questions of a task that ask for roots."""
+    if "inputRequests" not in task:
+        return []
+    return [key for key, question in read_questions(server, task).items() if question.method == LIST_ROOTS]
 
 
 def _asked(question: Question, client: Client) -> dict[str, Any]:

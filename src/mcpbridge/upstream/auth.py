@@ -238,7 +238,7 @@ class Authorization:
             except ConfigError as error:
                 log.warning("stored sign-in cannot be read", upstream=self.name, reason=str(error))
                 await asyncio.sleep(_AGAIN)
-        if scope is not None:
+        if scope is not None and self.account.came_by == "store":  # else it is our own, which is being stored
             scope.cancel()
 
     async def _by_asking(self, used: str, asked: Challenge, ask_to_open: Callable[[str], Awaitable[bool]]) -> None:

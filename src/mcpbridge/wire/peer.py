@@ -22,7 +22,7 @@ from mcpbridge.errors import (
     UpstreamGone,
     UpstreamTimeout,
 )
-from mcpbridge.wire.codes import METHOD_NOT_FOUND
+from mcpbridge.wire.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcpbridge.wire.envelope import SUBSCRIPTION_ID
 from mcpbridge.wire.frame import (
     EMPTY_OBJECT,
@@ -42,7 +42,7 @@ Update = Callable[[str, Raw], None]
 """Gets the method and params of a notification that belongs to a request."""
 
 ASKS_PER_SECOND = 1000
-"""Requests of a server that are answered in one second; more are a flood and are dropped."""
+"""Requests of a server that are looked at in one second; more are a flood: pings are dropped, the rest is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,9 @@ class Peer:
         self._flood_count += 1
         if self._flood_count > ASKS_PER_SECOND:
             if self._flood_count == ASKS_PER_SECOND + 1:
-                log.warning("server floods the bridge with requests; dropping", upstream=self._name)
+                log.warning("server floods the bridge with requests; refusing", upstream=self._name)
+            if frame.method != "ping":  # it may wait for this with a call of ours
+                self.reply(encode_error(frame.id, INTERNAL_ERROR, "Too many requests in one second"))
             return
         if frame.method == "ping":
             self.reply(encode_response(frame.id, EMPTY_OBJECT))
