@@ -99,11 +99,14 @@ class Person:
 
     async def calls(self, tool: str, answers: Answers, *, meta: Message | None = None, **arguments: Any) -> Reply:
         """Call a tool and answer every question on the way."""
-        params = self.params(tool, arguments, meta)
+        return await self.requests("tools/call", self.params(tool, arguments, meta), answers)
+
+    async def requests(self, method: str, params: Message, answers: Answers) -> Reply:
+        """Make a request and answer every question on the way."""
         if not self.modern:
-            return await self._answering(self.front.start("tools/call", params), answers)
+            return await self._answering(self.front.start(method, params), answers)
         while True:
-            reply = await self.client.request("tools/call", params)
+            reply = await self.client.request(method, params)
             if "error" in reply.message or reply.result["resultType"] != "input_required":
                 return reply
             given = {}

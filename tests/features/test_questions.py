@@ -517,6 +517,78 @@ def told(person: Person) -> list[Any]:
     return [p["data"] if "data" in p else (p["progressToken"], p["progress"]) for p in params]
 
 
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+async def test_prompts_and_resources_may_ask_too(tmp_path: Path, modern: bool) -> None:
+    """Spec 1.3: the three requests that may be answered by a question."""
+    async with world("http", tmp_path, {"up": ["legacy"]}) as around:
+        person = await around.person(modern=modern)
+        steps = ask(FORM, then=[{"answer": {"messages": []}}])
+        params = person.params("up__play", {"steps": json.dumps(steps)})
+        assert (await person.requests("prompts/get", params, answer)).result["messages"] == []
+        assert around.sent("up")[-1]["result"] == ACCEPT
+        read = {"uri": "memo://it", "_meta": params["_meta"]}
+        assert (await person.requests("resources/read", read, answer)).result["contents"][0]["text"] == "it"
+        assert [question["params"]["message"] for question in person.asked] == [
+            "[up] Who are you?",
+            "[up] Who is there?",
+        ]
+    folder = tmp_path / "new"
+    folder.mkdir()
+    async with world("http", folder, {"new": ["modern"]}) as around:
+        person = await around.person(modern=modern)
+        params = person.params("new__rounds", {"rounds": json.dumps([{"inputRequests": {"k": FORM}}])})
+        assert (await person.requests("prompts/get", params, answer)).result["messages"] == []
+        assert around.sent("new", "prompts/get")[-1]["params"]["inputResponses"] == {"k": ACCEPT}
+        last = (await person.requests("resources/read", read, answer)).result
+        assert last["contents"][0]["text"] == "it"
+        assert len(person.asked) == 2
+        if modern:
+            assert last["ttlMs"] == 0  # reached by answers: good for this once (spec 2.12)
+
+
+async def test_what_is_relayed_goes_on_at_another_bridge_with_the_same_key(tmp_path: Path) -> None:
+    """DESIGN 3: modern to modern survives restarts and replicas; a parked call is refused there."""
+    steps, state, given = ask(FORM), "", {}
+    keys = {"state_key": "one key for all replicas"}
+    for number in range(2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with world("http", folder, {"new": ["modern"], "up": ["legacy"]}, questions=keys) as around:
+            person = await around.person(modern=True)
+            relayed = person.params("new__rounds", {"rounds": [{"inputRequests": {"k": FORM}}]})
+            parked = person.params("up__play", {"steps": steps})
+            if not number:
+                state, other = [
+                    (await person.client.request("tools/call", params)).result["requestState"]
+                    for params in (relayed, parked)
+                ]
+                continue
+            given = {"inputResponses": {"k": ACCEPT}}
+            reply = await person.client.request("tools/call", {**relayed, **given, "requestState": state})
+            assert json.loads(reply.text) == {"answers": {"k": ACCEPT}, "state": "1"}
+            reply = await person.client.request("tools/call", {**parked, **given, "requestState": other})
+            assert reply.message["error"]["code"] == -32602
+            assert not around.sent("up", "tools/call")
+
+
+async def test_a_question_that_is_withdrawn_while_its_call_is_parked(tmp_path: Path) -> None:
+    """The client comes back with an answer that nobody wants any more, and gets the result."""
+    steps = ask(FORM)[:1]
+    withdraw = {"send": {"method": "notifications/cancelled", "params": {"requestId": of_ask(steps)[0]}}}
+    async with world("http", tmp_path, {"up": ["legacy", "http"]}) as around:
+        person = await around.person(modern=True)
+        params = person.params("up__play", {"steps": [*steps, {"await": ["go"]}]})
+        state = (await person.client.request("tools/call", params)).result["requestState"]
+        first = around.sent("up", "tools/call")[-1]["id"]
+        own = {"send": {"id": first, "result": {"content": [{"type": "text", "text": "done without"}]}}}
+        await person.begins("up__play", steps=[withdraw])
+        await person.begins("up__play", steps=[own])
+        given = {"inputResponses": {"q1": ACCEPT}, "requestState": state}
+        assert (await person.client.request("tools/call", {**params, **given})).text == "done without"
+        assert not around.sent("up")
+        assert around.bridge.server._parking._parked == {}
+
+
 # -- keeping clients apart
 
 

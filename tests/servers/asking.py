@@ -11,6 +11,9 @@ The legacy one has the tool `play`, whose argument is what it does meanwhile, st
 The modern one has the tool `rounds`, whose argument says what it answers each time: `input_required` results, in which
 `requestState` is the number of the round, then the answers of the last round with its state.
 
+Both do the same for the prompt `play` or `rounds`, whose argument is the JSON of that, and for the resource `memo://it`,
+which asks who is there.
+
 With `http` it prints its URL on the first line of standard output. With `journal=PATH` all that every instance is sent
 goes there too, a line each: [instance, message]. Standard library only.
 """
@@ -24,7 +27,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from modern import Modern
 from plain import Result, Server, text, tool
@@ -88,8 +91,15 @@ def note(instance: object, line: bytes) -> None:
                 journal.write(b"[%b,%b]\n" % (json.dumps(instance).encode(), line.strip()))
 
 
+WHO: Message = {"method": "elicitation/create", "params": {"message": "Who is there?", "requestedSchema": {}}}
+IT: Message = {"uri": "memo://it", "name": "it"}
+CONTENTS: Message = {"contents": [{"uri": "memo://it", "text": "it"}]}
+
+
 class Asking(Server):
     """Legacy, on standard input and output."""
+
+    capabilities: ClassVar[Result] = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
 
     def __init__(self, instance: object = None) -> None:
         super().__init__()
@@ -114,10 +124,26 @@ class Asking(Server):
     def on_tools_call(self, id_: object, params: Message) -> Result | None:
         if params["name"] != "play":
             return super().on_tools_call(id_, params)
+        self.play(id_, params)
+        return None
+
+    def on_prompts_list(self, _id: object, _params: Message) -> Result:
+        return {"prompts": [{"name": "play", "arguments": [{"name": "steps"}]}]}
+
+    def on_prompts_get(self, id_: object, params: Message) -> None:
+        self.play(id_, {**params, "arguments": {"steps": json.loads(params["arguments"]["steps"])}})
+
+    def on_resources_list(self, _id: object, _params: Message) -> Result:
+        return {"resources": [IT]}
+
+    def on_resources_read(self, id_: object, params: Message) -> None:
+        steps = [{"send": {"id": "who", **WHO}}, {"await": ["who"]}, {"answer": CONTENTS}]
+        self.play(id_, {**params, "arguments": {"steps": steps}})
+
+    def play(self, id_: object, params: Message) -> None:
         play = Play(id_, params, self.send, self.refused)
         self.plays.append(play)
         play.go_on()
-        return None
 
     def on_notifications_cancelled(self, _id: object, params: Message) -> None:
         self.plays = [play for play in self.plays if play.id != params["requestId"]]
@@ -138,6 +164,24 @@ class AskingInRounds(Modern):
         if params["name"] != "rounds":
             return super().on_tools_call(id_, params)
         return rounds(params)
+
+    def on_server_discover(self, id_: object, params: Message) -> Result:
+        found = super().on_server_discover(id_, params)
+        return {**found, "capabilities": {**found["capabilities"], "prompts": {}, "resources": {}}}
+
+    def on_prompts_list(self, _id: object, _params: Message) -> Result:
+        return {"prompts": [{"name": "rounds", "arguments": [{"name": "rounds"}]}], "ttlMs": 1, "cacheScope": "public"}
+
+    def on_prompts_get(self, _id: object, params: Message) -> Result:
+        result = rounds({**params, "arguments": {"rounds": json.loads(params["arguments"]["rounds"])}})
+        return {"messages": []} if "content" in result else result
+
+    def on_resources_list(self, _id: object, _params: Message) -> Result:
+        return {"resources": [IT], "ttlMs": 1, "cacheScope": "public"}
+
+    def on_resources_read(self, _id: object, params: Message) -> Result:
+        result = rounds({**params, "arguments": {"rounds": [{"inputRequests": {"who": WHO}}]}})
+        return {**CONTENTS, "ttlMs": 1, "cacheScope": "public"} if "content" in result else result
 
     def tool_say(self, _id: object, arguments: Message) -> Result:
         """Sends these messages, which it may not, and then answers."""
