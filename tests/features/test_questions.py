@@ -429,6 +429,54 @@ async def test_a_modern_client_that_leaves_a_resumed_call_cancels_it(tmp_path: P
         assert not around.bridge.server._parking._by_principal
 
 
+async def test_a_client_that_leaves_while_it_is_asked_ends_everything(place: Place) -> None:
+    """The harness proves that no process is left."""
+    async with place.bridge({"up": python_server("asking", "legacy")}) as client:
+        await client.initialize(**ALL)
+        await client.tools_with("up__play")
+        params = {"name": "up__play", "arguments": {"steps": ask(FORM)}}
+        message = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": params}
+        await client.write(json.dumps(message).encode() + b"\n")
+        await client.notice("elicitation/create")
+
+
+async def test_a_client_that_reads_no_streams_cannot_be_asked_and_gets_its_result(tmp_path: Path) -> None:
+    """Spec 2.9: with JSON-only responses there is no way; the server is told."""
+    async with world("http", tmp_path, {"up": ["legacy"], "new": ["modern"]}) as around:
+        person = await around.person()
+        usual = person.client.headers
+        person.client.headers = lambda message: {**usual(message), "accept": "application/json"}
+        [got] = await person.asks_on("up", False, FORM, answers=answer)
+        assert got["error"]["code"] == -32600
+        reply = await person.calls("new__rounds", answer, rounds=[{"inputRequests": {"k": FORM}}])
+        assert reply.failed
+        assert not person.asked
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+async def test_an_answer_may_take_calls_to_the_server_that_asks(tmp_path: Path, modern: bool) -> None:
+    """Sampling with the same server's tools, while another client waits for that server."""
+    servers = {"up": (["legacy"], {"max_instances": 1, "queue_timeout": 3})}
+    async with world("http", tmp_path, servers) as around:
+        person, other = await around.person(modern=modern), await around.person(modern=modern)
+        params = person.params("up__play", {"steps": ask(SAMPLE)})
+        if modern:
+            result = (await person.client.request("tools/call", params)).result
+            assert (await person.calls("up__echo", answer, text="on the way")).text == "on the way"
+            given = {"inputResponses": {"q1": SAMPLED}, "requestState": result["requestState"]}
+            assert list_of(await person.client.request("tools/call", {**params, **given})) == [SAMPLED]
+            return
+        call = person.begins("up__play", steps=ask(SAMPLE))
+        question = await person.questioned("sampling/createMessage")
+        waiting = [other.begins("up__play", steps=ask(FORM)), other.begins("up__echo", text="me too")]
+        assert (await person.calls("up__echo", answer, text="on the way")).text == "on the way"
+        await person.answers(question, SAMPLED)
+        assert list_of(await call) == [SAMPLED]
+        await other.answers(await other.questioned("elicitation/create"), ACCEPT)
+        assert list_of(await waiting[0]) == [ACCEPT]
+        assert (await waiting[1]).text == "me too"
+
+
 # -- rounds
 
 

@@ -30,7 +30,10 @@ class Sealer:
     """Seals and opens. One key for all replicas of a bridge makes their seals exchangeable."""
 
     def __init__(self, key: str = "", *, seconds: float = 600, clock: Callable[[], float] = time.time) -> None:
-        """`key`: any secret text; without one a key is made that dies with the process. `seconds`: how long a seal lasts."""
+        """`key`: any secret text; without one a key is made that dies with the process.
+
+        `seconds`: how long a seal lasts.
+        """
         self._key = sha256(b"mcpbridge seal " + key.encode()).digest() if key else secrets.token_bytes(32)
         self._seconds, self._clock = seconds, clock
         self._used: dict[bytes, float] = {}
