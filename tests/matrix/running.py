@@ -167,7 +167,10 @@ def _servers(state: Path, urls: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 async def _upstreams(state: Path) -> AsyncIterator[dict[str, str]]:
     """The servers that the bridge does not start; their URLs by name."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "matrix.upstream", str(state)), stdout=asyncio.subprocess.PIPE, cwd=TESTS
+        *(sys.executable, "-m", "matrix.upstream", str(state)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=TESTS,
     )
     assert process.stdout
     try:

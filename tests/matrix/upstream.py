@@ -8,6 +8,7 @@ on the world. It watches them, and tells everyone whom it concerns. In the same 
 """
 
 import json
+import os
 import socket
 import sys
 import warnings
@@ -277,7 +278,7 @@ async def one(state: Path, era: Era) -> None:
 
 
 async def all_others(state: Path) -> None:
-    """Serve on ports, each server alone; the first line of standard output says where they are."""
+    """Serve on ports, each server alone, until standard input ends; the first line of the output says where."""
     import uvicorn
 
     urls: dict[str, str] = {}
@@ -295,6 +296,8 @@ async def all_others(state: Path) -> None:
             group.start_soon(server.serve, [listening])
             group.start_soon(reference.watch)
         print(json.dumps(urls), flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)  # whoever started this closes it, or dies
+        os._exit(0)  # uvicorn would first wait for the streams of the bridge to end
 
 
 if __name__ == "__main__":
