@@ -24,7 +24,7 @@ from mcpbridge.interaction import Asker
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.order import compile_plan
 from mcpbridge.redaction import Redactor
-from mcpbridge.storage.tokens import SealedFiles, secrets_directory
+from mcpbridge.storage.tokens import SealedFiles
 from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Show, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
@@ -81,7 +81,7 @@ class Bridge:
         self._redact = redact
         self._flights = Flights()
         around = Surroundings(
-            secrets or SealedFiles(secrets_directory(os.environ)),
+            secrets or SealedFiles(),
             self._flights.spawn,
             show,
             is_interactive=is_interactive,

@@ -8,10 +8,11 @@ from mcpbridge import errors
 from mcpbridge.catalog import definitions, offers
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream import conversation, http, http_streams, updates
+from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates, websocket
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.units import show_bytes
-from mcpbridge.upstream import era, lifecycle, session, supervisor, tending
+from mcpbridge.pipeline import driving
+from mcpbridge.upstream import auth, auth_account, era, lifecycle, pool, questions, session, supervisor, tending
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire import guard, process
 from mcpbridge.wire import stdio as wire_stdio
@@ -20,6 +21,7 @@ from mcpbridge.wire.revisions import REVISIONS
 ROOT = Path(__file__).parent.parent.parent
 SERVER = ServerSettings(command="x")
 HTTP = Settings().http
+ASKING = Settings().questions
 
 SAID = {
     "README.md": [
@@ -35,6 +37,8 @@ SAID = {
         f"| {Settings().bridge.startup_wait:g} s | `bridge.startup_wait` |",
         f"| {HTTP.max_sessions:,}, {HTTP.session_idle / 60:g} min |",
         f"| {HTTP.resume_grace:g} s | `http.resume_grace` |",
+        f"| {ASKING.timeout / 60:g} min | `questions.timeout` |",
+        f"| {SERVER.max_instances}, {SERVER.instance_idle / 60:g} min | `max_instances`, `instance_idle` |",
         f"| {offers.MOST:,}; {show_bytes(definitions.LARGEST)} |",
         f"at most {Settings().bridge.name_length} characters",
         errors.UpstreamUnavailable.advice,
@@ -65,7 +69,24 @@ SAID = {
         f"`bridge.list_ttl` ({Settings().bridge.list_ttl:g} s)",
         f"({Settings().bridge.instructions_budget:,})",
         f"an answer over {show_bytes(HTTP.max_event)} (`http.max_event`)",
+        f"A session may have {session_tasks.MAX_TASKS} tasks",
+        f"within {supervisor.STRAY_SECONDS:g} s after a call was given up",
         f"Up to {http_streams._KEPT} events ({show_bytes(http_streams._KEPT_BYTES)})",
+    ],
+    "docs/questions.md": [
+        f"within `questions.timeout` ({ASKING.timeout / 60:g} min)",
+        f"At most {asking.MAX_OPEN} questions to one legacy client and {questions.MAX_OPEN} of one server",
+        f"may ask back {driving.MAX_ROUNDS} times",
+        f"within {parking.GATHER_SECONDS * 1000:g} ms",
+        f"{parking.MAX_PARKED} calls of one principal",
+        f"`max_instances` ({SERVER.max_instances})",
+        f"`instance_idle` ({SERVER.instance_idle / 60:g} min)",
+        f"waits for {pool.FREE_SECONDS:g} s",
+        f"nobody else for {supervisor.STRAY_SECONDS:g} s",
+    ],
+    "docs/authorization.md": [
+        f"it waits {auth_account.SIGN_IN_SECONDS / 60:g} min",
+        f"at most {auth._STEP_UPS} times in {auth._STEP_UP_WINDOW / 60:g} min",
     ],
     "docs/reliability.md": [
         f"it has {SERVER.init_timeout:g} s (`init_timeout`)",

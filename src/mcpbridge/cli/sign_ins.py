@@ -1,6 +1,5 @@
 """The sign-in of one configured server, for the commands that begin and end it. No server is started for it."""
 
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -8,7 +7,7 @@ from mcpbridge.cli.exits import USAGE, fail
 from mcpbridge.config.load import Loaded
 from mcpbridge.errors import ConfigError, nearest
 from mcpbridge.redaction import Redactor
-from mcpbridge.storage.tokens import SealedFiles, secrets_directory
+from mcpbridge.storage.tokens import SealedFiles
 from mcpbridge.upstream.auth_account import Account, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.settings import ServerSettings
@@ -30,7 +29,7 @@ async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGene
         hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
         raise ConfigError(f"no server is called {server!r}", file=loaded.settings.source, hint=hint)
     flights = Flights()
-    around = Surroundings(SealedFiles(secrets_directory(os.environ)), flights.spawn, learn=redact.learn)
+    around = Surroundings(SealedFiles(), flights.spawn, learn=redact.learn)
     maker = TransportMaker(max_bytes=loaded.settings.limits.max_frame, redact=redact, around=around)
     maker(server, known[server])
     authorization = maker.authorizations.get(server)

@@ -23,8 +23,8 @@ MAX_ROUNDS = 10
 """Times that an upstream may ask back during one call."""
 MAX_SECONDS = 600.0
 """Seconds that an upstream may put a call off without asking anything new."""
-FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0
-"""Seconds before a call that was only put off is sent again: doubled each time, between these."""
+FIRST_WAIT, LONGEST_WAIT, LONGEST_VISIT_WAIT = 0.05, 0.25, 5.0
+"""Seconds before a call that was only put off is sent again: doubled each time, the last while a person visits a page."""
 
 _INPUT_REQUIRED = b'"input_required"'
 
@@ -94,7 +94,7 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
                 raise UpstreamGarbled(call.upstream, f"it put the call off for {MAX_SECONDS:g} s")
             else:
                 await asyncio.sleep(wait)
-                wait = min(LONGEST_WAIT, wait * 2)
+                wait = min(LONGEST_VISIT_WAIT if questions else LONGEST_WAIT, wait * 2)
             answers = await ask_all(call, new)
             for key, question in new.items():
                 if question.method == ELICIT and _is_accepted_url(question, answers[key]):

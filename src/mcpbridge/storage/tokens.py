@@ -11,6 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 
 import anyio
@@ -43,9 +44,14 @@ def secrets_directory(environ: Mapping[str, str]) -> Path:
 class SealedFiles:
     """A `SecretStore` (`upstream/auth_grant.py`) of encrypted files. Nothing is made before it is needed."""
 
-    def __init__(self, directory: Path, source: KeySource | None = None) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path | None = None, source: KeySource | None = None) -> None:
+        """`directory`: where the files are; left out, this user's own."""
+        self._given = directory
         self._source = source
+
+    @cached_property
+    def _directory(self) -> Path:
+        return self._given or secrets_directory(os.environ)
 
     async def load(self, key: str) -> bytes | None:
         """What is kept under `key`. See `SecretStore`."""

@@ -1,0 +1,55 @@
+"""Whose something is that a server says without naming a call: a log message, a question.
+
+It belongs to a call that runs there, if no other can have caused it. A call that was given up may still run at the
+server for a while; what comes then may be of that one, and is put to nobody else (spec 2.3 and 2.8 of the project's
+notes).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from mcpbridge.interaction import Asker
+from mcpbridge.model import Call
+
+__all__ = ["Attribution"]
+
+STRAY_SECONDS = 10.0
+"""Seconds after a call was given up during which what the server says may still be of that call."""
+
+
+class Attribution:
+    """The calls that run on one instance, and the last one that was given up."""
+
+    def __init__(self, takes_turns: Callable[[], bool]) -> None:
+        """`takes_turns`: its questions name no call, and it has several clients."""
+        self._takes_turns = takes_turns
+        self._clock = asyncio.get_running_loop().time
+        self.running: dict[Call, None] = {}
+        """Oldest first."""
+        self._stray_until = float("-inf")
+        self._stray_home: object = None
+        """Whose call was given up last."""
+
+    def given_up(self, call: Call) -> None:
+        """Nobody waits for this call any more, but the server may still be at it."""
+        self._stray_until, self._stray_home = self._clock() + STRAY_SECONDS, call.client.home
+
+    def is_strange_to(self, client: Asker) -> bool:
+        """The server may still be at a call that another client gave up: what it asks now may be of that one."""
+        return self._clock() < self._stray_until and self._stray_home != client.home
+
+    def askable(self) -> list[Call]:
+        """The calls that a question may be of which names none; none of a client that is strange to the server."""
+        calls = list(self.running)
+        is_strange = self._takes_turns() and any(self.is_strange_to(call.client) for call in calls)
+        return [] if is_strange else calls
+
+    @property
+    def only_one(self) -> Call | None:
+        """The call that whatever comes now is of; None when there are several, or none."""
+        return next(iter(self.running)) if len(self.running) == 1 else None
+
+    @property
+    def may_be_stray(self) -> bool:
+        """What comes now may be of a call that was given up."""
+        return self._clock() < self._stray_until
