@@ -17,9 +17,10 @@ from msgspec import Raw
 from mcpbridge.errors import BridgeError, UpstreamGone
 from mcpbridge.interaction import Asker, Profile, Question
 from mcpbridge.model import Call
+from mcpbridge.upstream.listings import Lists
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.upstream.supervisor import Lists, Upstream
+from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import decode_frame
 from mcpbridge.wire.transport import Outgoing, Receiver, TransportKind

@@ -29,10 +29,11 @@ from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Show, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.auth_grant import SecretStore
+from mcpbridge.upstream.listings import Lists
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup import StartupWait
-from mcpbridge.upstream.supervisor import Lists, Upstream
+from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports import TransportMaker
 from mcpbridge.wire.envelope import SERVER_INFO
 from mcpbridge.wire.frame import Frame, encode

@@ -8,10 +8,10 @@ from mcpbridge import errors
 from mcpbridge.catalog import definitions, offers
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates, websocket
+from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
+from mcpbridge.pipeline import driving
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.units import show_bytes
-from mcpbridge.pipeline import driving
 from mcpbridge.upstream import auth, auth_account, era, lifecycle, pool, questions, session, supervisor, tending
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire import guard, process

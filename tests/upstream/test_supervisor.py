@@ -50,7 +50,7 @@ def much_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt is far away."""
     monkeypatch.setattr(lifecycle, "FIRST_DELAY", LATE)
     monkeypatch.setattr(lifecycle, "LONGEST_DELAY", LATE)
-    monkeypatch.setattr("mcpbridge.upstream.supervisor.random.random", lambda: 0.999)
+    monkeypatch.setattr("mcpbridge.upstream.link.random.random", lambda: 0.999)
 
 
 def text(result: Any) -> str:

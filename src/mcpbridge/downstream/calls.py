@@ -5,6 +5,7 @@ A name is resolved once, against the snapshot of that moment; what follows knows
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Raw
@@ -19,7 +20,7 @@ from mcpbridge.downstream.links import publish_uris
 from mcpbridge.downstream.pages import pages_first
 from mcpbridge.downstream.parking import Parking
 from mcpbridge.downstream.tasks import Tasks
-from mcpbridge.downstream.updates import CallUpdates
+from mcpbridge.downstream.updates import CallUpdates, own_log
 from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.model import Call, Plan, ignore_update
 from mcpbridge.pipeline.driving import needs_driving
@@ -30,6 +31,8 @@ from mcpbridge.wire.codes import HEADER_MISMATCH, INVALID_PARAMS, code_of
 from mcpbridge.wire.envelope import complete_for_modern
 from mcpbridge.wire.extensions import declared_up, extensions_of
 from mcpbridge.wire.frame import Frame, encode
+from mcpbridge.wire.log_levels import LEVELS
+from mcpbridge.wire.peer import Update
 
 __all__ = ["Calls"]
 
@@ -205,9 +208,10 @@ class Calls:
         server, name = target
         meta = params.inner("_meta")
         token = meta.get("progressToken") if meta is not None else None
-        update = ignore_update
-        if token is not None or client.log_level:
-            update = CallUpdates(notify, server, token, client.log_level, self._clock)
+        upstream = self._pool.upstreams.get(server)
+        update: Update = partial(own_log, notify, server)
+        if token is not None or client.log_level or client.modern:
+            update = self._updates(client, upstream, notify, server, token)
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update, headers)
         call.needs_task, call.takes_task = as_task
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
@@ -215,7 +219,8 @@ class Calls:
             try:
                 result = await self._run(client, call, notify)
             except UpstreamAnswered as error:
-                if code_of(error.error) != HEADER_MISMATCH or method != "tools/call":
+                is_unheard = code_of(error.error) == HEADER_MISMATCH and upstream is not None and upstream.modern
+                if not is_unheard or method != "tools/call":
                     raise
                 call.headers = await self._headers_anew(call)
                 result = await self._run(client, call, notify)
@@ -223,10 +228,11 @@ class Calls:
             raise pages_first(error, client) from error
         if call.takes_task:
             result = self._tasks.created(client, call, result, notify)
+        if isinstance(update, CallUpdates):
+            update.flush()
         snapshot = self._catalog.view(client.view)
         if snapshot.may_hold_uris(server, result.data):
             publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
-        upstream = self._pool.upstreams.get(server)
         if client.modern:
             if upstream is not None and upstream.modern:
                 _require_kind(server, result, _KINDS)
@@ -239,6 +245,17 @@ class Calls:
                 _require_kind(server, result, _FINAL)
             lower(method, result, spoken=upstream.version, understood=client.version)
         return result
+
+    def _updates(
+        self, client: Client, upstream: Upstream | None, notify: Notify, server: str, token: Raw | None
+    ) -> Update:
+        """What the client hears of the call meanwhile, where it said what it wants."""
+        level = client.log_level
+        if not client.modern:
+            level = level or LEVELS[0]  # none was set: what the server sends of this call, as without a bridge
+        elif level and upstream is not None and not upstream.modern:
+            upstream.wanted.want_log_level_once(level)
+        return CallUpdates(notify, server, token, level, self._clock) if level or token is not None else ignore_update
 
     def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
         """The call on its way, with whoever can be asked about it."""

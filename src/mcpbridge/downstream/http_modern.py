@@ -15,11 +15,11 @@ from mcpbridge.downstream.http_message import envelope_of
 from mcpbridge.downstream.http_reply import Manner, Reply, Underway
 from mcpbridge.downstream.http_streams import Stream
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.downstream.updates import LEVELS
 from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcpbridge.wire.envelope import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.log_levels import LEVELS
 from mcpbridge.wire.revisions import MODERN
 from mcpbridge.wire.sdk import (
     classify_inbound_request,

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client, Notify
-from mcpbridge.downstream.updates import LEVELS, log_notification
+from mcpbridge.downstream.updates import log_notification
 from mcpbridge.wire.envelope import SUBSCRIPTION_ID
 from mcpbridge.wire.frame import Fields, decode_fields, encode, encode_fields, encode_notification
+from mcpbridge.wire.log_levels import LEVELS
 
 __all__ = ["Listen", "Listeners", "covers"]
 

@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.updates import LEVELS
 from mcpbridge.errors import BadRequest
 from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
 from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.log_levels import LEVELS
 from mcpbridge.wire.revisions import MODERN
 
 __all__ = ["modern_client", "reads_as_modern"]
@@ -32,13 +32,17 @@ class _Params(msgspec.Struct):
 
 _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
-_VERSION_KEY = b'"io.modelcontextprotocol/protocolVersion"'
+_ENVELOPE_KEYS = (b'"io.modelcontextprotocol/protocolVersion"', b'"io.modelcontextprotocol/clientCapabilities"')
+"""One of them without the other is an incomplete envelope, not a legacy request."""
 
 
 def reads_as_modern(frame: Frame) -> bool:
     """Whether this request carries the modern envelope. Cheap for those that do not."""
     params = bytes(frame.params)
-    return b"io.modelcontextprotocol/" in params and _VERSION_KEY in bytes(_meta_of(params))
+    if b"io.modelcontextprotocol/" not in params:
+        return False
+    meta = bytes(_meta_of(params))
+    return any(key in meta for key in _ENVELOPE_KEYS)
 
 
 def modern_client(frame: Frame, principal: str = "") -> Client:

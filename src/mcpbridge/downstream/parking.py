@@ -284,7 +284,7 @@ class Parking:
                 requests[key] = _request(question, parked.client)
             except QuestionRefused as refused:
                 raise UpstreamGarbled(server, f"it asks what it must not: {refused}") from refused
-        claims: dict[str, Any] = {"round": parked.round + 1}
+        claims: dict[str, Any] = {"round": parked.round + bool(requests)}  # a call that is only put off asks nothing
         own = state_of(result)
         if own is not None:
             claims["state"] = _text(own)

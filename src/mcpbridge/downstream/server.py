@@ -29,7 +29,6 @@ from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.task_ids import TaskIds
 from mcpbridge.downstream.task_news import TaskNews
 from mcpbridge.downstream.tasks import Tasks
-from mcpbridge.downstream.updates import LEVELS
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
 from mcpbridge.interaction import Asker, Profile
@@ -39,6 +38,7 @@ from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcpbridge.wire.frame import Frame, encode, encode_notification, encode_response
+from mcpbridge.wire.log_levels import LEVELS
 from mcpbridge.wire.peer import cancelled_id
 from mcpbridge.wire.revisions import LEGACY, MODERN, negotiate
 

@@ -11,11 +11,9 @@ from msgspec import Raw
 
 from mcpbridge.downstream.channel import Notify
 from mcpbridge.wire.frame import decode_fields, encode, encode_fields, encode_notification
+from mcpbridge.wire.log_levels import LEVELS
 
-__all__ = ["LEVELS", "CallUpdates", "log_notification"]
-
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Severities of log messages, least severe first (RFC 5424)."""
+__all__ = ["CallUpdates", "log_notification", "own_log"]
 
 BURST = 20
 PER_SECOND = 10
@@ -29,7 +27,7 @@ _decode_text = msgspec.json.Decoder(str).decode
 class CallUpdates:
     """The `update` of one call."""
 
-    __slots__ = ("_allowed", "_allowed_at", "_clock", "_last", "_log_level", "_notify", "_token", "_upstream")
+    __slots__ = ("_allowed", "_allowed_at", "_clock", "_kept", "_last", "_log_level", "_notify", "_token", "_upstream")
 
     def __init__(
         self, notify: Notify, upstream: str, token: Raw | None, log_level: str, clock: Callable[[], float]
@@ -38,6 +36,8 @@ class CallUpdates:
         self._notify, self._upstream, self._token, self._log_level = notify, upstream, token, log_level
         self._clock = clock
         self._last = float("-inf")
+        self._kept = b""
+        """The newest notification that was held back."""
         self._allowed, self._allowed_at = float(BURST), clock()
 
     def go_to(self, notify: Notify) -> None:
@@ -63,12 +63,31 @@ class CallUpdates:
         now = self._clock()
         self._allowed = min(float(BURST), self._allowed + (now - self._allowed_at) * PER_SECOND)
         self._allowed_at = now
-        if value <= self._last or self._allowed < 1:
+        if value <= self._last:
             return
         self._last = value
-        self._allowed -= 1
         fields["progressToken"] = token
-        self._notify(encode_notification("notifications/progress", encode_fields(fields)))
+        self._kept = encode_notification("notifications/progress", encode_fields(fields))
+        if self._allowed >= 1:
+            self._allowed -= 1
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was held back: the answer follows, and the last word of the progress comes before it."""
+        if self._kept:
+            self._notify(self._kept)
+            self._kept = b""
+
+
+def own_log(notify: Notify, upstream: str, method: str, params: Raw) -> None:
+    """The `update` of a call whose legacy client never set a level: then servers may send what they see fit.
+
+    Only what surely belongs to the call comes here (spec 2025-11-25, logging; 2.8 of the project's notes).
+    """
+    if method == "notifications/message":
+        message = log_notification(upstream, params, LEVELS[0])
+        if message is not None:
+            notify(message)
 
 
 def log_notification(upstream: str, params: Raw, least: str) -> bytes | None:

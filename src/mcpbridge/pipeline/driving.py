@@ -24,7 +24,7 @@ MAX_ROUNDS = 10
 MAX_SECONDS = 600.0
 """Seconds that an upstream may put a call off without asking anything new."""
 FIRST_WAIT, LONGEST_WAIT, LONGEST_VISIT_WAIT = 0.05, 0.25, 5.0
-"""Seconds before a call that was only put off is sent again: doubled each time, the last while a person visits a page."""
+"""Seconds before a call that was only put off is sent again: doubled each time; the last: while a page is visited."""
 
 _INPUT_REQUIRED = b'"input_required"'
 

@@ -15,7 +15,7 @@ from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tending import Tending
 from mcpbridge.wire.peer import Timeouts
 
-__all__ = ["Lists", "Listings"]
+__all__ = ["Listings", "Lists"]
 
 log = structlog.get_logger("mcpbridge.upstream")
 

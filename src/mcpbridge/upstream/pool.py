@@ -5,7 +5,6 @@ a session of the handshake era declares once what its client can be asked, so cl
 things cannot share one, and a server may be configured to keep its clients apart (spec 2.3 of the project's notes).
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -192,13 +191,10 @@ class Pool:
     async def _own(self, instance: "_Instance") -> None:
         """Own an instance until it has been idle for long enough, or is released."""
         upstream = instance.upstream
-        idle = upstream.settings.instance_idle
-        loop = asyncio.get_running_loop()
         with instance.scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(upstream.run)
-                while (left := upstream.idle_since + idle - loop.time()) > 0 or upstream.running or upstream.tasks:
-                    await anyio.sleep(max(left, min(idle, 1.0)))
+                await upstream.idle(upstream.settings.instance_idle)
                 self._forget(instance)  # first: a call that comes now gets a new one
                 tasks.cancel_scope.cancel()
         self._forget(instance)

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import anyio
 import msgspec
 from msgspec import Raw
 
@@ -68,6 +69,8 @@ class TaskBook:
         """`over` is told of the call of each task that nobody follows any more."""
         self._over = over
         self._tasks: dict[str, Followed] = {}
+        self._left: asyncio.Event | None = None
+        """Set when a task is left; made only while somebody waits for that."""
         self._clock = asyncio.get_running_loop().time
 
     def __bool__(self) -> bool:
@@ -88,6 +91,17 @@ class TaskBook:
         followed = self._tasks.pop(id_, None)
         if followed is not None:
             self._over(followed.call)
+            if self._left is not None:
+                self._left.set()
+                self._left = None
+
+    async def emptied(self) -> None:
+        """Return when none is followed any more."""
+        while self:
+            left = self._left = self._left or asyncio.Event()
+            first = min(task.until for task in self._tasks.values())
+            with anyio.move_on_after(max(0.0, first - self._clock())):
+                await left.wait()
 
     def get(self, id_: str) -> Followed | None:
         """The followed task of this id."""

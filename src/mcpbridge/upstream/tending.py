@@ -17,6 +17,7 @@ from mcpbridge.errors import BridgeError, SessionExpired, UpstreamAnswered, Upst
 from mcpbridge.upstream.polling import wait_before_looking
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire.log_levels import LEVELS
 from mcpbridge.wire.peer import Peer
 
 __all__ = ["PING_MISSES", "Tending", "Wanted"]
@@ -41,6 +42,7 @@ class Wanted:
         """Resources, by how many subscribers they have."""
         self.log_level = ""
         """The least severe level that anybody wants; empty: nobody ever asked."""
+        self._sessions_level = self._requests_level = ""
         self.changed = asyncio.Event()
 
     def subscribe(self, uri: str) -> None:
@@ -57,8 +59,19 @@ class Wanted:
             self.changed.set()
 
     def want_log_level(self, level: str) -> None:
-        """The least severe level that any client wants; empty when none does any more."""
-        level = level or (QUIET_LEVEL if self.log_level else "")
+        """The least severe level that any session wants; empty when none does any more."""
+        self._sessions_level = level
+        self._set_level()
+
+    def want_log_level_once(self, level: str) -> None:
+        """A single request wants messages down to this level (modern). A shared session then stays at it."""
+        if not self._requests_level or LEVELS.index(level) < LEVELS.index(self._requests_level):
+            self._requests_level = level
+            self._set_level()
+
+    def _set_level(self) -> None:
+        wanted = [level for level in (self._sessions_level, self._requests_level) if level]
+        level = min(wanted, key=LEVELS.index) if wanted else QUIET_LEVEL if self.log_level else ""
         if level != self.log_level:
             self.log_level = level
             self.changed.set()

@@ -20,7 +20,17 @@ SERVER_INFO = PREFIX + "serverInfo"
 SUBSCRIPTION_ID = PREFIX + "subscriptionId"
 
 _HOP_BY_HOP = frozenset(
-    {PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, SUBSCRIPTION_ID, "progressToken"}
+    {
+        PROTOCOL_VERSION,
+        CLIENT_CAPABILITIES,
+        CLIENT_INFO,
+        LOG_LEVEL,
+        SERVER_INFO,
+        SUBSCRIPTION_ID,
+        PREFIX + "related-task",  # whose id is the bridge's own; what is relayed of tasks puts the server's
+        PREFIX + "model-immediate-response",
+        "progressToken",
+    }
 )
 
 

@@ -1,0 +1,226 @@
+"""The way of one call through one instance: a slot, a turn, a session, and what its outcome says of the server.
+
+It decides what may be sent again (only what the server certainly did not run) and when a server is left alone. How
+the session comes about is the business of `link` and the owner task.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import anyio
+
+from mcpbridge.errors import (
+    SessionExpired,
+    SignInNeeded,
+    UpstreamAnswered,
+    UpstreamError,
+    UpstreamGone,
+    UpstreamHttpError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from mcpbridge.interaction import Asker, encoded_capabilities
+from mcpbridge.model import Call
+from mcpbridge.upstream.attribution import Attribution
+from mcpbridge.upstream.auth_asking import ask_to_sign_in
+from mcpbridge.upstream.gate import Gate, WaitingRoom
+from mcpbridge.upstream.lifecycle import Breaker
+from mcpbridge.upstream.link import Link
+from mcpbridge.upstream.session import UpstreamSession
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.tasks import TaskBook
+from mcpbridge.upstream.turns import Turns
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import UNSUPPORTED_VERSION, code_of, supported_versions
+from mcpbridge.wire.extensions import declared_up
+from mcpbridge.wire.frame import encode
+from mcpbridge.wire.peer import Timeouts
+
+__all__ = ["Traffic"]
+
+_OWN_EXTENSIONS = encode(declared_up({}, tasks=True))
+
+
+class Traffic:
+    """The calls of one instance, over all its sessions."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ServerSettings,
+        link: Link,
+        attribution: Attribution,
+        tasks: TaskBook,
+        *,
+        takes_turns: Callable[[], bool],
+    ) -> None:
+        """`takes_turns`: calls of one client at a time, since its questions would name no call."""
+        self._name, self._link, self._attribution, self._tasks = name, link, attribution, tasks
+        self._takes_turns = takes_turns
+        self._has_roots = bool(settings.roots)
+        places = settings.max_concurrent + settings.max_queued
+        self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
+        self.gate = Gate(
+            name, slots=settings.max_concurrent, places=settings.max_queued, patience=settings.queue_timeout
+        )
+        self._turns = Turns(name, places=settings.max_queued, patience=settings.queue_timeout)
+        self._running = attribution.running
+        self._timeouts = Timeouts(settings.call_timeout, max(settings.max_call_timeout, settings.call_timeout))
+        self._breaker = Breaker()
+        self._loop = asyncio.get_running_loop()
+        self._quiet: asyncio.Event | None = None
+        """Set when no call runs any more; made only while somebody waits for that."""
+        self.idle_since = self._loop.time()
+        """Loop time when the last call ended, or when this was made."""
+        self.has_served = False
+        """A client's call went to the server: it may hold state that a new session would lose."""
+
+    async def request(self, call: Call) -> Body:
+        """Pass a call on and wait for its result; see `Upstream.request`."""
+        gate, link = self.gate, self._link
+        if not gate.try_enter():
+            await gate.enter()
+        # What concerns a task waits for nobody's calls: questions that belong to a task name it.
+        takes_turns = self._takes_turns() and not call.method.startswith("tasks/")
+        try:
+            if takes_turns:
+                await self._turns.enter(call.client.owner, is_asked=link.is_asking)
+        except BaseException:
+            gate.leave()
+            raise
+        self._running[call] = None
+        self.has_served = True
+        try:
+            session = link.session
+            if session is None:
+                session = await link.wait_for_session()
+            try:
+                return await self._send(session, call)
+            except SignInNeeded as needed:
+                await ask_to_sign_in(call, needed)
+                return await self._send(session, call)
+            except SessionExpired:
+                pass
+            except UpstreamAnswered as error:
+                if not _speaks_another_revision(session, error.error):
+                    raise
+            # Not executed: the server forgot us, or has changed its revisions. One new session, one more try (spec,
+            # streamable HTTP, 404; 2.13 of the project's notes).
+            link.renew(session)
+            return await self._send(await link.wait_for_session(), call)
+        finally:
+            self._running.pop(call, None)
+            if not call.needs_task and not call.takes_task:
+                link.over(call)
+            self.idle_since = self._loop.time()
+            if takes_turns:
+                self._turns.leave()
+            gate.leave()
+            if self._quiet is not None and not self._running:
+                self._quiet.set()
+                self._quiet = None
+
+    async def ready(self) -> None:
+        """Return once there is a session. Only as many may wait as the queue takes later; see `Upstream.ready`."""
+        if self._link.session is None:
+            async with self._waiting_room:
+                await self._link.wait_for_session()
+
+    def begin_anew(self) -> None:
+        """There is a new session: what failed on the last one says nothing of it."""
+        self._breaker = Breaker()
+
+    def is_held_from(self, client: Asker) -> bool:
+        """Calls of another client run on this session, whose questions could not be told from this client's."""
+        owner = client.owner
+        is_used = self._turns.blocks(owner) or bool(self._tasks and self._tasks.blocks(owner))
+        return self._takes_turns() and (is_used or self._attribution.is_strange_to(client))
+
+    async def freed(self, seconds: float) -> None:
+        """Return when a call is over; at the latest after so many seconds, or at once while the server asks somebody."""
+        if self._running and not self._link.is_asking:
+            await self._turns.left(seconds)
+
+    async def idle(self, seconds: float) -> None:
+        """Return when it has had nothing to do for so long: no call, and no task that somebody waits for."""
+        while True:
+            if self._running:
+                quiet = self._quiet = self._quiet or asyncio.Event()
+                await quiet.wait()
+            elif (left := self.idle_since + seconds - self._loop.time()) > 0:
+                await anyio.sleep(left)
+            elif self._tasks:
+                await self._tasks.emptied()
+            else:
+                return
+
+    async def _send(self, session: UpstreamSession, call: Call) -> Body:
+        breaker = self._breaker
+        wait = breaker.retry_in(self._loop.time())
+        if wait:
+            raise UpstreamUnavailable(
+                self._name, f"it failed many calls in a row and is left alone for {max(1, round(wait))} s more"
+            )
+        began = self._loop.time()
+        if call.needs_task or call.takes_task:
+            call.progress_token = session.next_id()
+        try:
+            result = await session.request(
+                call.method,
+                call.params,
+                self._timeouts,
+                client_meta=call.meta,
+                name=call.target,
+                headers=call.headers,
+                update=call.update,
+                wants_progress=call.wants_progress,
+                log_level=call.log_level,
+                capabilities=self._capabilities(call) if session.modern else b"",
+                context=call,
+                id_=call.progress_token,
+            )
+        except UpstreamHttpError as error:
+            if error.status >= 500 or error.status == 408:
+                breaker.failed(self._loop.time())
+            else:
+                breaker.withdrawn()
+            raise
+        except UpstreamTimeout:
+            self._attribution.given_up(call)
+            peer = self._link.peer
+            if peer is not None and peer.last_heard >= began:
+                breaker.withdrawn()  # a slow tool of a server that answers others
+            else:
+                breaker.failed(self._loop.time())
+            raise
+        except (UpstreamUnavailable, UpstreamGone) as error:
+            breaker.failed(self._loop.time())
+            raise self._with_reason(error) from error
+        except UpstreamAnswered:
+            breaker.succeeded()  # an error of the server's own making is an answer
+            raise
+        except BaseException as error:
+            # Cancelled, refused by the channel, garbled: tells nothing, but must not pass for a call under way.
+            if isinstance(error, asyncio.CancelledError):
+                self._attribution.given_up(call)
+            breaker.withdrawn()
+            raise
+        breaker.succeeded()
+        return Body(result)
+
+    def _capabilities(self, call: Call) -> bytes:
+        """What a modern server is told that can be asked during this call: what its client declared, no more."""
+        profile = call.client.profile
+        profile = profile.with_roots() if self._has_roots else profile
+        return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
+
+    def _with_reason(self, error: UpstreamError) -> UpstreamError:
+        """The error, with the last thing that the server said before it went."""
+        if isinstance(error, UpstreamGone) and (told := self._link.explain(error.what)) != error.what:
+            return UpstreamGone(self._name, told)
+        return error
+
+
+def _speaks_another_revision(session: UpstreamSession, error: bytes) -> bool:
+    """Whether a server refuses the revision that was agreed on, and a new agreement may help."""
+    return code_of(error) == UNSUPPORTED_VERSION and session.version not in supported_versions(error)
