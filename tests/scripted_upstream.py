@@ -219,6 +219,7 @@ class Someone:
         capabilities |= {"elicitation": {}} if profile.get("form") else {}
         self.profile = Profile.declared(capabilities, "2025-11-25")
         self.owner: object = self
+        self.principal = ""
         self.home = self if home is None else home
         self.answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.asked: list[Question] = []

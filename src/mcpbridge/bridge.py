@@ -18,7 +18,8 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.server import Identity, Server
+from mcpbridge.downstream.opening import Identity
+from mcpbridge.downstream.server import Server
 from mcpbridge.errors import BridgeError
 from mcpbridge.interaction import Asker
 from mcpbridge.pipeline.deliver import Deliver
@@ -212,19 +213,19 @@ class Bridge:
 
     def resource_updated(self, upstream: Upstream, params: Raw) -> None:
         """A resource of an upstream changed."""
-        self.server.resource_updated(upstream, params)
+        self.server.news.resource_updated(upstream, params)
 
     def logged(self, upstream: Upstream, params: Raw) -> None:
         """An upstream logged something that belongs to no call."""
-        self.server.logged(upstream, params)
+        self.server.news.logged(upstream, params)
 
     def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
         """A page that an upstream had somebody open has done its work."""
-        self.server.elicitation_completed(upstream, params)
+        self.server.news.elicitation_completed(upstream, params)
 
     def beside(self, upstream: Upstream) -> Asker | None:
         """Who can be asked for roots outside of any call."""
-        return self.server.beside(upstream)
+        return self.server.news.beside(upstream)
 
     def stepped(self, upstream: Upstream) -> None:
         """An upstream changed its state."""

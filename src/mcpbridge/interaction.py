@@ -167,6 +167,11 @@ class Asker(Protocol):
         ...
 
     @property
+    def principal(self) -> str:
+        """Who was authenticated; empty for the local user."""
+        ...
+
+    @property
     def home(self) -> object:
         """Whose session its calls go to at a server that keeps clients apart; None: everybody's."""
         ...
@@ -211,6 +216,7 @@ class _Nobody:
     """Whoever cannot be asked anything."""
 
     profile = NOTHING
+    principal = ""
     owner: object = None
     home: object = None
     relays = False

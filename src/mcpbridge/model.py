@@ -20,7 +20,7 @@ def ignore_update(method: str, params: Raw) -> None:
 class Instance(Protocol):
     """One connection to a server, of which there may be several."""
 
-    async def request(self, call: "Call") -> Body:
+    def request(self, call: "Call") -> Awaitable[Body]:
         """Pass a call on and wait for its result."""
         ...
 

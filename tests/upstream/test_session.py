@@ -19,7 +19,8 @@ from mcpbridge.upstream import session as session_module
 from mcpbridge.upstream.era import ProbeKilled
 from mcpbridge.upstream.session import Listing, UpstreamSession
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.peer import Peer, Timeouts
+from mcpbridge.wire.deadlines import Timeouts
+from mcpbridge.wire.peer import Peer
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 
 LIMITS = Timeouts(5, 5)

@@ -15,8 +15,9 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.frame import Frame, decode_frame
-from mcpbridge.wire.peer import ASKS_PER_SECOND, Peer, Timeouts
+from mcpbridge.wire.peer import ASKS_PER_SECOND, Peer
 from mcpbridge.wire.transport import Outgoing
 
 pytestmark = pytest.mark.anyio

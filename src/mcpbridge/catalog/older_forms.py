@@ -56,6 +56,8 @@ def _unknown(kind: Kind, revision: str) -> Mapping[str, bytes]:
 
 
 def _without_titles(arguments: Raw) -> Raw:
+    if bytes(memoryview(arguments)[:1]) != b"[":
+        return arguments
     described = [decode_fields(argument) for argument in decode_batch(arguments)]
     for fields in described:
         fields.pop("title", None)

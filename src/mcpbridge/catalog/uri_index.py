@@ -198,7 +198,8 @@ class UriIndex:
         able = sorted(server for server in set(servers) if how == "listed" or self._gates[server].lets_read(uri, how))
         if len(able) > 1 and not is_web(uri):
             forms = [rewritten_firmly(self._slugs[server], uri) for server in able[:_CANDIDATES]]
-            raise UnknownName("resource", uri, candidates=forms, ambiguous=True)
+            # That several could be asked for it, as for anything, does not make it known.
+            raise UnknownName("resource", uri, candidates=forms, ambiguous=how != "alone")
         return (able[0], uri) if able else None
 
     def _matching(self, uri: str) -> list[str]:

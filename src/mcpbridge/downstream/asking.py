@@ -23,6 +23,11 @@ MAX_OPEN = 16
 """Requests to one client that may be open at a time; more are refused."""
 CANCELLED = b'{"action":"cancel"}'
 """The answer of a person who was asked and never answered."""
+PROJECT_SECONDS = 10.0
+"""Seconds to wait for the roots of a client whose call needs its directory: no person is asked for them."""
+PROJECT_PAUSE = 60.0
+"""Seconds after which a client that gave no roots is asked again."""
+_GONE = "The client is gone"
 _NO_STREAM = "The client reads no stream, so it cannot be asked anything during a call"
 
 
@@ -38,15 +43,21 @@ class ClientRequests:
         self._seconds, self._push = seconds, push
         self._last_id = 0
         self._waiting: dict[bytes, asyncio.Future[Frame]] = {}
+        self._has_ended = False
 
-    async def request(self, method: str, params: bytes | Raw, notify: Notify) -> Raw:
+    async def request(self, method: str, params: bytes | Raw, notify: Notify, *, seconds: float | None = None) -> Raw:
         """Send a request through `notify` and wait for its result. When this is cancelled, the client is told.
+
+        `seconds` to wait, if it is less than usual.
 
         Raises:
             QuestionRefused: no way to the client, an error as its answer, or none in time.
         """
+        if self._has_ended:
+            raise QuestionRefused(_GONE)
         if len(self._waiting) >= MAX_OPEN:
             raise QuestionRefused(f"The client has {MAX_OPEN} questions open; more are not put")
+        patience = self._seconds if seconds is None else min(seconds, self._seconds)
         self._last_id += 1
         id_ = b"%d" % self._last_id
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
@@ -55,7 +66,7 @@ class ClientRequests:
             if notify(encode_request(id_, method, params)) is False:
                 raise QuestionRefused(_NO_STREAM, INVALID_REQUEST)
             try:
-                async with asyncio.timeout(self._seconds):
+                async with asyncio.timeout(patience):
                     frame = await future
             except BaseException as error:
                 if not future.done() or future.cancelled():
@@ -64,7 +75,7 @@ class ClientRequests:
                     if notify(told) is False:  # the call and its stream may be over
                         self._push(told)
                 if isinstance(error, TimeoutError):
-                    raise _TooLate(f"The client gave no answer within {self._seconds:g} s") from None
+                    raise _TooLate(f"The client gave no answer within {patience:g} s") from None
                 raise
         finally:
             self._waiting.pop(id_, None)
@@ -80,10 +91,11 @@ class ClientRequests:
         return True
 
     def end(self) -> None:
-        """The client is gone: nothing will be answered."""
+        """The client is gone, or says nothing more: nothing will be answered."""
+        self._has_ended = True
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(QuestionRefused("The client is gone"))
+                future.set_exception(QuestionRefused(_GONE))
 
 
 def _result(frame: Frame, method: str) -> Raw:
@@ -135,6 +147,11 @@ class LegacyAsker:
         return self._client
 
     @property
+    def principal(self) -> str:
+        """Who was authenticated."""
+        return self._client.principal
+
+    @property
     def home(self) -> object:
         """The session."""
         return self._client
@@ -144,15 +161,23 @@ class LegacyAsker:
         id_ = secrets.token_hex(16)
         params = phrase(question, self._client.version, self.profile, elicitation_id=id_)
         params = _of_task(params, self._task) if self._task else params
-        if question.method == ELICIT and (url_id := _elicitation_id(params)):
+        url_id = _elicitation_id(params) if question.method == ELICIT else ""
+        if url_id:
             self._minted[bytes(question.params)] = url_id
             self._client.elicitations.add((question.upstream, url_id))
+        is_accepted = False
         try:
-            return await self._requests.request(question.method, params, self._notify)
+            answer = await self._requests.request(question.method, params, self._notify)
+            is_accepted = bool(url_id) and _is_accepted(answer)
         except _TooLate:
             if question.method == ELICIT:
                 return Raw(CANCELLED)
             raise
+        finally:
+            if url_id and not is_accepted:  # the page is not opened, so nothing will come of it
+                self._minted.pop(bytes(question.params), None)
+                self._client.elicitations.discard((question.upstream, url_id))
+        return answer
 
     def finished(self, question: Question) -> None:
         """Tell the client that the page it opened has done its work."""
@@ -162,29 +187,33 @@ class LegacyAsker:
             self._notify(encode_notification("notifications/elicitation/complete", encode({"elicitationId": id_})))
 
     async def project(self) -> str:
-        """Its first root; asked for once, and again when it says that its roots changed."""
-        client = self._client
+        """Its first root; asked for once, and again when it says that its roots changed, or a while after no answer."""
+        client, clock = self._client, asyncio.get_running_loop().time
         if not self.profile.roots:
             return ""
         async with client.finding_project:
-            if client.project is None:
+            if client.project is None and clock() >= client.project_again_at:
                 try:
-                    client.project = _first_root(await self._requests.request(LIST_ROOTS, EMPTY_OBJECT, self._notify))
+                    roots = await self._requests.request(
+                        LIST_ROOTS, EMPTY_OBJECT, self._notify, seconds=PROJECT_SECONDS
+                    )
+                    client.project = _first_root(roots)
                 except QuestionRefused as refused:
                     log.info("client gave no roots", reason=str(refused))
-                    client.project = ""
-            return client.project
+                    client.project_again_at = clock() + PROJECT_PAUSE
+            return client.project or ""
 
 
 class Unasked:
     """The modern client behind a call during which it can be asked nothing. It is known all the same."""
 
-    __slots__ = ("home", "owner")
+    __slots__ = ("home", "owner", "principal")
 
     profile = NOTHING
     relays = False
 
     def __init__(self, client: Client) -> None:
+        self.principal = client.principal
         self.owner: object = client.channel or client
         self.home: object = modern_home(client)
 
@@ -219,6 +248,13 @@ def _elicitation_id(params: bytes | Raw) -> str:
         return Body(params).text("elicitationId")
     except (KeyError, msgspec.DecodeError):
         return ""
+
+
+def _is_accepted(answer: Raw) -> bool:
+    try:
+        return Body(answer).text("action") == "accept"
+    except (KeyError, msgspec.DecodeError):
+        return False
 
 
 class _Root(msgspec.Struct):

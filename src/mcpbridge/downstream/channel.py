@@ -32,8 +32,8 @@ def _nowhere(_: bytes) -> bool:
 class Requests(Protocol):
     """The bridge's own requests to one client."""
 
-    async def request(self, method: str, params: bytes | Raw, notify: Notify) -> Raw:
-        """Send one through `notify`; returns the result. Raises QuestionRefused."""
+    async def request(self, method: str, params: bytes | Raw, notify: Notify, *, seconds: float | None = None) -> Raw:
+        """Send one through `notify`; returns the result. Raises QuestionRefused; after `seconds`, if that is sooner."""
         ...
 
     def answered(self, frame: Frame) -> bool:
@@ -41,7 +41,7 @@ class Requests(Protocol):
         ...
 
     def end(self) -> None:
-        """The client is gone."""
+        """The client is gone, or says nothing more."""
         ...
 
 
@@ -75,6 +75,8 @@ class Client:
     """Modern: the connection whose requests share it, if it is one client's alone (stdio, WebSocket)."""
     project: str | None = None
     """URI of the directory that it works in; None when it was not asked yet."""
+    project_again_at: float = 0.0
+    """Loop time before which it is not asked again: it gave no answer."""
     finding_project: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it is asked for that directory: one question is enough for several calls."""
     elicitations: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])

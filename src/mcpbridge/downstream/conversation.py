@@ -94,12 +94,14 @@ class Conversation:
     # -- the end
 
     def input_ended(self) -> None:
-        """The client says nothing more; it may still read."""
+        """The client says nothing more; it may still read. What it is being asked gets no answer."""
         self._hears = False
+        if self._client.asked is not None:
+            self._client.asked.end()
 
     async def finish(self, grace: float) -> None:
         """End everything: listen streams at once, requests when they are answered or `grace` seconds are over."""
-        self._hears = False
+        self.input_ended()
         listens = list(self._listens)
         for task in listens:
             task.cancel()

@@ -69,14 +69,27 @@ class BoundedConnection(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """Give the connection away: what follows is no HTTP. The server is configured with an `OnUpgrade`."""
         self._stop_timer()
+        path = self._path_to_upgrade()
+        if path is None:
+            self.send_400_response("This cannot be upgraded: a WebSocket opens with GET and a path.")
+            return
         cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         if cycle is not None and not cycle.response_complete:
             self.transport.close()  # an earlier request on it is still being answered
             return
         self.connections.discard(self)
-        path = unquote(httptools.parse_url(self.url).path.decode("ascii"))
         transport = cast("_Joined", self.transport).plain
         cast("OnUpgrade", self.ws_protocol_class)(path, self.headers, transport)
+
+    def _path_to_upgrade(self) -> str | None:
+        """The path that is asked for; None when the request cannot open a WebSocket (RFC 6455, section 4.1)."""
+        if self.parser is None or self.parser.get_method() != b"GET":
+            return None
+        try:
+            path = httptools.parse_url(self.url).path
+        except httptools.HttpParserInvalidURLError:
+            return None
+        return unquote(path.decode("ascii", "replace")) if path else None
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._refuse, b"408 Request Timeout")

@@ -1,11 +1,13 @@
 """The handshake era over HTTP (spec 2025-03-26 to 2025-11-25): sessions, streams that resume, a channel by GET.
 
 `initialize` opens a session; every later request names it. A client that loses a stream comes back by GET with
-the id of the last event it saw.
+the id of the last event it saw. Its call goes on meanwhile: a broken connection is no cancellation (spec 2025-11-25,
+transports), only `notifications/cancelled` and the end of the session are.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from mcpbridge.downstream.channel import Answer, Notify
@@ -24,6 +26,8 @@ __all__ = ["LegacyFront"]
 _PRIMED = frozenset({"2025-11-25"})
 """Revisions that ask for a priming event; clients of older ones try to parse its empty data."""
 _MAX_BATCH = 100
+_CANCELLED = -32800
+"""The code of SDK servers (and of LSP) for a request that was cancelled; MCP itself names none."""
 _RETRY_AFTER = (b"retry-after", b"10")
 
 Work = Callable[[Notify], Awaitable[Answer]]
@@ -68,10 +72,12 @@ class LegacyFront:
             await exchange.send_empty(202)
             return
         self.sessions.enter(session)
+        reply = Reply(exchange, message, session.manner or self._manner(session), session)
         try:
-            await Reply(exchange, message, session.manner or self._manner(session), session).run(work)
+            await reply.run(work)
         finally:
-            self.sessions.leave(session)
+            if not reply.is_outlived:
+                self.sessions.leave(session)
 
     async def get(self, exchange: Exchange) -> None:
         """Carry the session's unsolicited messages, or go on with a stream that broke.
@@ -115,7 +121,8 @@ class LegacyFront:
             raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
         self._core.open(session.client)
         self.sessions.enter(session)
-        reply = Reply(exchange, frame, self._manner(session), session)
+        # A client that left before it knew its session cannot come back to it.
+        reply = Reply(exchange, frame, replace(self._manner(session), outlived=None), session)
         reply.headers = ((b"mcp-session-id", session.id),)
 
         async def work(notify: Notify) -> Answer:
@@ -144,7 +151,12 @@ class LegacyFront:
         if not frame.id:
             self._core.notification(session.client, frame)
             return None
-        return partial(self._core.answer, session.client, frame)
+        return partial(self._answer, session, frame)
+
+    async def _answer(self, session: Session, frame: Frame, notify: Notify) -> Answer:
+        """The answer to a request. One that its client cancelled has one too: without, its stream would look broken."""
+        answer = await self._core.answer(session.client, frame, notify)
+        return answer if answer.data else Answer(encode_error(frame.id, _CANCELLED, "Request cancelled"), _CANCELLED)
 
     def _batch(self, session: Session, members: list[bytes]) -> Work | None:
         """Members are served side by side; their answers leave together, as the revision allows."""
@@ -170,14 +182,12 @@ class LegacyFront:
 
         async def together(notify: Notify) -> Answer:
             async def one(work: Work) -> None:
-                answer = await work(notify)
-                if answer.data:
-                    answers.append(answer.data)
+                answers.append((await work(notify)).data)
 
             async with asyncio.TaskGroup() as group:
                 for work in works:
                     group.create_task(one(work))
-            return Answer(b"[%b]" % b",".join(answers) if answers else b"")
+            return Answer(b"[%b]" % b",".join(answers))
 
         return together
 
@@ -222,7 +232,8 @@ class LegacyFront:
             keep_alive=self._settings.keep_alive,
             open_stream=streams.open,
             close_stream=close,
-            resume_grace=self._settings.resume_grace,
+            # The session is not busy any more for it: if nobody comes back it expires, which cancels the call.
+            outlived=partial(self.sessions.leave, session),
             primes=session.client.version in _PRIMED,
             max_event=self._settings.max_event,
         )

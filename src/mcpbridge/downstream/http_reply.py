@@ -64,8 +64,8 @@ class Manner:
     """Called once for each opened stream, when its last event is in it."""
     status_of: Callable[[int], int] = lambda _: 200
     """The HTTP status for an error code, where the answer is the whole response."""
-    resume_grace: float = 0
-    """Seconds that a call goes on without its client, if that client has an event id to come back with."""
+    outlived: Callable[[], None] | None = None
+    """Called when the client has left and its call goes on. None: its leaving cancels the call."""
     primes: bool = False
     """A stream begins with an event that holds an id and no data."""
     max_event: int = 0
@@ -122,8 +122,13 @@ class Reply:
         """It would never end by itself."""
         return self._manner.is_subscription
 
+    @property
+    def is_outlived(self) -> bool:
+        """Its client left, and the call goes on or went on without it."""
+        return self._left and self._manner.outlived is not None
+
     async def run(self, work: Callable[[Notify], Awaitable[Answer]]) -> Answer | None:
-        """Do the work and respond. Returns the answer, or None if it was withdrawn or its client left.
+        """Do the work and respond. Returns the answer, or None if it was withdrawn or its client's leaving ended it.
 
         Leaving this early, by cancellation or `withdraw`, cancels the work.
         """
@@ -140,7 +145,7 @@ class Reply:
                 self._working = False
             await self._respond(answer)
         except asyncio.CancelledError:
-            if self._withdrawal is None and not self._left:
+            if self._withdrawal is None and (not self._left or self.is_outlived):
                 raise  # not ours: the server is being torn down
             if self._task is not None:
                 self._task.uncancel()
@@ -156,7 +161,7 @@ class Reply:
 
     def notify(self, message: bytes) -> bool:
         """Send a message before the answer. False when it has no way: the client reads no streams, or it is over."""
-        if not self._exchange.accepts.events or not self._working:
+        if not self._exchange.accepts.events or not self._working or (self._left and not self._may_come_back):
             return False
         stream = self._open_stream()
         is_on_its_way = stream.notify(message)
@@ -173,23 +178,18 @@ class Reply:
             self._task.cancel()
 
     async def _respond(self, answer: Answer) -> None:
-        exchange = self._exchange
-        if self._stream is None:
-            if answer.data and exchange.accepts.json:
-                self._has_begun = True
-                status = self._manner.status_of(answer.code) if answer.code else 200
-                await exchange.send_json(answer.data, status, self.headers)
-                return
-            if not exchange.accepts.events:
-                await exchange.send_empty(202)  # cancelled by the client itself: there is nothing to tell
-                return
-            self._open_stream()
+        exchange, manner = self._exchange, self._manner
         stream = self._stream
         if stream is None:
-            return
-        if answer.data:
-            manner = self._manner
-            stream.put(fitting(answer.data, self._request, limit=manner.max_event, modern=manner.modern))
+            if self._left:
+                return  # it has no id to ask for the answer with
+            if exchange.accepts.json:
+                self._has_begun = True
+                status = manner.status_of(answer.code) if answer.code else 200
+                await exchange.send_json(answer.data, status, self.headers)
+                return
+            stream = self._open_stream()
+        stream.put(fitting(answer.data, self._request, limit=manner.max_event, modern=manner.modern))
         await self._end_stream(stream)
 
     async def _respond_withdrawn(self) -> None:
@@ -239,28 +239,19 @@ class Reply:
         if self._left or not (self._working or self._pump is not None):
             return
         self._left = True
+        if self._timer is not None:
+            self._timer.cancel()
         if self._pump is not None:
             self._pump.cancel()
-        if self._working:
-            self._outlive_client()
-
-    def _outlive_client(self) -> None:
-        """The client is gone. Cancel the work, unless the client holds an event id: then it may come back for it."""
-        stream = self._stream
-        if stream is None or not stream.name or not stream.sent:
-            self._cancel_work()
-        else:
-            self._timer = asyncio.get_running_loop().call_later(self._manner.resume_grace, self._check_again)
-
-    def _check_again(self) -> None:
-        if self._stream is not None and self._stream.is_read:
-            self._outlive_client()
-        else:
-            self._cancel_work()
-
-    def _cancel_work(self) -> None:
-        if self._working and self._task is not None:
+        if self._manner.outlived is not None:
+            self._manner.outlived()
+        elif self._working and self._task is not None:
             self._task.cancel()
+
+    @property
+    def _may_come_back(self) -> bool:
+        """The client holds an event id of the stream: it can ask for the rest."""
+        return self._stream is not None and bool(self._stream.name and self._stream.sent)
 
     async def _end_tasks(self) -> None:
         tasks = [task for task in (self._watch, self._pump) if task is not None]

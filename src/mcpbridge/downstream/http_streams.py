@@ -75,11 +75,6 @@ class Stream:
         """Number of the newest event."""
         return self._first + len(self._events) - 1
 
-    @property
-    def is_read(self) -> bool:
-        """A connection is taking events out, or waits for them."""
-        return bool(self._readers)
-
     def notify(self, message: bytes) -> bool:
         """Add a message that is no answer. False when it was dropped.
 

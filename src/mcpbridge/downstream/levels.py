@@ -177,10 +177,11 @@ def _attached(audio: Fields) -> list[object]:
     mime_type, data = _member(audio, "mimeType") or "application/octet-stream", _member(audio, "data")
     try:
         digest = sha256(b64decode(data, validate=True)).digest()
-    except ValueError:
+        blob = audio["data"]
+    except (ValueError, KeyError):
         return [_text(f"Audio ({mime_type}) that cannot be read: its data is not base64.", audio)]
     uri = "ni:///sha-256;" + urlsafe_b64encode(digest).decode().rstrip("=")
-    resource = {"uri": uri, "mimeType": mime_type, "blob": audio["data"]}
+    resource = {"uri": uri, "mimeType": mime_type, "blob": blob}
     note = f"Audio ({mime_type}), attached as a resource: this client's protocol revision has no audio content."
     return [_text(note, audio), {"type": "resource", "resource": resource, **_kept(audio)}]
 

@@ -71,8 +71,8 @@ class Listen:
 
     def send(self, method: str, fields: Fields) -> None:
         """A message on this stream, stamped with its id."""
-        stamped = {**fields, "_meta": Raw(b'{"%b":%b}' % (SUBSCRIPTION_ID.encode(), self.id))}
-        self.notify(encode_notification(method, encode_fields(stamped)))
+        stamp: Fields = {**_meta_of(fields), SUBSCRIPTION_ID: Raw(self.id)}
+        self.notify(encode_notification(method, encode_fields({**fields, "_meta": Raw(encode_fields(stamp))})))
 
     @property
     def result(self) -> bytes:
@@ -111,7 +111,12 @@ class Listeners:
         method = "notifications/resources/updated"
         fields = decode_fields(params)
         fields["uri"] = Raw(encode(published))
+        meta = _meta_of(
+            fields
+        )  # vendors' keys are for both ends; the stream's id is the one of our own stream up there
         fields.pop("_meta", None)
+        if meta:
+            fields["_meta"] = Raw(encode_fields(meta))
         message = encode_notification(method, encode_fields(fields))
         for client in list(self.clients):
             if client.view == view and any(is_meant(uri, published) for uri in client.subscriptions):
@@ -133,6 +138,16 @@ class Listeners:
         for listen in self.listens:
             if not listen.ended.done():
                 listen.ended.set_result(None)
+
+
+def _meta_of(fields: Fields) -> Fields:
+    """The `_meta` of a notification without the id of the stream that brought it."""
+    try:
+        meta = decode_fields(fields["_meta"])
+    except (KeyError, msgspec.DecodeError):
+        return {}
+    meta.pop(SUBSCRIPTION_ID, None)
+    return meta
 
 
 def covers(subscribed: str, updated: str) -> bool:

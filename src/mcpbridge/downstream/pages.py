@@ -2,18 +2,23 @@
 
 To a client of that revision that opens URLs the error goes as it is, and it is told when the server says that the page
 has done its work. Any other gets a failed call that names the pages. Modern clients that open URLs are asked in
-their own way, in `parking`.
+their own way, in `relaying`.
 """
 
+from typing import Any
+
 import msgspec
+from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.parking import URL_REQUIRED, url_questions
 from mcpbridge.errors import BadRequest, BridgeError, UpstreamAnswered, UrlRequired
-from mcpbridge.interaction import URL_SINCE
+from mcpbridge.interaction import ELICIT, URL_SINCE, Question
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
 
-__all__ = ["pages_first"]
+__all__ = ["pages_first", "url_questions"]
+
+URL_REQUIRED = -32042
 
 
 def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
@@ -28,3 +33,29 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
             client.elicitations.add((error.upstream, page.text("elicitationId")))
     said = msgspec.json.decode(error.error)
     return BadRequest(URL_REQUIRED, str(said.get("message", "")), said.get("data"))
+
+
+class _UrlError(msgspec.Struct):
+    code: int
+    data: dict[str, Any] = {}
+
+
+_decode_url_error = msgspec.json.Decoder(_UrlError).decode
+
+
+def url_questions(error: UpstreamAnswered) -> list[Question]:
+    """The pages that an error of code -32042 (URLElicitationRequired) asks to be visited; empty for other errors."""
+    if b"-32042" not in error.error:
+        return []
+    try:
+        said = _decode_url_error(error.error)
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    entries = said.data.get("elicitations")
+    if said.code != URL_REQUIRED or not isinstance(entries, list):
+        return []
+    return [
+        Question(error.upstream, ELICIT, Raw(encode({"mode": "url", "message": "", **entry})))
+        for entry in entries  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(entry, dict) and isinstance(entry.get("url"), str)  # pyright: ignore[reportUnknownMemberType]
+    ]

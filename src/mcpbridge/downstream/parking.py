@@ -12,26 +12,25 @@ import asyncio
 import secrets
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
 import structlog
 from msgspec import Raw
 
 from mcpbridge.downstream.asking import CANCELLED, modern_home
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.phrasing import phrase
+from mcpbridge.downstream.relaying import Relaying, restore
+from mcpbridge.downstream.round_trips import GONE, Binding, input_required, read_answers, read_state
 from mcpbridge.downstream.sealing import Sealer
-from mcpbridge.errors import BadRequest, UpstreamAnswered, UpstreamGarbled
+from mcpbridge.errors import BadRequest, UpstreamAnswered
 from mcpbridge.interaction import ELICIT, Profile, Question, QuestionRefused
 from mcpbridge.model import Call, Plan, ignore_update
-from mcpbridge.pipeline.driving import MAX_ROUNDS, needs_driving, read_questions, state_of
+from mcpbridge.pipeline.driving import MAX_ROUNDS, needs_driving
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS
-from mcpbridge.wire.frame import encode
 from mcpbridge.wire.peer import Update
 
-__all__ = ["Parking", "url_questions"]
+__all__ = ["Parking"]
 
 log = structlog.get_logger("mcpbridge.questions")
 
@@ -39,9 +38,6 @@ GATHER_SECONDS = 0.02
 """Questions that come so soon after the first go into the same answer."""
 MAX_PARKED = 64
 """Parked calls of one principal; further questions are refused."""
-
-_GONE = "Invalid or expired requestState"
-URL_REQUIRED = -32042
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +55,8 @@ class _Parked:
 
     id: str
     client: Client
-    bind: tuple[str, ...]
+    bound: Binding
+    """See `round_trips.bind`."""
     update: Update
     round: int = 0
     count: int = 0
@@ -95,6 +92,10 @@ class _ModernAsker:
         return self._parked.client.channel or self._parked
 
     @property
+    def principal(self) -> str:
+        return self._parked.client.principal
+
+    @property
     def home(self) -> object:
         return modern_home(self._parked.client)
 
@@ -114,6 +115,7 @@ class Parking:
     def __init__(self, plan: Plan, sealer: Sealer, *, seconds: float) -> None:
         """`seconds`: how long a parked call waits for its client."""
         self._plan, self._sealer, self._seconds = plan, sealer, seconds
+        self._relaying = Relaying(sealer)
         self._parked: dict[str, _Parked] = {}
         self._by_principal: Counter[str] = Counter()
 
@@ -124,25 +126,27 @@ class Parking:
             BadRequest: the `requestState` is none of ours, or not for this request; nothing was run.
             BridgeError: as the plan.
         """
-        bind = _bind(client, call)
+        bound = Binding(client, call)
         state = call.params.get("requestState")
         if state is None:
             call.params.drop("inputResponses")  # answers to nothing: each question of ours comes with a state
-            parked = self._begin(client, call, bind, 0)
+            parked = self._begin(client, call, bound, 0)
         else:
-            answers = _answers(call.params)  # first: a state is not used up by a request that cannot be read
-            claims = self._sealer.open(_text(state), bind, once=True)
+            answers = read_answers(call.params)  # first: a state is not used up by a request that cannot be read
+            claims = self._sealer.open(read_state(state), bound.value, once=True)
             if "parked" in claims:
                 parked = self._resume(claims["parked"], claims["round"], client, call, answers)
             else:
-                _restore(call.params, claims)
-                parked = self._begin(client, call, bind, claims["round"])
+                restore(call.params, claims)
+                parked = self._begin(client, call, bound, claims["round"])
         try:
             result = await self._attend(parked)
         except UpstreamAnswered as error:
-            return self._visit_first(parked, error)
+            return self._relaying.visit_first(parked.client, bound, parked.round, error)
         is_parked = parked.expiry is not None
-        return self._relayed(parked, call.upstream, result) if needs_driving(result) and not is_parked else result
+        if is_parked or not needs_driving(result):
+            return result
+        return self._relaying.questions(parked.client, bound, parked.round, call.upstream, result)
 
     def ask(self, parked: _Parked, question: Question) -> asyncio.Future[Raw]:
         """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
@@ -168,9 +172,9 @@ class Parking:
 
     # -- parked calls
 
-    def _begin(self, client: Client, call: Call, bind: tuple[str, ...], rounds: int) -> _Parked:
+    def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _Parked:
         """Start the call in a task of its own, which outlives this request if it has to."""
-        parked = _Parked(secrets.token_hex(16), client, bind, call.update, rounds)
+        parked = _Parked(secrets.token_hex(16), client, bound, call.update, rounds)
         # Not `parked.update` itself: it is another one after each resume.
         call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
         call.client = _ModernAsker(self, parked)
@@ -214,16 +218,16 @@ class Parking:
         parked.update = ignore_update  # the request that it would belong to is answered now
         parked.expiry = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked)
         claims = {"parked": parked.id, "round": parked.round}
-        state = self._sealer.seal(claims, parked.bind, seconds=self._seconds)
+        state = self._sealer.seal(claims, parked.bound.value, seconds=self._seconds)
         requests = {
             key: {"method": entry.question.method, "params": entry.params} for key, entry in parked.open.items()
         }
-        return _input_required(requests, state)
+        return input_required(requests, state)
 
     def _resume(self, id_: str, round_: int, client: Client, call: Call, answers: dict[str, Raw]) -> _Parked:
         parked = self._parked.get(id_)
         if parked is None or parked.round != round_ or parked.expiry is None:
-            raise BadRequest(INVALID_PARAMS, _GONE)
+            raise BadRequest(INVALID_PARAMS, GONE)
         parked.expiry.cancel()
         parked.expiry = None
         parked.client, parked.update = client, call.update
@@ -260,6 +264,11 @@ class Parking:
         task = parked.task
         if task is not None and not task.cancelled():
             task.exception()  # nobody may be left to read how it ended; that is no fault
+        for entry in parked.open.values():  # somebody else may wait for it, such as a sign-in that others need too
+            if not entry.answer.done():
+                entry.answer.set_exception(QuestionRefused("The call that this belongs to is over"))
+                entry.answer.exception()  # nor is it one if nobody waits
+        parked.open.clear()
         if parked.expiry is None:
             self._forget(parked)
 
@@ -272,54 +281,6 @@ class Parking:
             if not self._by_principal[principal]:
                 del self._by_principal[principal]
 
-    # -- relayed calls
-
-    def _relayed(self, parked: _Parked, server: str, result: Body) -> Body:
-        """A modern upstream's questions as they came, its state sealed into one of ours."""
-        if parked.round >= MAX_ROUNDS:
-            raise UpstreamGarbled(server, f"it asked back more than {MAX_ROUNDS} times")
-        requests: dict[str, Any] = {}
-        for key, question in read_questions(server, result).items():
-            try:
-                requests[key] = _request(question, parked.client)
-            except QuestionRefused as refused:
-                raise UpstreamGarbled(server, f"it asks what it must not: {refused}") from refused
-        claims: dict[str, Any] = {"round": parked.round + bool(requests)}  # a call that is only put off asks nothing
-        own = state_of(result)
-        if own is not None:
-            claims["state"] = _text(own)
-        if requests:
-            result.put("inputRequests", requests)
-        result.put("requestState", self._sealer.seal(claims, parked.bind))
-        return result
-
-    def _visit_first(self, parked: _Parked, error: UpstreamAnswered) -> Body:
-        """A 2025-11-25 upstream wants pages visited before it runs the call (-32042): ask for that, then call again."""
-        urls = url_questions(error)
-        if not urls or not parked.client.profile.url:
-            raise error
-        if parked.round >= MAX_ROUNDS:
-            raise UpstreamGarbled(error.upstream, f"it asked for a page more than {MAX_ROUNDS} times")
-        requests = {f"q{number}": _request(question, parked.client) for number, question in enumerate(urls, 1)}
-        claims = {"visit": list(requests), "round": parked.round + 1}
-        return _input_required(requests, self._sealer.seal(claims, parked.bind))
-
-
-def _request(question: Question, client: Client) -> dict[str, Any]:
-    params = phrase(question, client.version, client.profile)
-    return {"method": question.method, "params": params if isinstance(params, Raw) else Raw(params)}
-
-
-def _restore(params: Body, claims: dict[str, Any]) -> None:
-    """Make the params those that the upstream expects: its own state, or none."""
-    if "visit" in claims:
-        _require_visited(params, claims["visit"])
-        params.drop("inputResponses")
-    if "state" in claims:
-        params.put("requestState", claims["state"])
-    else:
-        params.drop("requestState")
-
 
 async def _first(task: "asyncio.Task[Body]", event: asyncio.Event) -> None:
     """Wait until the task is done or the event is set."""
@@ -328,82 +289,3 @@ async def _first(task: "asyncio.Task[Body]", event: asyncio.Event) -> None:
         await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
-
-
-class _UrlError(msgspec.Struct):
-    code: int
-    data: dict[str, Any] = {}
-
-
-_decode_url_error = msgspec.json.Decoder(_UrlError).decode
-_decode_answers = msgspec.json.Decoder(dict[str, Raw]).decode
-
-
-def url_questions(error: UpstreamAnswered) -> list[Question]:
-    """The pages that an error of code -32042 (URLElicitationRequired) asks to be visited; empty for other errors."""
-    if b"-32042" not in error.error:
-        return []
-    try:
-        said = _decode_url_error(error.error)
-    except (msgspec.DecodeError, RecursionError):
-        return []
-    entries = said.data.get("elicitations")
-    if said.code != URL_REQUIRED or not isinstance(entries, list):
-        return []
-    return [
-        Question(error.upstream, ELICIT, Raw(encode({"mode": "url", "message": "", **entry})))
-        for entry in entries  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(entry, dict) and isinstance(entry.get("url"), str)  # pyright: ignore[reportUnknownMemberType]
-    ]
-
-
-def _require_visited(params: Body, keys: list[str]) -> None:
-    """Every page was agreed to; else the call is not made again."""
-    answers = _answers(params)
-    for key in keys:
-        try:
-            action = Body(answers[key]).text("action")
-        except (KeyError, msgspec.DecodeError):
-            raise BadRequest(INVALID_PARAMS, f"params.inputResponses has no answer for {key!r}") from None
-        if action != "accept":
-            raise QuestionRefused(f"The page that the server asked for was not opened (action: {action[:20]})")
-
-
-def _answers(params: Body) -> dict[str, Raw]:
-    raw = params.get("inputResponses")
-    try:
-        return _decode_answers(raw) if raw is not None else {}
-    except msgspec.DecodeError as error:
-        raise BadRequest(INVALID_PARAMS, f"params.inputResponses: {error}") from error
-
-
-def _text(raw: Raw) -> str:
-    try:
-        return msgspec.json.decode(raw, type=str)
-    except msgspec.DecodeError:
-        raise BadRequest(INVALID_PARAMS, _GONE) from None
-
-
-def _input_required(requests: dict[str, Any], state: str) -> Body:
-    return Body(encode({"resultType": "input_required", "inputRequests": requests, "requestState": state}))
-
-
-def _as_written(number: str) -> str:
-    return f"\0{number}"
-
-
-_NOT_BOUND = frozenset({"_meta", "inputResponses", "requestState"})
-
-
-def _bind(client: Client, call: Call) -> tuple[str, ...]:
-    """What a state belongs to: whoever calls what with which arguments. Their order and spacing may differ."""
-    import json  # takes numbers of any size, which are compared as they are written
-    from hashlib import sha256
-
-    fields = {
-        name: json.loads(bytes(value), parse_int=_as_written, parse_float=_as_written)
-        for name, value in call.params.fields.items()
-        if name not in _NOT_BOUND
-    }
-    digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-    return client.principal, call.method, call.upstream, call.target, digest

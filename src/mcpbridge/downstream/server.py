@@ -11,17 +11,17 @@ from weakref import WeakSet
 
 import msgspec
 import structlog
-from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
-from mcpbridge.downstream.asking import ClientRequests, LegacyAsker
 from mcpbridge.downstream.calls import Calls
 from mcpbridge.downstream.channel import Answer, Client, Notify
+from mcpbridge.downstream.delivery import Delivery
 from mcpbridge.downstream.errors_to_wire import to_answer
+from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import EMPTY, Handler, Startup, text
-from mcpbridge.downstream.introduction import Introduction
-from mcpbridge.downstream.listeners import Listeners, covers
+from mcpbridge.downstream.listeners import Listeners
+from mcpbridge.downstream.opening import Identity, Opening
 from mcpbridge.downstream.parking import Parking
 from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.downstream.session_tasks import LegacyTasks
@@ -29,45 +29,20 @@ from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.task_ids import TaskIds
 from mcpbridge.downstream.task_news import TaskNews
 from mcpbridge.downstream.tasks import Tasks
+from mcpbridge.downstream.upstream_news import UpstreamNews
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
-from mcpbridge.interaction import Asker, Profile
 from mcpbridge.model import Plan
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from mcpbridge.wire.frame import Frame, encode, encode_notification, encode_response
+from mcpbridge.wire.frame import Frame, encode, encode_response
 from mcpbridge.wire.log_levels import LEVELS
-from mcpbridge.wire.peer import cancelled_id
-from mcpbridge.wire.revisions import LEGACY, MODERN, negotiate
+from mcpbridge.wire.references import cancelled_id
 
-__all__ = ["Identity", "Server"]
+__all__ = ["Server"]
 
 log = structlog.get_logger("mcpbridge.server")
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """How the bridge presents itself."""
-
-    name: str
-    version: str
-    instructions: str
-    instructions_budget: int = 2000
-    """Characters, with the excerpts of what the servers tell."""
-    list_ttl_ms: int = 60_000
-    """Milliseconds that modern clients may go without asking again."""
-    extensions: frozenset[str] = frozenset()
-    """Extensions that may cross besides those the bridge understands."""
-
-
-class _InitializeParams(msgspec.Struct, rename="camel"):
-    protocol_version: str
-    capabilities: dict[str, object] = {}
-    client_info: dict[str, object] = {}
-
-
-_decode_initialize = msgspec.json.Decoder(_InitializeParams).decode
 
 
 class Server:
@@ -76,31 +51,30 @@ class Server:
     def __init__(
         self, identity: Identity, catalog: Catalog, pool: Pool, plan: Plan, startup: Startup, asking: AskingSettings
     ) -> None:
-        self._asking = asking
         sealer = Sealer(asking.state_key or "", seconds=asking.timeout)
         self._parking = Parking(plan, sealer, seconds=asking.timeout)
         ids = TaskIds(sealer)
         self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
-        self._identity = identity
-        self._catalog = catalog
         self._pool = pool
-        self._server_info = encode({"name": identity.name, "version": identity.version})
-        self._introduction = Introduction(
-            pool, identity.instructions, identity.instructions_budget, identity.extensions
-        )
+        server_info = encode({"name": identity.name, "version": identity.version})
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
         self._withdrawn: WeakSet[asyncio.Task[Any]] = WeakSet()
         self.listeners = Listeners()
+        self.news = UpstreamNews(catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients)
+        """What upstreams tell by themselves comes in here."""
         allowed = identity.extensions
-        tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks, extensions=allowed)
-        calls = Calls(catalog, pool, plan, self._server_info, startup, self._parking, tasks, extensions=allowed)
+        tasks = Tasks(catalog, pool, plan, ids, server_info, self._session_tasks, extensions=allowed)
+        finding = Finding(catalog, pool, startup)
+        delivery = Delivery(catalog, pool, plan, self._parking, tasks, server_info, extensions=allowed)
+        calls = Calls(catalog, pool, startup, finding, delivery, tasks, server_info)
         both = calls.handlers
-        self._watching = Watching(calls, pool, self.listeners, TaskNews(pool, ids, tasks))
+        opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout)
+        self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks))
         self._legacy: dict[str, Handler] = {
             **both,
             **self._watching.legacy,
             **self._session_tasks.legacy,
-            "initialize": self._initialize,
+            **opening.legacy,
             "ping": self._ping,
             "logging/setLevel": self._set_level,
         }
@@ -108,7 +82,7 @@ class Server:
             **both,
             **self._watching.modern,
             **tasks.modern,
-            "server/discover": self._discover,
+            **opening.modern,
         }
         catalog.on_change(self._changed)
         catalog.on_view_change(self._view_changed)
@@ -190,16 +164,16 @@ class Server:
         """Take a notification of a client."""
         if frame.method == "notifications/initialized":
             client.initialized = True
-            for upstream in self._pool.everyone() if client.profile.roots else ():
-                if upstream.profile is client.profile and upstream.has_missed_roots:
+            for upstream in self.news.used_by(client) if client.profile.roots else ():
+                if upstream.has_missed_roots:
                     upstream.roots_changed()
         elif frame.method == "notifications/cancelled":
             self._cancel(client, frame)
         elif frame.method == "notifications/roots/list_changed":
-            client.project = None
-            for upstream in self._pool.everyone():
-                if upstream.profile is client.profile:
-                    upstream.roots_changed()
+            used = self.news.used_by(client)  # first: also that of the project so far
+            client.project, client.project_again_at = None, 0.0
+            for upstream in used:
+                upstream.roots_changed()
 
     def answered(self, client: Client, frame: Frame) -> None:
         """Take an answer (a result or an error) of a client to a request that the bridge sent to it."""
@@ -211,49 +185,6 @@ class Server:
         """Open sessions and listen streams."""
         return len(self.listeners.clients) + len(self.listeners.listens)
 
-    # -- for the upstreams
-
-    def resource_updated(self, upstream: Upstream, params: Raw) -> None:
-        """A resource of an upstream has changed."""
-        try:
-            uri = Body(params).text("uri")
-        except (msgspec.DecodeError, KeyError):
-            return
-        published = self._catalog.snapshot.published_uri(upstream.name, uri)
-        self.listeners.resource_updated(params, published, covers)
-        self.listeners.resource_updated(params, uri, covers, view=upstream.name)
-
-    def logged(self, upstream: Upstream, params: Raw) -> None:
-        """An upstream logged something that belongs to no single call.
-
-        It may be of somebody's call all the same, and tell of it. So it goes to the session that asked for its level
-        only while there is no other client whose it could be (spec 2.8: only if attributable).
-        """
-        if len(self.listeners.clients) == 1 and self._running.keys() <= self.listeners.clients:
-            self.listeners.logged(upstream.name, params)
-
-    def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
-        """A page that an upstream had a client open has done its work: that client is told (2025-11-25)."""
-        try:
-            asked = upstream.name, Body(params).text("elicitationId")
-        except (msgspec.DecodeError, KeyError):
-            return
-        for client in list(self.listeners.clients):
-            if asked in client.elicitations:
-                client.elicitations.discard(asked)
-                client.push(encode_notification("notifications/elicitation/complete", bytes(params)))
-
-    def beside(self, upstream: Upstream) -> Asker | None:
-        """The one session that an upstream's session can be about; None when there are several, or none."""
-        able = [
-            client
-            for client in self.listeners.clients
-            if client.profile is upstream.profile and client.initialized and upstream.home in (None, client)
-        ]
-        if len(able) != 1 or able[0].asked is None:
-            return None
-        return LegacyAsker(able[0], able[0].asked, able[0].push)
-
     def _changed(self, snapshot: Snapshot, kinds: frozenset[str]) -> None:
         self._view_changed("", kinds)
 
@@ -261,43 +192,6 @@ class Server:
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
         for kind in sorted(lists):
             self.listeners.list_changed(kind, view)
-
-    # -- opening
-
-    async def _initialize(self, client: Client, frame: Frame, notify: Notify) -> bytes:
-        params = _decode_initialize(frame.params)
-        if params.protocol_version in MODERN:
-            log.info("client offers a modern revision in a handshake; answering with the newest legacy one")
-        client.version = negotiate(params.protocol_version)
-        client.info, client.capabilities = params.client_info, params.capabilities
-        client.profile = Profile.declared(params.capabilities, client.version)
-        client.asked = ClientRequests(self._asking.timeout, client.push)
-        self._pool.expect(client.profile)
-        capabilities = self._introduction.capabilities(client.version, client.view)
-        client.runs_tasks = "tasks" in capabilities
-        log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
-        return encode(
-            {
-                "protocolVersion": client.version,
-                "capabilities": capabilities,
-                "serverInfo": Raw(self._server_info),
-                "instructions": self._introduction.instructions(client.view),
-            }
-        )
-
-    async def _discover(self, client: Client, frame: Frame, notify: Notify) -> bytes:
-        self._pool.expect(client.profile)
-        return encode(
-            {
-                "resultType": "complete",
-                "supportedVersions": [*MODERN, *reversed(LEGACY)],
-                "capabilities": self._introduction.capabilities(client.version, client.view),
-                "instructions": self._introduction.instructions(client.view),
-                "ttlMs": self._identity.list_ttl_ms,
-                "cacheScope": "private",
-                "_meta": {"io.modelcontextprotocol/serverInfo": Raw(self._server_info)},
-            }
-        )
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         return EMPTY

@@ -66,7 +66,7 @@ class HttpSettings(BaseModel):
     """Sessions at a time; the longest idle one makes room for a new one."""
 
     resume_grace: Seconds = 30
-    """Seconds that a call goes on after its stream broke, waiting for the client to resume it."""
+    """Seconds that a stream is kept after its last event, for a client that lost it and comes back."""
 
     keep_alive: Seconds = Field(default=15, gt=0)
     """Seconds of silence after which a stream carries a comment, so that no proxy takes it for dead."""

@@ -4,10 +4,16 @@ A task id is a bearer token for what a server keeps (2025-11-25 and the extensio
 considerations). Sealed, it cannot be guessed and opens for the principal that made the task, with no memory of it here.
 """
 
+import re
+
+import msgspec
+from msgspec import Raw
+
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.errors import BadRequest, UpstreamAnswered
 from mcpbridge.wire.codes import INVALID_PARAMS
+from mcpbridge.wire.frame import decode_fields, encode, encode_fields
 
 __all__ = ["TaskIds", "named_as_shown", "unknown_task"]
 
@@ -50,8 +56,18 @@ def unknown_task(shown: str) -> BadRequest:
 
 
 def named_as_shown(error: UpstreamAnswered, id_: str, shown: str) -> UpstreamAnswered:
-    """The server's error, naming the task as the client does."""
-    renamed = UpstreamAnswered(error.upstream, error.error.replace(id_.encode(), shown.encode()))
+    """The server's error, naming the task as the client does: as a string in its data, and as a word of its message."""
+    try:
+        fields = decode_fields(error.error)
+        for name, raw in fields.items():
+            if name == "message":
+                message = msgspec.json.decode(raw, type=str)
+                fields[name] = Raw(encode(re.sub(rf"(?<![\w-]){re.escape(id_)}(?![\w-])", lambda _: shown, message)))
+            elif name != "code":
+                fields[name] = Raw(bytes(raw).replace(encode(id_), encode(shown)))
+    except (msgspec.DecodeError, RecursionError):
+        return error
+    renamed = UpstreamAnswered(error.upstream, encode_fields(fields))
     renamed.asked = error.asked
     return renamed
 

@@ -5,8 +5,8 @@ Both count as subscribers at the upstream that owns the resource; it hears of th
 
 from msgspec import Raw
 
-from mcpbridge.downstream.calls import Calls
 from mcpbridge.downstream.channel import Client, Notify
+from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import EMPTY, Handler, text
 from mcpbridge.downstream.listeners import Listen, Listeners
 from mcpbridge.downstream.task_news import TaskNews
@@ -25,8 +25,8 @@ _Target = tuple[str, str]
 class Watching:
     """Handlers of the requests that subscribe."""
 
-    def __init__(self, calls: Calls, pool: Pool, listeners: Listeners, news: TaskNews) -> None:
-        self._calls, self._pool, self._listeners, self._news = calls, pool, listeners, news
+    def __init__(self, finding: Finding, pool: Pool, listeners: Listeners, news: TaskNews) -> None:
+        self._finding, self._pool, self._listeners, self._news = finding, pool, listeners, news
 
     @property
     def legacy(self) -> dict[str, Handler]:
@@ -84,7 +84,7 @@ class Watching:
 
     async def _watch(self, view: str, uri: str) -> _Target:
         """One subscriber more. Raises CallRefused: nobody has the resource, or its server announces no changes."""
-        target = await self._calls.find(view, uri, lambda snapshot: snapshot.resource(uri))
+        target = await self._finding.find(view, uri, lambda snapshot: snapshot.resource(uri))
         upstream = self._pool.upstreams.get(target[0])
         if upstream is not None and upstream.session is not None and not upstream.session.has_subscriptions:
             raise BadRequest(METHOD_NOT_FOUND, f"Server '{target[0]}' does not announce changes of its resources")

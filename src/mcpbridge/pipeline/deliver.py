@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from msgspec import Raw
 
 from mcpbridge.errors import UpstreamGarbled, UpstreamUnavailable
+from mcpbridge.interaction import NOBODY
 from mcpbridge.model import Call
 from mcpbridge.pipeline.driving import drive, needs_driving
 from mcpbridge.pipeline.task_driving import follow
@@ -58,14 +59,18 @@ class Deliver:
             return result
         if upstream.settings.roots:
             call.roots = upstream.settings.roots_result
+        if upstream.settings.questions == "never":
+            call.client = NOBODY  # it was told so: whatever it asks all the same is put to nobody
         if (call.roots or not call.client.relays) and needs_driving(result):
-            result = await drive(call, result, upstream.request)
+            with upstream.used():
+                result = await drive(call, result, upstream.request)
         if not is_task(result):
             return result
         if call.method != "tools/call":
             raise UpstreamGarbled(call.upstream, f"it made a task of {call.method}, which cannot be one")
         if not call.takes_task:
-            return await follow(call, result, upstream)
+            with upstream.used():
+                return await follow(call, result, upstream)
         call.instance = upstream
         return result
 

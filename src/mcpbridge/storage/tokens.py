@@ -56,7 +56,13 @@ class SealedFiles:
     async def load(self, key: str) -> bytes | None:
         """What is kept under `key`. See `SecretStore`."""
         path = self._path(key)
-        if not path.exists():  # the usual case of a server that nobody signed in to; not worth a thread
+        try:
+            is_there = path.exists()  # usually not: nobody signed in to this server. Not worth a thread
+        except OSError as error:
+            # Another user's, say. A server that needs no sign-in must not suffer for it.
+            log.warning("the store of tokens cannot be read", directory=str(self._directory), reason=error.strerror)
+            is_there = False
+        if not is_there:
             return None
         return await anyio.to_thread.run_sync(self._load, key, path)
 

@@ -5,7 +5,11 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+import structlog
+
 __all__ = ["Flights"]
+
+log = structlog.get_logger("mcpbridge.upstream")
 
 
 class Flights:
@@ -33,10 +37,18 @@ class Flights:
             raise failure
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task. It must not raise. When nothing runs any more, it is not started."""
+        """Start a task. What it raises is logged and ends here. When nothing runs any more, it is not started."""
         if self._tasks is None:
             work.close()
             return
-        task = self._tasks.create_task(work)
+        task = self._tasks.create_task(_contained(work))
         self._flying.add(task)
         task.add_done_callback(self._flying.discard)
+
+
+async def _contained(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        # One server's sign-in (its store on a disk that fails, say) must not end all the others with it.
+        log.exception("a sign-in ended in an unexpected way")

@@ -13,7 +13,7 @@ from mcpbridge.errors import UpstreamUnavailable
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tending import Tending
-from mcpbridge.wire.peer import Timeouts
+from mcpbridge.wire.deadlines import Timeouts
 
 __all__ = ["Listings", "Lists"]
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -104,15 +105,23 @@ class Pool:
         settings = base.settings
         if settings.isolation == "shared":
             return await self._shared(base, client)
-        key = await client.project() if settings.isolation == "project" else client.home
+        key = client.home
+        if settings.isolation == "project":
+            project = await client.project()
+            key = (client.principal, project) if project else None
         if not key:
             return base
         profile = NOTHING if settings.questions == "never" else client.profile
         return self._other(base, profile, key)
 
-    def expect(self, profile: Profile) -> None:
-        """A client came that can be asked this: servers whose session is not open yet open it for such clients."""
+    def expect(self, profile: Profile, view: str = "") -> None:
+        """A client came that can be asked this: servers whose session is not open yet open it for such clients.
+
+        `view`: the one server that the client sees; empty: all.
+        """
         for upstream in self.upstreams.values():
+            if view not in ("", upstream.name):
+                continue
             is_settled = upstream.has_declared or upstream.has_served or upstream.profile is not NOTHING
             if not is_settled and upstream.is_shared and upstream.settings.questions == "auto":
                 upstream.adopt(profile)
@@ -141,8 +150,9 @@ class Pool:
                 if not upstream.is_held_from(client):
                     break
             number += 1
-            if self.instances(base.name) > base.settings.max_instances:
-                break  # then it waits for its turn
+            is_there = (base.name, client.profile, number) in self._others
+            if not is_there and self.instances(base.name) > base.settings.max_instances:
+                return upstream  # then it waits for its turn there
             upstream = self._other(base, client.profile, number)
         return upstream
 
@@ -229,10 +239,11 @@ class Pool:
         )
 
 
-def _in_project(settings: ServerSettings, project: object) -> ServerSettings:
+def _in_project(settings: ServerSettings, whose: object) -> ServerSettings:
     """A program that is started for a project works in it, unless its directory is configured."""
-    if settings.isolation != "project" or settings.command is None or settings.cwd is not None:
+    if not isinstance(whose, tuple) or settings.command is None or settings.cwd is not None:
         return settings
-    parts = urlsplit(str(project))
+    _, project = cast("tuple[str, str]", whose)
+    parts = urlsplit(project)
     path = Path(unquote(parts.path))
     return settings.model_copy(update={"cwd": str(path)}) if parts.scheme == "file" and path.is_dir() else settings

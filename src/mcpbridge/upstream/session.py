@@ -18,10 +18,11 @@ from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamError, Upstr
 from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.upstream.era import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.envelope import RequestMeta
 from mcpbridge.wire.extensions import declared_up
 from mcpbridge.wire.frame import encode
-from mcpbridge.wire.peer import Peer, Timeouts, Update
+from mcpbridge.wire.peer import Peer, Update
 from mcpbridge.wire.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY
 from mcpbridge.wire.transport import Channel
 

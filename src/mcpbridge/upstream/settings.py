@@ -147,11 +147,14 @@ class ServerSettings(BaseModel):
     """Whether the server may ask clients something (sampling, elicitation, roots), each what it declared.
 
     A server of the handshake era gets a session, and with `command` a process, for each kind of client that can be
-    asked different things; `never` keeps it to one.
+    asked different things. `never`: it is told that nobody can be asked anything, in either era, and has one session.
     """
 
     roots: list[str] = []
-    """Directories, or `file://` URIs, that the bridge answers `roots/list` with, in place of asking the client."""
+    """Directories, or `file://` URIs, that the bridge answers `roots/list` with, in place of asking the client.
+
+    Relative ones are taken from the directory of the configuration file.
+    """
 
     isolation: Literal["shared", "client", "project"] = "shared"
     """Who shares a session: all clients, nobody (one for each client), or the clients of one project."""

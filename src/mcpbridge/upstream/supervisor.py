@@ -9,6 +9,7 @@ A dead or slow upstream costs nobody else anything: no lock and no queue is shar
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -98,6 +99,8 @@ class Upstream:
         self.name, self.settings, self.transport = name, settings, transport
         self.is_base, self.home = is_base, home
         self.is_shared = settings.isolation == "shared"
+        self._is_ones_own = home is not None and not isinstance(home, str | tuple)
+        """One connection's alone; a project and a principal may have several clients."""
         self.profile = profile
         self.has_declared = False
         """The handshake of its session has begun, so what it declares is settled."""
@@ -223,6 +226,10 @@ class Upstream:
         """A client's call went to it: it may hold state that a new session would lose."""
         return self._traffic.has_served
 
+    def used(self) -> AbstractContextManager[None]:
+        """Keep an instance open meanwhile, also between its calls."""
+        return self._traffic.used()
+
     async def idle(self, seconds: float) -> None:
         """Return when it has had nothing to do for so long."""
         await self._traffic.idle(seconds)
@@ -299,7 +306,7 @@ class Upstream:
 
     def _takes_turns(self) -> bool:
         """It is of several clients, may ask them, and a question of it names no call: its transport has one stream."""
-        if self.home is not None or self.profile is NOTHING or self.modern:
+        if self._is_ones_own or self.profile is NOTHING or self.modern:
             return False
         return self.transport.kind != "streamable-http"
 
@@ -341,7 +348,7 @@ class Upstream:
             roots=self.settings.roots_result,
             tasks=self.tasks,
             rest=self._traffic.gate.rest,
-            is_shared=self.home is None,
+            is_shared=not self._is_ones_own,
         )
         peer = Peer(
             self.name,

@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 import anyio
 import msgspec
@@ -30,6 +31,8 @@ RELIST_DELAY = 0.05
 """Seconds to collect several list_changed notifications into one look."""
 RETRY_DELAY = 5.0
 """Seconds before something that failed is tried again: listing, subscribing, a missed ping."""
+ACKNOWLEDGE_SECONDS = 5.0
+"""Seconds for a server to acknowledge a listen stream, after which it counts as open all the same."""
 QUIET_LEVEL = "emergency"
 """Asked of a legacy server that nobody wants messages of any more: the protocol has no "off"."""
 
@@ -178,36 +181,59 @@ class Tending:
                 await anyio.sleep(min(interval, RETRY_DELAY))
 
     async def _keep_listening(self) -> None:
-        """Modern: one `subscriptions/listen` at a time, opened anew when the URIs change or the stream ends."""
-        session, wanted = self._session, self._wanted
-        kinds = {kind: session.offers_changes(kind) for kind in ("tools", "prompts", "resources")}
-        delay = 0.5
-        while True:
-            wanted.changed.clear()
-            uris = sorted(wanted.uris) if session.has_subscriptions else []
-            if not uris and not any(kinds.values()):
-                await wanted.changed.wait()
-                continue
-            began = self._loop.time()
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._listen_once, kinds, uris, tasks.cancel_scope)
-                while not session.has_subscriptions or sorted(wanted.uris) == uris:  # a log level concerns requests
-                    wanted.changed.clear()
-                    await wanted.changed.wait()
-                tasks.cancel_scope.cancel()
-            if not wanted.changed.is_set():
-                delay = 0.5 if self._loop.time() - began > 60 else min(60.0, delay * 2)
-                await anyio.sleep(delay * random.uniform(0.5, 1))
+        """Modern: one `subscriptions/listen`, opened anew when the URIs change or the stream ends.
 
-    async def _listen_once(self, kinds: dict[str, bool], uris: list[str], scope: anyio.CancelScope) -> None:
+        The new one is open before the old one is closed: lists are looked at again, but a resource that changes while
+        nobody listens would stay unheard of (2.7 of the project's notes).
+        """
+        wanted = self._wanted
+        kinds = {kind: self._session.offers_changes(kind) for kind in ("tools", "prompts", "resources")}
+        held: _Listening | None = None
+        delay = 0.5
+        async with anyio.create_task_group() as tasks:
+            while True:
+                wanted.changed.clear()
+                uris = sorted(wanted.uris) if self._session.has_subscriptions else []
+                if held is not None and held.is_over:
+                    delay = await self._pause(delay, held)
+                    held = None
+                    continue
+                if held is not None and held.uris == uris:
+                    await wanted.changed.wait()  # also when it ends; a log level concerns requests
+                    continue
+                last, held = held, None
+                if uris or any(kinds.values()):
+                    held = _Listening(uris, self._loop.time())
+                    tasks.start_soon(self._listen_once, kinds, held)
+                    with anyio.move_on_after(ACKNOWLEDGE_SECONDS):
+                        await held.opened.wait()
+                if last is not None and held is not None and held.is_over:
+                    delay = await self._pause(delay, held)
+                    held = last  # better some of the resources than none
+                elif last is not None:
+                    last.scope.cancel()
+                if held is None:
+                    await wanted.changed.wait()
+
+    async def _pause(self, delay: float, ended: "_Listening") -> float:
+        """Wait before a listen stream is opened in place of one that ended; longer each time. Returns the wait."""
+        delay = 0.5 if self._loop.time() - ended.began > 60 else min(60.0, delay * 2)
+        await anyio.sleep(delay * random.uniform(0.5, 1))
+        return delay
+
+    async def _listen_once(self, kinds: dict[str, bool], listening: "_Listening") -> None:
         def heard(method: str, params: Raw) -> None:
+            listening.opened.set()  # the acknowledgement comes first
             self._heard(method, params, b"")
 
-        try:
-            await self._session.listen(kinds, uris, heard)
-        except BridgeError as error:
-            log.info("listen stream ended", upstream=self._name, error=str(error))
-        scope.cancel()
+        with listening.scope:
+            try:
+                await self._session.listen(kinds, listening.uris, heard)
+            except BridgeError as error:
+                log.info("listen stream ended", upstream=self._name, error=str(error))
+        listening.is_over = True
+        listening.opened.set()
+        self._wanted.changed.set()
 
     async def _keep_subscribed(self) -> None:
         """Legacy: the server's subscriptions and log level are brought to what the clients want."""
@@ -232,6 +258,18 @@ class Tending:
                 await anyio.sleep(RETRY_DELAY)
                 continue
             await wanted.changed.wait()
+
+
+@dataclass(slots=True, eq=False)
+class _Listening:
+    """One listen stream, from the request for it to its end."""
+
+    uris: list[str]
+    began: float
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    opened: anyio.Event = field(default_factory=anyio.Event)
+    """The server has said something on it, or it is over."""
+    is_over: bool = False
 
 
 _ANNOUNCED_AS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}

@@ -5,7 +5,8 @@ the session comes about is the business of `link` and the owner task.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import anyio
 
@@ -19,7 +20,7 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.interaction import Asker, encoded_capabilities
+from mcpbridge.interaction import NOTHING, Asker, encoded_capabilities
 from mcpbridge.model import Call
 from mcpbridge.upstream.attribution import Attribution
 from mcpbridge.upstream.auth_asking import ask_to_sign_in
@@ -32,9 +33,9 @@ from mcpbridge.upstream.tasks import TaskBook
 from mcpbridge.upstream.turns import Turns
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import UNSUPPORTED_VERSION, code_of, supported_versions
+from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.extensions import declared_up
 from mcpbridge.wire.frame import encode
-from mcpbridge.wire.peer import Timeouts
 
 __all__ = ["Traffic"]
 
@@ -57,7 +58,7 @@ class Traffic:
         """`takes_turns`: calls of one client at a time, since its questions would name no call."""
         self._name, self._link, self._attribution, self._tasks = name, link, attribution, tasks
         self._takes_turns = takes_turns
-        self._has_roots = bool(settings.roots)
+        self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
         places = settings.max_concurrent + settings.max_queued
         self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
         self.gate = Gate(
@@ -69,7 +70,8 @@ class Traffic:
         self._breaker = Breaker()
         self._loop = asyncio.get_running_loop()
         self._quiet: asyncio.Event | None = None
-        """Set when no call runs any more; made only while somebody waits for that."""
+        """Set when a call is over; made only while somebody waits for the last one to be."""
+        self._users = 0
         self.idle_since = self._loop.time()
         """Loop time when the last call ended, or when this was made."""
         self.has_served = False
@@ -78,15 +80,16 @@ class Traffic:
     async def request(self, call: Call) -> Body:
         """Pass a call on and wait for its result; see `Upstream.request`."""
         gate, link = self.gate, self._link
-        if not gate.try_enter():
-            await gate.enter()
         # What concerns a task waits for nobody's calls: questions that belong to a task name it.
         takes_turns = self._takes_turns() and not call.method.startswith("tasks/")
+        if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
+            await self._turns.enter(call.client.owner, is_asked=link.is_asking)
         try:
-            if takes_turns:
-                await self._turns.enter(call.client.owner, is_asked=link.is_asking)
+            if not gate.try_enter():
+                await gate.enter()
         except BaseException:
-            gate.leave()
+            if takes_turns:
+                self._turns.leave()
             raise
         self._running[call] = None
         self.has_served = True
@@ -102,7 +105,7 @@ class Traffic:
             except SessionExpired:
                 pass
             except UpstreamAnswered as error:
-                if not _speaks_another_revision(session, error.error):
+                if not session.modern or not _speaks_another_revision(session, error.error):
                     raise
             # Not executed: the server forgot us, or has changed its revisions. One new session, one more try (spec,
             # streamable HTTP, 404; 2.13 of the project's notes).
@@ -116,9 +119,8 @@ class Traffic:
             if takes_turns:
                 self._turns.leave()
             gate.leave()
-            if self._quiet is not None and not self._running:
-                self._quiet.set()
-                self._quiet = None
+            if self._quiet is not None:
+                self._look_up()
 
     async def ready(self) -> None:
         """Return once there is a session. Only as many may wait as the queue takes later; see `Upstream.ready`."""
@@ -137,14 +139,25 @@ class Traffic:
         return self._takes_turns() and (is_used or self._attribution.is_strange_to(client))
 
     async def freed(self, seconds: float) -> None:
-        """Return when a call is over; at the latest after so many seconds, or at once while the server asks somebody."""
+        """Return when a call is over; at the latest after so many seconds, or at once while somebody is asked."""
         if self._running and not self._link.is_asking:
             await self._turns.left(seconds)
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """It is needed meanwhile, also while none of its calls runs: between the rounds of one that asks back."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self.idle_since = self._loop.time()
+            self._look_up()
 
     async def idle(self, seconds: float) -> None:
         """Return when it has had nothing to do for so long: no call, and no task that somebody waits for."""
         while True:
-            if self._running:
+            if self._running or self._users:
                 quiet = self._quiet = self._quiet or asyncio.Event()
                 await quiet.wait()
             elif (left := self.idle_since + seconds - self._loop.time()) > 0:
@@ -153,6 +166,12 @@ class Traffic:
                 await self._tasks.emptied()
             else:
                 return
+
+    def _look_up(self) -> None:
+        """Let whoever waits for `idle` look again."""
+        if self._quiet is not None:
+            self._quiet.set()
+            self._quiet = None
 
     async def _send(self, session: UpstreamSession, call: Call) -> Body:
         breaker = self._breaker
@@ -210,7 +229,7 @@ class Traffic:
 
     def _capabilities(self, call: Call) -> bytes:
         """What a modern server is told that can be asked during this call: what its client declared, no more."""
-        profile = call.client.profile
+        profile = call.client.profile if self._may_ask else NOTHING
         profile = profile.with_roots() if self._has_roots else profile
         return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
 

@@ -1,16 +1,14 @@
-"""Requests and answers over one channel: ids, who waits, progress, cancel, deadlines.
+"""Requests and answers over one channel: ids, who waits, progress, cancel.
 
 The peer owns the id space of its channel: every request gets the next number, none is used twice, so
 an answer can never reach the wrong caller (CVE-2026-25536 is what happens otherwise). It knows JSON-RPC and
-the four notifications that belong to a request; what methods mean is left to the session above.
+the notifications that belong to a request; what methods mean is left to the session above, time to `deadlines`.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 
-import msgspec
 import structlog
 from msgspec import Raw
 
@@ -23,7 +21,7 @@ from mcpbridge.errors import (
     UpstreamTimeout,
 )
 from mcpbridge.wire.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
-from mcpbridge.wire.envelope import SUBSCRIPTION_ID
+from mcpbridge.wire.deadlines import Deadlines, Timeouts
 from mcpbridge.wire.frame import (
     EMPTY_OBJECT,
     Frame,
@@ -32,9 +30,10 @@ from mcpbridge.wire.frame import (
     encode_request,
     encode_response,
 )
+from mcpbridge.wire.references import cancelled_id, progress_token, subscription_id
 from mcpbridge.wire.transport import Channel, Outgoing
 
-__all__ = ["Peer", "Timeouts", "Update", "cancelled_id"]
+__all__ = ["Peer", "Update"]
 
 log = structlog.get_logger("mcpbridge.peer")
 
@@ -43,16 +42,6 @@ Update = Callable[[str, Raw], None]
 
 ASKS_PER_SECOND = 1000
 """Requests of a server that are looked at in one second; more are a flood: pings are dropped, the rest is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Deadlines of one request, in seconds."""
-
-    idle: float
-    """No answer and no progress for so long ends it."""
-    total: float
-    """Nothing extends it beyond this."""
 
 
 class _Pending:
@@ -67,36 +56,6 @@ class _Pending:
         self.context = context
         self.held = 0
         self.held_since = self.began = self.seconds = self.idle_ends = self.ends = 0.0
-
-
-class _ProgressParams(msgspec.Struct, rename="camel"):
-    progress_token: Raw = Raw()
-
-
-class _CancelledParams(msgspec.Struct, rename="camel"):
-    request_id: Raw = Raw()
-
-
-class _Stamp(msgspec.Struct):
-    subscription: Raw = msgspec.field(default=Raw(), name=SUBSCRIPTION_ID)
-
-
-class _Stamped(msgspec.Struct):
-    meta: _Stamp = msgspec.field(default_factory=_Stamp, name="_meta")
-
-
-_SUBSCRIPTION = SUBSCRIPTION_ID.encode()
-_decode_stamped = msgspec.json.Decoder(_Stamped).decode
-_decode_progress = msgspec.json.Decoder(_ProgressParams).decode
-_decode_cancelled = msgspec.json.Decoder(_CancelledParams).decode
-
-
-def cancelled_id(params: Raw) -> bytes:
-    """The raw id of the request that a `notifications/cancelled` is about; empty when it cannot be read."""
-    try:
-        return bytes(_decode_cancelled(params).request_id)
-    except (msgspec.DecodeError, RecursionError):
-        return b""
 
 
 class Peer:
@@ -127,8 +86,7 @@ class Peer:
         self._last_id = 0
         self._last_sent = b""
         self._closed = ""
-        self._sweep: asyncio.TimerHandle | None = None
-        self._sweep_at = 0.0
+        self._deadlines = Deadlines(self._pending, self._late)
         self._flood_second = 0
         self._flood_count = 0
         self.last_heard = self._loop.time()
@@ -177,7 +135,7 @@ class Peer:
             channel.send(Outgoing(encode_request(id_, method, params), method, id_, name, headers))
             self._last_sent = id_
             if timeouts.total > 0:
-                self._arm(pending, timeouts)
+                self._deadlines.start(pending, timeouts)
             frame = await future
         except (asyncio.CancelledError, UpstreamTimeout):
             self._withdraw(channel, id_, cancellable)
@@ -223,32 +181,16 @@ class Peer:
         """A request with this `context` has been sent, and has no answer yet."""
         return any(pending.context is context and not pending.future.done() for pending in list(self._pending.values()))
 
-    @contextmanager
-    def held(self, contexts: Collection[object]) -> Generator[None]:
+    def held(self, contexts: Collection[object]) -> AbstractContextManager[None]:
         """Stop the clocks of the requests with one of these `contexts`: the other side waits for us, not we for it."""
         ids = {id(context) for context in contexts}
-        held = [pending for pending in self._pending.values() if id(pending.context) in ids]
-        for pending in held:
-            if not pending.held:
-                pending.held_since = self._loop.time()
-            pending.held += 1
-        try:
-            yield
-        finally:
-            now = self._loop.time()
-            for pending in held:
-                pending.held -= 1
-                if not pending.held and pending.ends:
-                    pending.ends += now - pending.held_since
-                    pending.idle_ends = now + pending.seconds
-                    self._sweep_no_later_than(min(pending.idle_ends, pending.ends, self._next_sweep()))
+        return self._deadlines.held(pending for pending in self._pending.values() if id(pending.context) in ids)
 
     def end(self, reason: str) -> None:
         """Fail everything that waits; nothing can be sent any more."""
         if not self._closed:
             self._closed = reason
-            if self._sweep is not None:
-                self._sweep.cancel()
+            self._deadlines.end()
             for pending in list(self._pending.values()):
                 _fail(pending, UpstreamGone(self._name, f"the connection ended during the call: {reason}"))
 
@@ -339,31 +281,18 @@ class Peer:
             self._progressed(params)
         elif method == "notifications/cancelled":
             self._cancelled(params)
-        elif (pending := self._pending.get(via or self._subscription(params))) is not None and _is_of(pending, method):
+        elif (pending := self._pending.get(via or subscription_id(params))) is not None and _is_of(pending, method):
             assert pending.update is not None
             pending.update(method, params)
         else:
             self._on_notification(method, params, via)
 
-    def _subscription(self, params: Raw) -> bytes:
-        """The listen request that a message on a channel of one stream belongs to (spec 2026-07-28); mostly none."""
-        if _SUBSCRIPTION not in bytes(params):
-            return b""
-        try:
-            return bytes(_decode_stamped(params).meta.subscription)
-        except msgspec.DecodeError:
-            return b""
-
     def _progressed(self, params: Raw) -> None:
-        try:
-            token = self._key(bytes(_decode_progress(params).progress_token))
-        except msgspec.DecodeError:
-            return
-        pending = self._pending.get(token)
+        pending = self._pending.get(self._key(progress_token(params)))
         if pending is None:
             self._on_notification("notifications/progress", params, b"")
             return
-        pending.idle_ends = self._loop.time() + pending.seconds
+        self._deadlines.moved(pending)
         if pending.update is not None:
             pending.update("notifications/progress", params)
 
@@ -389,41 +318,8 @@ class Peer:
             except BridgeError as error:
                 log.warning("message dropped", upstream=self._name, method=message.method, reason=str(error))
 
-    def _arm(self, pending: _Pending, timeouts: Timeouts) -> None:
-        """Set the deadlines of a request. One timer serves them all: a timer for each costs more than the rest."""
-        now = self._loop.time()
-        pending.began = now
-        pending.seconds = timeouts.idle
-        pending.idle_ends = now + timeouts.idle
-        pending.ends = now + timeouts.total
-        first = now + min(timeouts.idle, timeouts.total)
-        if self._sweep is None or first < self._sweep_at:
-            self._sweep_no_later_than(first)
-
-    def _next_sweep(self) -> float:
-        return self._sweep_at if self._sweep is not None else float("inf")
-
-    def _sweep_no_later_than(self, when: float) -> None:
-        if self._sweep is not None:
-            self._sweep.cancel()
-        self._sweep_at = when
-        self._sweep = self._loop.call_at(when, self._expire)
-
-    def _expire(self) -> None:
-        """Fail what is over its deadline; come back when the next one may be."""
-        self._sweep = None
-        now = self._loop.time()
-        following = float("inf")
-        for pending in list(self._pending.values()):
-            if not pending.ends or pending.held:
-                continue  # waits without a deadline: a listen stream, or a call whose server waits for us
-            ends = min(pending.idle_ends, pending.ends)
-            if ends > now:
-                following = min(following, ends)
-            else:
-                _fail(pending, UpstreamTimeout(self._name, round(ends - pending.began, 3)))
-        if following < float("inf"):
-            self._sweep_no_later_than(following)
+    def _late(self, pending: _Pending, seconds: float) -> None:
+        _fail(pending, UpstreamTimeout(self._name, seconds))
 
 
 def _is_of(pending: _Pending, method: str) -> bool:

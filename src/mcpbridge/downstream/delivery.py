@@ -1,0 +1,169 @@
+"""One call of a client: with whoever can be asked about it to the plan, and its result in this client's form.
+
+What the client hears meanwhile, who it is, what an older or newer revision needs changed: all that depends on who calls
+is decided here, so that the layers below get a `Call` and nothing else.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+
+from msgspec import Raw
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.downstream.asking import LegacyAsker, Unasked
+from mcpbridge.downstream.channel import Client, Notify
+from mcpbridge.downstream.levels import lower
+from mcpbridge.downstream.links import publish_uris
+from mcpbridge.downstream.pages import pages_first
+from mcpbridge.downstream.param_headers import mirrored
+from mcpbridge.downstream.parking import Parking
+from mcpbridge.downstream.tasks import Tasks
+from mcpbridge.downstream.updates import CallUpdates, own_log
+from mcpbridge.errors import UpstreamAnswered, UpstreamGarbled
+from mcpbridge.model import Call, Plan, ignore_update
+from mcpbridge.pipeline.driving import needs_driving
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.supervisor import Upstream
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.codes import HEADER_MISMATCH, code_of
+from mcpbridge.wire.envelope import complete_for_modern
+from mcpbridge.wire.extensions import declared_up, extensions_of
+from mcpbridge.wire.frame import encode
+from mcpbridge.wire.log_levels import LEVELS
+from mcpbridge.wire.peer import Update
+
+__all__ = ["Delivery"]
+
+_MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Requests whose answer may be a question (spec 2026-07-28, multi round-trip requests)."""
+
+
+class Delivery:
+    """Takes calls of clients to their servers and back."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        plan: Plan,
+        parking: Parking,
+        tasks: Tasks,
+        server_info: bytes,
+        *,
+        extensions: frozenset[str] = frozenset(),
+    ) -> None:
+        """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross."""
+        self._catalog, self._pool, self._plan, self._parking, self._tasks = catalog, pool, plan, parking, tasks
+        self._server_info, self._extensions = server_info, extensions
+        self._clock = asyncio.get_running_loop().time
+
+    async def deliver(
+        self,
+        client: Client,
+        method: str,
+        target: tuple[str, str],
+        params: Body,
+        notify: Notify,
+        *,
+        cacheable: bool = False,
+        headers: tuple[tuple[str, str], ...] = (),
+        as_task: tuple[bool, bool] = (False, False),
+    ) -> Body:
+        """Send the call on its way; the result comes back as this client must get it. `as_task`: see `Tasks.way_of`."""
+        server, name = target
+        meta = params.inner("_meta")
+        token = meta.get("progressToken") if meta is not None else None
+        upstream = self._pool.upstreams.get(server)
+        update: Update = partial(own_log, notify, server)
+        if token is not None or client.log_level or client.modern:
+            update = self._updates(client, upstream, notify, server, token)
+        call = Call(method, server, name, params, meta, token is not None, client.log_level, update, headers)
+        call.needs_task, call.takes_task = as_task
+        is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
+        try:
+            try:
+                result = await self._run(client, call, notify)
+            except UpstreamAnswered as error:
+                is_unheard = code_of(error.error) == HEADER_MISMATCH and upstream is not None and upstream.modern
+                if not is_unheard or method != "tools/call":
+                    raise
+                call.headers = await self._headers_anew(call)
+                result = await self._run(client, call, notify)
+        except UpstreamAnswered as error:
+            raise pages_first(error, client) from error
+        if call.takes_task:
+            result = self._tasks.created(client, call, result, notify)
+        if isinstance(update, CallUpdates):
+            update.flush()
+        snapshot = self._catalog.view(client.view)
+        if snapshot.may_hold_uris(server, result.data):
+            publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
+        if client.modern:
+            if upstream is not None and upstream.modern:
+                _require_kind(server, result, _KINDS)
+            is_final = not cacheable or not needs_driving(result)
+            return complete_for_modern(
+                result, self._server_info, cacheable=cacheable and is_final, is_of_answers=is_of_answers
+            )
+        if upstream is not None and client.version < upstream.version:
+            if upstream.modern:
+                _require_kind(server, result, _FINAL)
+            lower(method, result, spoken=upstream.version, understood=client.version)
+        return result
+
+    def _updates(
+        self, client: Client, upstream: Upstream | None, notify: Notify, server: str, token: Raw | None
+    ) -> Update:
+        """What the client hears of the call meanwhile, where it said what it wants."""
+        level = client.log_level
+        if not client.modern:
+            level = level or LEVELS[0]  # none was set: what the server sends of this call, as without a bridge
+        elif level and upstream is not None and not upstream.modern:
+            upstream.wanted.want_log_level_once(level)
+        return CallUpdates(notify, server, token, level, self._clock) if level or token is not None else ignore_update
+
+    def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
+        """The call on its way, with whoever can be asked about it."""
+        if "extensions" in client.capabilities:
+            call.extensions = encode(declared_up(extensions_of(client.capabilities), self._extensions, tasks=True))
+        if client.modern:
+            if call.method in _MAY_ASK and (client.profile or "requestState" in call.params):
+                return self._parking.deliver(client, call)
+            if self._keeps_apart(call.upstream):
+                call.client = Unasked(client)
+        elif client.asked is not None and (client.profile or self._keeps_apart(call.upstream)):
+            call.client = LegacyAsker(client, client.asked, notify)
+        call.params.drop("inputResponses")  # answers to nothing; a server could take them for those of its questions
+        call.params.drop("requestState")
+        return self._plan(call)
+
+    def _keeps_apart(self, server: str) -> bool:
+        """Which client a call is of matters to this server, also if it can ask nothing."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream is not None and not upstream.is_shared
+
+    async def _headers_anew(self, call: Call) -> tuple[tuple[str, str], ...]:
+        """The `Mcp-Param-*` headers of a call by what the server lists now: it refused them unseen (spec 2.4)."""
+        upstream = self._pool.upstreams.get(call.upstream)
+        if upstream is not None:
+            await upstream.list_again("tools")
+        tools = self._catalog.flush().tools.values()
+        ref = next((ref for ref in tools if (ref.server, ref.name) == (call.upstream, call.target)), None)
+        return mirrored(ref.headers, call.params) if ref is not None else ()
+
+
+_FINAL = frozenset({b'"complete"'})
+"""The only kind of result that a legacy client knows."""
+_KINDS = _FINAL | {b'"input_required"', b'"task"'}
+"""What a modern client can take: the kinds of the revision, and of the extension that is relayed."""
+
+
+def _require_kind(server: str, result: Body, kinds: frozenset[bytes]) -> None:
+    """A result of another kind must not reach the client: it could not tell what to do with it (spec 2.11)."""
+    if b'"resultType"' not in bytes(result.data):
+        return
+    kind = bytes(result.get("resultType") or b'"complete"')
+    if kind not in kinds:
+        shown = kind[:40].decode("utf-8", "replace")
+        raise UpstreamGarbled(server, f"its result is of the kind {shown}, which was not declared to it")

@@ -1,0 +1,58 @@
+"""Who has a name: the snapshot of the moment, or a server that is still starting."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.downstream.handling import Startup
+from mcpbridge.errors import UnknownName
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.supervisor import Upstream
+
+__all__ = ["Finding"]
+
+_Found = TypeVar("_Found")
+
+
+class Finding:
+    """Looks names up, and waits for those that may come yet."""
+
+    def __init__(self, catalog: Catalog, pool: Pool, startup: Startup) -> None:
+        self._catalog, self._pool, self._more = catalog, pool, startup.more
+
+    async def find(self, view: str, name: str, look: Callable[[Snapshot], _Found]) -> _Found:
+        """What `look` finds in a view; while servers are starting it may be a server's that has not listed yet.
+
+        Raises:
+            UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
+            UnknownName: nobody has it.
+            Overloaded: too many wait for the start already.
+        """
+        try:
+            return look(self._catalog.view(view))
+        except UnknownName:
+            upstream = self._unlisted(view) if view else self._named_in(name)
+        if upstream is not None:
+            await upstream.ready()  # its own start alone is waited for
+        if view or upstream is not None:
+            return look(self._catalog.flush(view))
+        while True:
+            is_over = not await self._more()
+            try:
+                return look(self._catalog.flush())
+            except UnknownName:
+                if is_over:
+                    raise
+
+    def _named_in(self, name: str) -> Upstream | None:
+        """The server whose prefix the name has, if it has not listed anything so far."""
+        for server in self._pool.upstreams:
+            if name.startswith((f"{server}__", f"{server}/", f"{server}.")) and (upstream := self._unlisted(server)):
+                return upstream
+        return None
+
+    def _unlisted(self, server: str) -> Upstream | None:
+        """This server, if it has not listed anything so far."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream if upstream is not None and not upstream.lists else None

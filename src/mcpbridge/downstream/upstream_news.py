@@ -1,0 +1,73 @@
+"""What upstreams tell by themselves, and which clients it concerns; as `upstream.supervisor.Observer` has it."""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.downstream.asking import LegacyAsker, modern_home
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.listeners import Listeners, covers
+from mcpbridge.interaction import Asker
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.supervisor import Upstream
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode_notification
+
+__all__ = ["UpstreamNews"]
+
+
+class UpstreamNews:
+    """Takes news to the clients."""
+
+    def __init__(self, catalog: Catalog, pool: Pool, listeners: Listeners, is_theirs: Callable[[], bool]) -> None:
+        """`is_theirs`: no call runs but those of the clients that listen."""
+        self._catalog, self._pool, self._listeners, self._is_theirs = catalog, pool, listeners, is_theirs
+
+    def resource_updated(self, upstream: Upstream, params: Raw) -> None:
+        """A resource of an upstream has changed."""
+        try:
+            uri = Body(params).text("uri")
+        except (msgspec.DecodeError, KeyError):
+            return
+        published = self._catalog.snapshot.published_uri(upstream.name, uri)
+        self._listeners.resource_updated(params, published, covers)
+        self._listeners.resource_updated(params, uri, covers, view=upstream.name)
+
+    def logged(self, upstream: Upstream, params: Raw) -> None:
+        """An upstream logged something that belongs to no single call.
+
+        It may be of somebody's call all the same, and tell of it. So it goes to the session that asked for its level
+        only while there is no other client whose it could be (spec 2.8: only if attributable).
+        """
+        if len(self._listeners.clients) == 1 and self._is_theirs():
+            self._listeners.logged(upstream.name, params)
+
+    def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
+        """A page that an upstream had a client open has done its work: that client is told (2025-11-25)."""
+        try:
+            asked = upstream.name, Body(params).text("elicitationId")
+        except (msgspec.DecodeError, KeyError):
+            return
+        for client in list(self._listeners.clients):
+            if asked in client.elicitations:
+                client.elicitations.discard(asked)
+                client.push(encode_notification("notifications/elicitation/complete", bytes(params)))
+
+    def beside(self, upstream: Upstream) -> Asker | None:
+        """The one session that an upstream's session can be about; None when there are several, or none."""
+        able = [client for client in self._listeners.clients if client.initialized and _may_use(client, upstream)]
+        if len(able) != 1 or able[0].asked is None:
+            return None
+        return LegacyAsker(able[0], able[0].asked, able[0].push)
+
+    def used_by(self, client: Client) -> list[Upstream]:
+        """The instances that calls of this client may go to."""
+        return [upstream for upstream in self._pool.everyone() if _may_use(client, upstream)]
+
+
+def _may_use(client: Client, upstream: Upstream) -> bool:
+    """Calls of this client may go to this instance: its endpoint shows the server, and it is opened for such as it."""
+    is_home = upstream.home in (None, client, modern_home(client), (client.principal, client.project))
+    return client.view in ("", upstream.name) and client.profile is upstream.profile and is_home
