@@ -197,6 +197,15 @@ class ScriptedTransport:
                 await self._news.wait()
         return found[times - 1]
 
+    async def answer(self, id_: object) -> Message:
+        """The answer to a request of the server with this id, now or later."""
+        with anyio.fail_after(5):
+            while True:
+                for message in [message for line in self.lines for message in line.heard]:
+                    if "method" not in message and message["id"] == id_:
+                        return message
+                await self._news.wait()
+
     async def tries(self, times: int) -> None:
         """Return when so many attempts to connect were made."""
         with anyio.fail_after(5):

@@ -234,13 +234,24 @@ class _Nobody:
 NOBODY: Asker = _Nobody()
 
 
-@lru_cache(maxsize=256)
 def encoded_capabilities(profile: Profile, extensions: bytes = b"") -> bytes:
     """The `clientCapabilities` of a modern request, on the wire. `extensions`: the map to add, encoded."""
+    if len(extensions) > _LONGEST_KEPT:
+        return _encode_capabilities(profile, extensions)
+    return _kept_capabilities(profile, extensions)
+
+
+def _encode_capabilities(profile: Profile, extensions: bytes) -> bytes:
     declared = profile.capabilities(modern=True)
     if extensions:
         declared["extensions"] = Raw(extensions)
     return encode(declared)
+
+
+_LONGEST_KEPT = 512
+"""Bytes of extensions whose encoding is remembered: they are the client's own, and may be as long as a request."""
+
+_kept_capabilities = lru_cache(maxsize=256)(_encode_capabilities)
 
 
 def _object(capabilities: Mapping[str, Any], name: str) -> dict[str, Any] | None:

@@ -84,6 +84,17 @@ def test_nobodys_uri_is_answered_with_the_nearest() -> None:
         UriIndex([ServerUris("a", templates=("x:{y}",))]).resolve_template("x:{z}")
 
 
+def test_what_several_could_be_asked_for_and_nobody_knows_is_unknown_not_ambiguous() -> None:
+    """Forms that lead to each are told all the same: it may be a URI that one of them does not list."""
+    index = UriIndex([ServerUris("a", ("x:y",)), ServerUris("b", ("z:y",))])
+    forms = r"mcpb\+a\+nope://x, mcpb\+b\+nope://x"
+    with pytest.raises(UnknownName, match=rf"^Unknown resource: nope://x \(did you mean {forms}\?\)$"):
+        index.resolve("nope://x")
+    both = UriIndex([ServerUris("a", ("x:y",)), ServerUris("b", ("x:y",))])
+    with pytest.raises(UnknownName, match="Ambiguous resource"):
+        both.resolve("x:y")
+
+
 def test_apps_keep_their_scheme_and_are_found_unlisted() -> None:
     index = UriIndex([ServerUris("a", unlisted=("ui://app",)), ServerUris("b", unlisted=("ui://app", "ui://b/more"))])
     assert index.publish("a", "ui://app") == "ui://a/app"

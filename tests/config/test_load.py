@@ -1,5 +1,6 @@
 """Finding, reading and checking the configuration (issue 2; the design, section 6)."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -338,6 +339,11 @@ def test_passwords_of_proxies_and_keys_are_known_as_secrets(tmp_path: Path) -> N
     assert set(found.secrets) == {"hunt%402", "hunt@2", "open-sesame"}
 
 
+def test_the_key_that_seals_states_is_known_as_a_secret(tmp_path: Path) -> None:
+    text = '[servers.a]\ncommand = "a"\n[questions]\nstate_key = "written-down-here"'
+    assert "written-down-here" in loaded(tmp_path, text).secrets
+
+
 # -- paths
 
 
@@ -382,6 +388,21 @@ def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert (servers["a"].command, servers["a"].cwd) == (str(tmp_path / "bin/server"), str(tmp_path / "data"))
     assert (servers["b"].command, servers["b"].cwd) == ("npx", None)
     assert (servers["c"].command, servers["c"].cwd) == ("/home/ada/bin/c", "/abs")
+
+
+def test_roots_start_at_the_file_too_and_may_be_uris(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    text = 'servers.a = { command = "a", roots = [".", "../up", "sub/x", "~/notes", "/abs", "file:///as/it/is"] }'
+    server = loaded(tmp_path, text).settings.servers["a"]
+    places = [tmp_path, tmp_path.parent / "up", tmp_path / "sub/x", Path("/home/ada/notes"), Path("/abs")]
+    assert server.roots == [*map(str, places), "file:///as/it/is"]
+    uris = [root["uri"] for root in json.loads(server.roots_result)["roots"]]
+    assert uris == [*(place.as_uri() for place in places), "file:///as/it/is"]
+
+
+@pytest.mark.parametrize("roots", ['"x"', "[5]", "{}"])
+def test_roots_of_the_wrong_shape_are_told(tmp_path: Path, roots: str) -> None:
+    assert "servers.a.roots" in error(tmp_path, f'[servers.a]\ncommand = "a"\nroots = {roots}')
 
 
 def test_numbers_and_booleans_in_env_become_text(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from msgspec import Raw
 
+from mcpbridge.downstream import asking
 from mcpbridge.downstream.asking import MAX_OPEN, ClientRequests, LegacyAsker, Unasked
 from mcpbridge.downstream.channel import Client
 from mcpbridge.interaction import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
@@ -21,6 +22,7 @@ class Ear:
 
     def __init__(self, seconds: float = 30, *, hears: bool = True) -> None:
         self.requests = ClientRequests(seconds)
+        self.client = Client(push=self.notify)
         self.hears = hears
         self.got: list[Message] = []
         self._news = asyncio.Event()
@@ -46,8 +48,8 @@ class Ear:
         return asyncio.ensure_future(self.requests.request(method, b"{}", self.notify))
 
     def asker(self, version: str = "2025-11-25", **profile: bool) -> LegacyAsker:
-        client = Client(version=version, profile=Profile(**profile), push=self.notify)
-        return LegacyAsker(client, self.requests, self.notify)
+        self.client.version, self.client.profile = version, Profile(**profile)
+        return LegacyAsker(self.client, self.requests, self.notify)
 
 
 def question(method: str = ELICIT, **params: Any) -> Question:
@@ -206,6 +208,45 @@ async def test_the_end_of_a_page_is_told_by_the_id_that_the_client_knows() -> No
     assert told[0]["params"] == {"elicitationId": asked["params"]["elicitationId"]}
 
 
+@pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}, {"action": 5}, None], ids=json.dumps)
+async def test_of_a_page_that_is_not_opened_nothing_is_awaited(answer: Message | None) -> None:
+    ear = Ear()
+    asker = ear.asker(url=True)
+    page = question(mode="url", url="https://example.com/", elicitationId="e1")
+    task = asyncio.ensure_future(asker.ask(page))
+    asked = await ear.hear(1)
+    assert ear.client.elicitations == {("up", asked["params"]["elicitationId"])}
+    if answer is None:
+        task.cancel()
+        await asyncio.wait([task])
+    else:
+        ear.says(id=asked["id"], result=answer)
+        await task
+    assert not ear.client.elicitations
+    told = len(ear.got)
+    asker.finished(page)
+    assert len(ear.got) == told
+
+
+async def test_a_page_that_is_opened_is_remembered_until_it_is_done() -> None:
+    ear = Ear()
+    task = asyncio.ensure_future(ear.asker(url=True).ask(question(mode="url", url="https://example.com/")))
+    asked = await ear.hear(1)
+    ear.says(id=asked["id"], result={"action": "accept"})
+    await task
+    assert ear.client.elicitations == {("up", asked["params"]["elicitationId"])}
+
+
+async def test_who_says_nothing_more_is_asked_nothing_more() -> None:
+    ear = Ear()
+    open_ = ear.ask()
+    await ear.hear(1)
+    ear.requests.end()
+    assert "gone" in (await refused(open_))["message"]
+    assert "gone" in (await refused(ear.ask()))["message"]
+    assert len(ear.got) == 1
+
+
 async def test_the_project_is_the_first_root_and_asked_for_once() -> None:
     ear = Ear()
     asker = ear.asker(roots=True)
@@ -233,6 +274,23 @@ async def test_no_roots_are_no_project(result: Message) -> None:
     task = asyncio.ensure_future(ear.asker(roots=True).project())
     ear.says(id=(await ear.hear(1))["id"], result=result)
     assert await task == ""
+
+
+async def test_a_client_that_keeps_its_roots_to_itself_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No person is asked, so the patience for people is too much; and it may have been busy, so it is asked again."""
+    monkeypatch.setattr(asking, "PROJECT_SECONDS", 0.01)
+    ear = Ear(seconds=3600)
+    asker = ear.asker(roots=True)
+    with anyio.fail_after(5):
+        assert await asker.project() == ""
+    assert [message["method"] for message in ear.got] == ["roots/list", "notifications/cancelled"]
+    assert await asker.project() == ""
+    assert len(ear.got) == 2, "not again at once"
+    ear.client.project_again_at = 0.0
+    monkeypatch.undo()
+    task = asyncio.ensure_future(asker.project())
+    ear.says(id=(await ear.hear(3))["id"], result={"roots": [{"uri": "file:///a"}]})
+    assert await task == "file:///a"
 
 
 async def test_a_client_without_roots_is_not_asked_for_its_project() -> None:

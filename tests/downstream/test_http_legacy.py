@@ -4,13 +4,14 @@ import asyncio
 import hashlib
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import Raw
 
 from http_front import LEGACY, Http, events, request, said, serving
-from mcpbridge.downstream.channel import Answer, Notify
+from mcpbridge.downstream.channel import Answer, Client, Notify
 from mcpbridge.downstream.http_exchange import Exchange
 from mcpbridge.downstream.http_reply import Manner, Reply, Underway
 from mcpbridge.downstream.http_streams import Stream
@@ -186,23 +187,68 @@ async def test_a_long_silence_opens_a_stream_with_an_id_to_resume_from() -> None
                 http.core.release.clear()
 
 
-async def test_a_cancelled_request_gets_no_answer() -> None:
-    """Only its own client can have cancelled it."""
+async def test_a_cancelled_request_has_an_end_that_a_client_can_tell_from_a_broken_stream() -> None:
+    """Spec 2.2: streams of this era need a closing message; the official SDK's servers send this one."""
+    closing = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
     async with serving() as http:
         session = await http.session()
         response = await http.post(request("withdrawn"), **session)
-        assert (response.status_code, response.content) == (200, b"")
-        response = await http.post(request("withdrawn"), **session | {"accept": "application/json"})
-        assert (response.status_code, response.content) == (202, b"")
+        assert (response.status_code, response.json()) == (200, closing)
+        response = await http.post(request("withdrawn"), **session | {"accept": "text/event-stream"})
+        assert [json.loads(data) for _, data in events(response.text)] == [closing]
 
 
-async def test_leaving_before_any_event_cancels_the_call() -> None:
-    async with serving() as http:
-        session = await http.session()
-        call = asyncio.create_task(http.post(request("hold", 4), **session))
-        await http.core.held.get()
-        call.cancel()
-        assert await http.core.cancelled.get() == "4"
+@pytest.mark.parametrize("modern", [False, True])
+async def test_leaving_before_any_event_cancels_a_modern_call_only(modern: bool) -> None:
+    """Spec 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request."""
+    left = asyncio.Event()
+    outlived = None if modern else left.set
+    manner = Manner(Underway(), keep_alive=0.01, open_stream=Stream, close_stream=Stream.finish, outlived=outlived)
+    gone, working, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    sent: list[Any] = []
+    heard: list[object] = []
+
+    async def receive() -> Any:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def work(notify: Notify) -> Answer:
+        working.set()
+        await may_end.wait()
+        heard.append(notify(said(0)))
+        return Answer(b"{}")
+
+    exchange = Exchange({"method": "POST", "path": "/mcp", "headers": []}, receive, send)
+    exchange.accepts = replace(exchange.accepts, events=not modern)
+    reply = Reply(exchange, Frame(id=Raw(b"1"), method="x"), manner)
+    running = asyncio.create_task(reply.run(work))
+    async with asyncio.timeout(5):
+        await working.wait()
+        gone.set()
+        if modern:
+            assert await running is None
+        else:
+            await left.wait()
+            assert reply.is_outlived
+            assert not running.done()
+            may_end.set()
+            assert (await running) == Answer(b"{}")
+            assert heard == [False], "it has no id to come back with, so it cannot be told or asked anything"
+    assert sent == [], "there is nobody to answer"
+
+
+async def test_what_a_client_left_ends_with_its_session() -> None:
+    for settings in (HttpSettings(), HttpSettings(session_idle=0.2)):
+        async with serving(settings) as http:
+            session = await http.session()
+            async with http.stream("POST", request("tell", 4), **session) as response:
+                await Reading(response).next_event()
+            if settings.session_idle > 1:
+                assert (await http.delete(**session)).status_code == 204
+            assert await http.core.cancelled.get() == "4"
 
 
 async def test_a_broken_stream_is_resumed_after_the_last_event_and_goes_on_live() -> None:
@@ -239,12 +285,44 @@ async def test_an_answer_waits_for_the_client_that_lost_its_stream() -> None:
         assert http.core.cancelled.empty()
 
 
-async def test_a_call_whose_client_does_not_come_back_is_cancelled_after_the_grace() -> None:
-    async with serving(HttpSettings(resume_grace=0.05)) as http:
+async def test_a_call_goes_on_however_long_its_client_stays_away() -> None:
+    """`resume_grace` is how long its stream is kept after the answer."""
+    async with serving(HttpSettings(resume_grace=0, keep_alive=0.01)) as http:
         session = await http.session()
         async with http.stream("POST", request("tell", 6), **session) as response:
             await Reading(response).next_event()
-        assert await http.core.cancelled.get() == "6"
+        say = await http.core.held.get()
+        for number in range(1, 4):
+            assert say(said(number)) is not False, "the client holds an id to come back with"
+            assert (await http.post(request("echo"), **session)).status_code == 200
+        async with http.stream("GET", **session, last_event_id="1-1") as response:
+            reading = Reading(response)
+            assert [(await reading.next_event())[1] for _ in range(3)] == [message_of(1), message_of(2), message_of(3)]
+            http.core.release.set()
+            ((_, answer),) = await reading.rest()
+        assert '"result"' in answer
+        assert http.core.cancelled.empty()
+
+
+async def test_who_left_before_the_session_was_there_leaves_none() -> None:
+    """It cannot come back: it never learned the name of the session."""
+    async with serving() as http:
+        core = http.core
+        answer = core.answer
+
+        async def slowly(client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
+            core.held.put_nowait(notify)
+            await core.release.wait()
+            return await answer(client, frame, notify, cancel_as=cancel_as)
+
+        core.answer = slowly
+        opening = asyncio.create_task(http.session())
+        await core.held.get()
+        opening.cancel()
+        await asyncio.wait([opening])
+        while not core.closed:
+            await asyncio.sleep(0.01)
+        assert core.closed == core.clients
 
 
 async def test_streams_belong_to_one_session() -> None:
@@ -324,8 +402,9 @@ async def test_a_batch_is_answered_in_one_array() -> None:
             request("initialize", 4, protocolVersion="2025-03-26"),
         ]
         answers = (await http.post(batch, **session)).json()
-        assert sorted(str(answer["id"]) for answer in answers) == ["1", "4", "None", "two"]
-        assert {answer["error"]["code"] for answer in answers if "error" in answer} == {-32600}
+        assert sorted(str(answer["id"]) for answer in answers) == ["1", "3", "4", "None", "two"]
+        codes = {answer["id"]: answer["error"]["code"] for answer in answers if "error" in answer}
+        assert codes == {3: -32800, 4: -32600, None: -32600}
         assert http.core.notified == ["notifications/x"]
         only_notifications = await http.post([{"jsonrpc": "2.0", "method": "notifications/x"}] * 2, **session)
         assert (only_notifications.status_code, only_notifications.content) == (202, b"")

@@ -63,7 +63,7 @@ async def test_everything_on_a_stream_carries_its_id(id_: bytes, stamp: object) 
     ear, stream = listen(listeners, id_, toolsListChanged=True, resourceSubscriptions=["a:1"])
     stream.acknowledge(["a:1"])
     listeners.list_changed("tools")
-    listeners.resource_updated(Raw(b'{"uri":"x","_meta":{"theirs":1}}'), "a:1", covers)
+    listeners.resource_updated(Raw(b'{"uri":"x","_meta":{"%b":"up"}}' % STREAM.encode()), "a:1", covers)
     assert ear.methods == [
         "notifications/subscriptions/acknowledged",
         "notifications/tools/list_changed",
@@ -71,6 +71,21 @@ async def test_everything_on_a_stream_carries_its_id(id_: bytes, stamp: object) 
     ]
     assert [message["params"]["_meta"] for message in ear.heard] == [{STREAM: stamp}] * 3
     assert json.loads(stream.result)["_meta"] == {STREAM: stamp}
+
+
+async def test_what_vendors_put_beside_an_update_reaches_both_eras() -> None:
+    """Spec 1.4: other keys of `_meta` are for both ends; the id of the upstream's own stream is not."""
+    listeners = Listeners()
+    subscriber = session(listeners, subscriptions={"a:1": ("up", "a:1")})
+    stream, _ = listen(listeners, resourceSubscriptions=["a:1"])
+    for meta in (b'{"theirs":1.10,"%b":"listen-1"}' % STREAM.encode(), b"5", b"{}"):
+        listeners.resource_updated(Raw(b'{"uri":"a:1","_meta":%b}' % meta), "a:1", covers)
+    assert [message["params"].get("_meta") for message in subscriber.heard] == [{"theirs": 1.1}, None, None]
+    assert [message["params"]["_meta"] for message in stream.heard] == [
+        {"theirs": 1.1, STREAM: "s1"},
+        {STREAM: "s1"},
+        {STREAM: "s1"},
+    ]
 
 
 async def test_the_acknowledgement_says_what_will_be_delivered() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbridge.downstream.http_message import declares_modern
 from mcpbridge.downstream.modern import modern_client, reads_as_modern
 from mcpbridge.errors import BadRequest
 from mcpbridge.wire.codes import UNSUPPORTED_VERSION
@@ -65,6 +66,23 @@ def test_only_the_key_in_meta_makes_a_request_modern(params: Any) -> None:
     meta = params.get("_meta") if isinstance(params, dict) else None
     assert reads_as_modern(frame(params)) == (isinstance(meta, dict) and VERSION in meta)
     assert reads_as_modern(frame({"_meta": {VERSION: params}}))
+
+
+@pytest.mark.parametrize("key", list(GOOD))
+def test_half_an_envelope_is_a_bad_one_and_no_legacy_request(key: str) -> None:
+    """Spec 1.4: either key alone is −32602."""
+    assert reads_as_modern(frame({"_meta": {key: GOOD[key]}}))
+    assert not reads_as_modern(frame({"_meta": {PREFIX + "clientInfo": {}, "io.modelcontextprotocol": 1}}))
+
+
+def test_a_slash_may_be_escaped() -> None:
+    """Some encoders write it so by default (PHP's does)."""
+    escaped = json.dumps({"id": 1, "method": "tools/list", "params": {"_meta": GOOD}}).replace("/", r"\/").encode()
+    assert b"\\/protocolVersion" in escaped
+    found = decode_frame(escaped)
+    assert reads_as_modern(found)
+    assert modern_client(found).version == "2026-07-28"
+    assert declares_modern(escaped, found)
 
 
 def test_a_request_without_params_is_not_modern_and_makes_no_client() -> None:

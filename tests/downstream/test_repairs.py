@@ -7,7 +7,7 @@ from bridged import Ear, bridged
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
 from scripted_http import Ask, http_server, reply, result_of
-from scripted_upstream import MODERN_SERVER, Refusal, ScriptedTransport
+from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, Refusal, ScriptedTransport
 
 
 def settings_of(url: str) -> Settings:
@@ -39,6 +39,18 @@ async def test_a_server_that_contradicts_itself_is_not_asked_again() -> None:
         assert error["code"] == -32603
         assert len(transport.asked("tools/call")) == 1
         assert len(transport.asked("server/discover")) == 1
+
+
+async def test_a_legacy_server_that_uses_a_code_of_the_modern_era_runs_a_call_once() -> None:
+    """There the code means whatever the server wants it to, and the call may have taken effect (spec 1.5)."""
+    for code, data in ((-32020, None), (-32022, {"supported": ["2031-01-01"]})):
+        transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": Refusal(code, "own meaning", data)})
+        async with bridged({"up": transport}) as bridge:
+            ear = Ear(bridge.server)
+            await ear.initialize()
+            assert "error" in await ear.ask("tools/call", {"name": "echo"})
+            assert len(transport.asked("tools/call")) == 1
+            assert len(transport.asked("initialize")) == 1
 
 
 async def test_a_call_is_repeated_with_the_headers_that_the_server_wants_now() -> None:

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from bridged import Ear, bridged, frame_of
 from mcpbridge.errors import UpstreamUnavailable
-from mcpbridge.wire.frame import Frame
+from mcpbridge.wire.frame import Frame, decode_frame
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -41,6 +41,7 @@ ELSEWHERE = {
     "prompts/list": {"prompts": []},
 }
 """With a second server that has resources, an unknown URI is nobody's; with one, it may be that one's."""
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 SILENT_CALLS = {**LEGACY_SERVER, "tools/call": SILENCE}
 
 
@@ -398,6 +399,35 @@ async def test_what_a_client_has_under_way_ends_with_it() -> None:
         assert stays.cancelled(), "whose task is cancelled is not answered"
 
 
+# -- roots
+
+
+@pytest.mark.parametrize("isolation", ["shared", "client", "project"])
+async def test_a_change_of_roots_is_told_to_the_instances_that_the_client_uses(isolation: str) -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    async with bridged({"up": transport}, servers={"up": {"isolation": isolation}}) as bridge:
+        lines = []
+        for name in ("one", "two"):
+            ear = Ear(bridge.server)
+            opening = {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}, "clientInfo": {"name": name}}
+            await ear.ask("initialize", opening)
+            ear.tell("notifications/initialized")
+            before = {id(line) for line in transport.lines if line.asked("tools/call")}
+            call = asyncio.ensure_future(ear.ask("tools/call", {"name": "up__echo"}))
+            if isolation == "project":
+                asked = await ear.hears("roots/list")
+                answer = {"id": asked["id"], "result": {"roots": [{"uri": f"file:///{name}"}]}}
+                bridge.server.answered(ear.client, decode_frame(json.dumps(answer).encode()))
+            assert "result" in await call
+            [line] = [line for line in transport.lines if line.asked("tools/call") and id(line) not in before] or lines
+            lines.append(line)
+        ear.tell("notifications/roots/list_changed")
+        assert len(lines[1].asked("notifications/roots/list_changed")) == 1
+        told = [line for line in transport.lines if line.asked("notifications/roots/list_changed")]
+        assert told == [lines[1]]
+        assert (lines[0] is lines[1]) == (isolation == "shared")
+
+
 # -- levels, subscriptions, streams
 
 
@@ -420,7 +450,8 @@ async def test_each_client_has_a_log_level_of_its_own_and_hears_of_its_own_calls
             await call
         assert [message["params"]["data"] for message in strict.meanwhile] == ["alert 1"]
         assert [message["params"]["data"] for message in chatty.meanwhile] == ["info 2", "alert 2"]
-        assert silent.meanwhile == []
+        said = [message["params"]["data"] for message in silent.meanwhile]
+        assert said == ["info 3", "alert 3"], "it set no level: then the server decides what to send"
         transport.line.says("notifications/message", level="alert", data="of whom?")
         assert strict.told == chatty.told == silent.told == []
 
@@ -475,6 +506,85 @@ async def test_the_log_level_of_a_modern_request_holds_for_it_alone() -> None:
         transport.line.says("notifications/message", level="error", data=3)
         assert [message["params"]["data"] for message in ear.meanwhile] == [2]
         assert ear.told == []
+
+
+async def test_a_modern_request_brings_the_shared_session_to_its_level_and_it_stays_there() -> None:
+    """Spec 2.8: the most verbose level that anyone wants, also where a session wants less, or one of them leaves."""
+    transport = ScriptedTransport(RESOURCEFUL)
+    async with bridged({"up": transport}) as bridge:
+        strict, modern = Ear(bridge.server), Ear(bridge.server)
+        await strict.initialize()
+        await strict.ask("logging/setLevel", {"level": "error"})
+        await transport.hears("logging/setLevel")
+        for number, level in enumerate(("info", "warning", "debug")):
+            await modern.ask_modern("tools/call", {"name": "echo"}, **{"io.modelcontextprotocol/logLevel": level})
+            wanted = ["info", "info", "debug"][number]
+            asked = await transport.hears("logging/setLevel", times=[2, 2, 3][number])
+            assert asked["params"] == {"level": wanted}
+        strict.leave()
+        assert bridge.pool.upstreams["up"].wanted.log_level == "debug"
+
+
+async def test_the_last_word_of_the_progress_comes_before_the_answer() -> None:
+    """A burst is held back, but what it ended with is told."""
+    transport = ScriptedTransport(SILENT_CALLS)
+    async with bridged({"up": transport}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        params = {"name": "echo", "_meta": {"progressToken": "t"}}
+        call = asyncio.ensure_future(ear.ask("tools/call", params))
+        asked = await transport.hears("tools/call")
+        for number in range(1, 201):
+            transport.line.says("notifications/progress", progressToken=asked["id"], progress=number, total=200)
+        transport.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {}})
+        assert "result" in await call
+        assert len(ear.meanwhile) < 30
+        assert ear.meanwhile[-1]["params"] == {"progressToken": "t", "progress": 200, "total": 200}
+
+
+@pytest.mark.parametrize("server", [LEGACY_SERVER, MODERN_SERVER], ids=["legacy", "modern"])
+@pytest.mark.parametrize("client", ["legacy", "modern", "modern that can be asked"])
+async def test_answers_that_nobody_asked_for_reach_no_server(server: Any, client: str) -> None:
+    """A server could take them for the user's; a state that reaches it was sealed here."""
+    transport = ScriptedTransport(server)
+    async with bridged({"up": transport}) as bridge:
+        ear = Ear(bridge.server)
+        params = {"name": "echo", "arguments": {"a": 1}, "inputResponses": {"k": {"action": "accept"}}}
+        if client == "legacy":
+            await ear.initialize()
+            answer = await ear.ask("tools/call", {**params, "requestState": "own"})
+        else:
+            declared = {"elicitation": {"form": {}}} if client.endswith("asked") else {}
+            answer = await ear.ask_modern("tools/call", params, **{CAPABILITIES: declared})
+            forged = await ear.ask_modern("tools/call", {**params, "requestState": "own"}, **{CAPABILITIES: declared})
+            assert code(forged) == -32602
+        assert "result" in answer
+        [asked] = transport.asked("tools/call")
+        assert {name: value for name, value in asked["params"].items() if name != "_meta"} == {
+            "name": "echo",
+            "arguments": {"a": 1},
+        }
+
+
+async def test_a_server_that_may_never_ask_is_told_so_in_either_era() -> None:
+    """And what it asks all the same is put to nobody, whoever calls."""
+    question = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}}
+    asking = {"resultType": "input_required", "inputRequests": {"k": question}, "requestState": "s"}
+    transport = ScriptedTransport(MODERN_SERVER, **{"tools/call": asking})
+    able = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+    async with bridged({"up": transport}, servers={"up": {"questions": "never"}}) as bridge:
+        modern, legacy = Ear(bridge.server), Ear(bridge.server)
+        info = {"name": "ear", "version": "1"}
+        await legacy.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": able, "clientInfo": info})
+        for answer in (
+            await modern.ask_modern("tools/call", {"name": "echo"}, **{CAPABILITIES: able}),
+            await legacy.ask("tools/call", {"name": "echo"}),
+        ):
+            assert answer["result"]["isError"], answer
+            assert "must not" in answer["result"]["content"][0]["text"]
+        assert legacy.meanwhile == []
+        for asked in transport.asked("tools/call"):
+            assert set(asked["params"]["_meta"][CAPABILITIES]) == {"extensions"}
 
 
 async def test_each_client_hears_of_its_own_subscriptions_and_the_server_is_told_once() -> None:

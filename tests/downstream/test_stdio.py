@@ -35,8 +35,8 @@ def note(method: str, **params: Any) -> Message:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
-def opening(version: str = "2025-11-25", id_: int | str = "init") -> Message:
-    return request("initialize", id_, protocolVersion=version, capabilities={}, clientInfo={"name": "c"})
+def opening(version: str = "2025-11-25", id_: int | str = "init", **capabilities: Any) -> Message:
+    return request("initialize", id_, protocolVersion=version, capabilities=capabilities, clientInfo={"name": "c"})
 
 
 class Channel:
@@ -321,6 +321,25 @@ async def test_requests_under_way_when_the_input_ends_are_still_answered() -> No
         assert (await channel.answer(1))["result"] == {"content": []}
         await channel.ended()
         assert not transport.asked("notifications/cancelled")
+
+
+async def test_a_question_to_a_client_that_left_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can answer no more, so nobody waits for that until the grace is over."""
+    monkeypatch.setattr(stdio, "END_GRACE", 3600)
+    async with opened(SILENT_CALLS) as (channel, transport):
+        channel.write(opening(elicitation={}), note("notifications/initialized"), request("tools/call", 1, **CALL))
+        asked = await transport.hears("tools/call")
+        question = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+        ask = {"jsonrpc": "2.0", "method": "elicitation/create", "params": question}
+        transport.line.gives({**ask, "id": "before"})
+        await channel.until(lambda: any(line.get("method") == "elicitation/create" for line in channel.lines))
+        channel.leave()
+        assert "gone" in (await transport.answer("before"))["error"]["message"]
+        transport.line.gives({**ask, "id": "after"})
+        assert "error" in await transport.answer("after")
+        transport.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+        assert (await channel.answer(1))["result"] == {"content": []}
+        await channel.ended()
 
 
 async def test_requests_that_take_longer_than_the_grace_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,13 @@ async def test_a_stdio_client_that_leaves_in_mid_call_leaves_nothing_running(pla
             await client.command.process.wait()
 
 
-async def test_an_http_client_that_disconnects_in_mid_call_cancels_it(place: Place) -> None:
+async def test_a_legacy_http_client_that_disconnects_in_mid_call_cancels_nothing_until_its_session_ends(
+    place: Place,
+) -> None:
+    """Spec 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request.
+
+    2.2 of the project's notes: the session survives; its work upstream is cancelled on DELETE, expiry and shutdown.
+    """
     async with place.http_bridge(SERVERS) as client:
         await client.initialize()
         await client.tools_with("held__hold")
@@ -66,7 +72,39 @@ async def test_an_http_client_that_disconnects_in_mid_call_cancels_it(place: Pla
         call.cancel()  # closes the connection, since the answer has not begun
         await asyncio.wait([call])
         async with undisturbed(client):
-            sent = await eventually(lambda: journal(client), lambda sent: len(cancelled(sent)) == 1)
+            assert cancelled(await journal(client)) == []
+        response = await client.http.delete(client.url, headers=client.session)
+        assert response.status_code == 204
+        client.session.clear()
+        await client.initialize()
+        sent = await eventually(lambda: journal(client), lambda sent: len(cancelled(sent)) == 1)
+        assert cancelled(sent) == [holds(sent)[0]["id"]]
+
+
+async def test_a_call_that_its_legacy_http_client_left_ends_in_its_own_time(place: Place) -> None:
+    """Bounded by `call_timeout`, like any other call."""
+    async with place.http_bridge({**SERVERS, "held": python_server("plain", call_timeout=1)}) as client:
+        await client.initialize()
+        await client.tools_with("held__hold")
+        call = asyncio.create_task(client.call("held__hold", within=30))
+        await eventually(lambda: journal(client), lambda sent: len(holds(sent)) == 1)
+        call.cancel()
+        await asyncio.wait([call])
+        sent = await eventually(lambda: journal(client), lambda sent: len(cancelled(sent)) == 1)
+        assert cancelled(sent) == [holds(sent)[0]["id"]]
+
+
+async def test_a_request_that_its_http_client_cancels_is_closed_with_an_error(place: Place) -> None:
+    """Spec 2.2: without one the client would take its stream for broken, and resume it."""
+    async with place.http_bridge(SERVERS) as client:
+        await client.initialize()
+        await client.tools_with("held__hold")
+        message = {"jsonrpc": "2.0", "id": "mine", "method": "tools/call", "params": {"name": "held__hold"}}
+        call = asyncio.create_task(client.exchange(message, 30))
+        await eventually(lambda: journal(client), lambda sent: len(holds(sent)) == 1)
+        await client.tell("notifications/cancelled", requestId="mine")
+        assert (await call).message["error"] == {"code": -32800, "message": "Request cancelled"}
+        sent = await eventually(lambda: journal(client), lambda sent: len(cancelled(sent)) == 1)
         assert cancelled(sent) == [holds(sent)[0]["id"]]
 
 

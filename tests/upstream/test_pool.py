@@ -223,6 +223,28 @@ async def test_an_instance_with_a_call_under_way_does_not_end() -> None:
             await call
 
 
+@pytest.mark.parametrize("seconds", [None, 0.05], ids=["left", "too old"])
+async def test_an_instance_does_not_end_before_the_tasks_that_somebody_waits_for(seconds: float | None) -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"instance_idle": 0.02})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            await served(pool, Someone())
+            other = await served(pool, Someone(form=True))
+            for id_ in ("first", "second"):
+                other.tasks.follow(id_, call_of(), seconds=seconds)
+            ended = asyncio.ensure_future(other.stepped())
+            if seconds is None:
+                other.tasks.leave("first")
+                await asyncio.wait([ended], timeout=0.1)
+                assert other.status.state == "ready"
+                other.tasks.leave("second")
+            await ended
+            assert not other.tasks
+            assert other.status.state == "stopped"
+
+
 async def test_clients_that_are_kept_apart_share_nothing() -> None:
     transport = ScriptedTransport(LEGACY_SERVER)
     pool = pool_of({"up": transport}, up={"isolation": "client"})

@@ -629,6 +629,43 @@ async def test_nothing_is_asked_of_a_server_that_declared_nothing() -> None:
     assert not methods & {"resources/subscribe", "logging/setLevel"}
 
 
+def acknowledge(transport: ScriptedTransport, listen: Any) -> None:
+    stamp = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
+    transport.line.says("notifications/subscriptions/acknowledged", notifications={}, _meta=stamp)
+
+
+async def test_a_server_that_bears_one_listen_stream_at_a_time_gets_one_and_none_when_nothing_is_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tending.random, "uniform", lambda *_: 0.001)
+    open_ones: set[Any] = set()
+
+    def listen(_: Any) -> Any:
+        asked, ended = transport.asked("subscriptions/listen"), transport.asked("notifications/cancelled")
+        still = {message["id"] for message in asked[:-1]} - {message["params"]["requestId"] for message in ended}
+        if still & open_ones:
+            return Refusal(-32603, "one at a time")
+        open_ones.add(asked[-1]["id"])
+        return SILENCE
+
+    quiet = {**MODERN_SERVER["server/discover"], "capabilities": {"resources": {"subscribe": True}}}
+    transport = ScriptedTransport({**MODERN_SERVER, "server/discover": quiet, "subscriptions/listen": listen})
+    async with supervised(transport) as (upstream, watcher):
+        await watcher.reaches("ready")
+        assert not transport.asked("subscriptions/listen")
+        upstream.wanted.subscribe("memo://1")
+        first = await transport.hears("subscriptions/listen")
+        acknowledge(transport, first)
+        upstream.wanted.subscribe("memo://2")
+        third = await transport.hears("subscriptions/listen", times=3)
+        assert third["params"]["notifications"]["resourceSubscriptions"] == ["memo://1", "memo://2"]
+        assert third["id"] in open_ones
+        upstream.wanted.unsubscribe("memo://1")
+        upstream.wanted.unsubscribe("memo://2")
+        assert (await transport.hears("notifications/cancelled", times=2))["params"]["requestId"] == third["id"]
+        assert len(transport.asked("subscriptions/listen")) == 3
+
+
 async def test_a_modern_server_is_listened_to_and_anew_when_the_resources_change() -> None:
     transport = ScriptedTransport(MODERN_SERVER)
     async with supervised(transport) as (upstream, watcher):
@@ -638,6 +675,8 @@ async def test_a_modern_server_is_listened_to_and_anew_when_the_resources_change
         upstream.wanted.subscribe("memo://1")
         second = await transport.hears("subscriptions/listen", times=2)
         assert second["params"]["notifications"]["resourceSubscriptions"] == ["memo://1"]
+        assert not transport.asked("notifications/cancelled"), "the first stays until the second is open"
+        acknowledge(transport, second)
         assert (await transport.hears("notifications/cancelled"))["params"]["requestId"] == first["id"]
         transport.line.says("notifications/resources/updated", uri="memo://1")
         assert watcher.updated == [{"uri": "memo://1"}]

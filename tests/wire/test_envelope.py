@@ -18,6 +18,9 @@ HOP = {
     PREFIX + "clientInfo": {"name": "theirs"},
     PREFIX + "logLevel": "debug",
     PREFIX + "subscriptionId": 7,
+    PREFIX + "serverInfo": {"name": "theirs"},
+    PREFIX + "related-task": {"taskId": "theirs"},
+    PREFIX + "model-immediate-response": "wait",
     "progressToken": "theirs",
 }
 KEPT = {"traceparent": "00-aa-bb-01", "com.example/x": {"big": 123456789012345678901234567890}, "null": None}

@@ -1,5 +1,6 @@
 """From a parsed configuration document to settings: expand its variables, check it, find the secrets in it."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -95,12 +96,21 @@ def _from_directory(server: dict[str, object], directory: Path) -> None:
         is_bare = "/" not in value.split()[0] if value.split() else True
         if key == "cwd" or not is_bare:  # a bare command is looked up in PATH
             server[key] = str(directory / path)
+    roots = server.get("roots")
+    if isinstance(roots, list):
+        server["roots"] = [_from(directory, root) for root in cast("list[object]", roots)]
     tls = server.get("tls")
     if isinstance(tls, dict):
         files = cast("dict[str, object]", tls)
         for key in ("ca", "cert", "key"):
             if isinstance(value := files.get(key), str) and value:
                 files[key] = str(directory / Path(value).expanduser())
+
+
+def _from(directory: Path, root: object) -> object:
+    if not isinstance(root, str) or not root or "://" in root:
+        return root
+    return os.path.normpath(directory / Path(root).expanduser())  # clients compare the URIs that become of them
 
 
 def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
@@ -121,6 +131,8 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
             found.add(server.tls.key_password)
         if server.proxy and (password := urlsplit(server.proxy).password):
             found |= {password, unquote(password)}
+    if settings.questions.state_key:
+        found.add(settings.questions.state_key)
     return found
 
 

@@ -69,13 +69,13 @@ class BoundedConnection(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """Give the connection away: what follows is no HTTP. The server is configured with an `OnUpgrade`."""
         self._stop_timer()
-        path = self._path_to_upgrade()
-        if path is None:
-            self.send_400_response("This cannot be upgraded: a WebSocket opens with GET and a path.")
-            return
         cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         if cycle is not None and not cycle.response_complete:
             self.transport.close()  # an earlier request on it is still being answered
+            return
+        path = self._path_to_upgrade()
+        if path is None:
+            self.send_400_response("This cannot be upgraded: a WebSocket opens with GET and a path.")
             return
         self.connections.discard(self)
         transport = cast("_Joined", self.transport).plain

@@ -96,10 +96,13 @@ def _refuse_taken(path: Path) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise ConfigError(f"{path} exists and is no socket", key="--http", hint="Choose another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # noqa: FBT003 - its only argument; one that is too busy to answer lives
         try:
             probe.connect(str(path))
-        except OSError:
+        except (ConnectionRefusedError, FileNotFoundError):
             return
+        except OSError:
+            pass  # it may be another user's, whose programs cannot be asked
     hint = "Is another bridge running (`mcpbridge status`)? Stop it, or choose another path."
     raise ConfigError(f"another program listens on {path}", key="--http", hint=hint)
 

@@ -12,7 +12,8 @@ from mcpbridge.wire.frame import DEPTH_LIMIT_TEXT, Frame, decode_batch, decode_f
 __all__ = ["Envelope", "declares_modern", "decode_body", "decode_message", "envelope_of"]
 
 _ID_STARTS = frozenset(b'"-0123456789')
-_KEY = PROTOCOL_VERSION.encode()
+_KEY = PROTOCOL_VERSION.split("/")[-1].encode()
+"""The slash before it may be escaped."""
 
 
 class Envelope(msgspec.Struct, gc=False):

@@ -20,8 +20,8 @@ __all__ = ["modern_client", "reads_as_modern"]
 
 
 class _Meta(msgspec.Struct):
-    version: Any = msgspec.field(default=None, name="io.modelcontextprotocol/protocolVersion")
-    capabilities: Any = msgspec.field(default=None, name="io.modelcontextprotocol/clientCapabilities")
+    version: Any = msgspec.field(default=msgspec.UNSET, name="io.modelcontextprotocol/protocolVersion")
+    capabilities: Any = msgspec.field(default=msgspec.UNSET, name="io.modelcontextprotocol/clientCapabilities")
     info: Any = msgspec.field(default=None, name="io.modelcontextprotocol/clientInfo")
     log_level: Any = msgspec.field(default=None, name="io.modelcontextprotocol/logLevel")
 
@@ -32,17 +32,21 @@ class _Params(msgspec.Struct):
 
 _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
-_ENVELOPE_KEYS = (b'"io.modelcontextprotocol/protocolVersion"', b'"io.modelcontextprotocol/clientCapabilities"')
-"""One of them without the other is an incomplete envelope, not a legacy request."""
 
 
 def reads_as_modern(frame: Frame) -> bool:
-    """Whether this request carries the modern envelope. Cheap for those that do not."""
+    """Whether this request carries the modern envelope, or a part of it. Cheap for those that do not.
+
+    One required key without the other is an incomplete envelope, not a legacy request.
+    """
     params = bytes(frame.params)
-    if b"io.modelcontextprotocol/" not in params:
+    if b"modelcontextprotocol" not in params:  # the slash that follows may be escaped
         return False
-    meta = bytes(_meta_of(params))
-    return any(key in meta for key in _ENVELOPE_KEYS)
+    try:
+        meta = _decode_meta(_meta_of(params))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return meta.version is not msgspec.UNSET or meta.capabilities is not msgspec.UNSET
 
 
 def modern_client(frame: Frame, principal: str = "") -> Client:

@@ -5,6 +5,7 @@ has done its work. Any other gets a failed call that names the pages. Modern cli
 their own way, in `relaying`.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ def pages_first(error: UpstreamAnswered, client: Client) -> BridgeError:
     if client.modern or not client.profile.url or client.version < URL_SINCE:
         return UrlRequired(error.upstream, [page.text("url") for page in pages])
     for page in pages:
-        if "elicitationId" in page:
+        with suppress(KeyError, msgspec.DecodeError):  # without an id that can be read nothing is told of it later
             client.elicitations.add((error.upstream, page.text("elicitationId")))
     said = msgspec.json.decode(error.error)
     return BadRequest(URL_REQUIRED, str(said.get("message", "")), said.get("data"))

@@ -38,6 +38,7 @@ GATHER_SECONDS = 0.02
 """Questions that come so soon after the first go into the same answer."""
 MAX_PARKED = 64
 """Parked calls of one principal; further questions are refused."""
+_OVER = "The call that this belongs to is over"
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +90,7 @@ class _ModernAsker:
 
     @property
     def owner(self) -> object:
-        return self._parked.client.channel or self._parked
+        return self._parked  # not the channel: what is asked comes as the answer to this very call
 
     @property
     def principal(self) -> str:
@@ -154,6 +155,8 @@ class Parking:
         try:
             if parked.expiry is not None and parked.id not in self._parked:
                 raise QuestionRefused("The client is not there")
+            if parked.task is not None and parked.task.done():
+                raise QuestionRefused(_OVER)
             if parked.round >= MAX_ROUNDS:
                 raise QuestionRefused(f"The client was asked {MAX_ROUNDS} times during this call")
             params = phrase(question, parked.client.version, parked.client.profile)
@@ -164,6 +167,12 @@ class Parking:
         parked.open[f"q{parked.count}"] = _Open(question, params if isinstance(params, Raw) else Raw(params), answer)
         parked.asked.set()
         return answer
+
+    def left(self, channel: object) -> None:
+        """The connection that these calls came on has ended: nobody will come back."""
+        for parked in list(self._parked.values()):
+            if parked.client.channel is channel and parked.expiry is not None:
+                self._expire(parked)
 
     def end_all(self) -> None:
         """The bridge stops: nobody will come back."""
@@ -266,7 +275,7 @@ class Parking:
             task.exception()  # nobody may be left to read how it ended; that is no fault
         for entry in parked.open.values():  # somebody else may wait for it, such as a sign-in that others need too
             if not entry.answer.done():
-                entry.answer.set_exception(QuestionRefused("The call that this belongs to is over"))
+                entry.answer.set_exception(QuestionRefused(_OVER))
                 entry.answer.exception()  # nor is it one if nobody waits
         parked.open.clear()
         if parked.expiry is None:

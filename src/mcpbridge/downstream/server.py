@@ -105,6 +105,7 @@ class Server:
             task.cancel()
         if client.asked is not None:
             client.asked.end()
+        self._parking.left(client)
         self._pool.release(client)
         self._watching.forget(client)
         self._session_tasks.forget(client)

@@ -22,6 +22,9 @@ MARGIN = 24 * 3600.0
 UNLIMITED = 30 * 24 * 3600.0
 """Seconds that the id of a task without an end is good for."""
 
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(?:\s*:)?')
+"""A string of a JSON document; with the colon, if it names a member."""
+
 
 class TaskIds:
     """Seals and opens. The same text is good for as long as the task lives, any number of times."""
@@ -64,12 +67,21 @@ def named_as_shown(error: UpstreamAnswered, id_: str, shown: str) -> UpstreamAns
                 message = msgspec.json.decode(raw, type=str)
                 fields[name] = Raw(encode(re.sub(rf"(?<![\w-]){re.escape(id_)}(?![\w-])", lambda _: shown, message)))
             elif name != "code":
-                fields[name] = Raw(bytes(raw).replace(encode(id_), encode(shown)))
+                fields[name] = _renamed(raw, encode(id_), encode(shown))
     except (msgspec.DecodeError, RecursionError):
         return error
     renamed = UpstreamAnswered(error.upstream, encode_fields(fields))
     renamed.asked = error.asked
     return renamed
+
+
+def _renamed(raw: Raw, id_: bytes, shown: bytes) -> Raw:
+    """JSON in which whole strings that are `id_` are `shown`. Names of members stay, whatever they are."""
+
+    def instead(found: re.Match[bytes]) -> bytes:
+        return shown if found[0] == id_ else found[0]
+
+    return Raw(_STRING.sub(instead, bytes(raw)))
 
 
 def _bind(client: Client) -> tuple[str, ...]:

@@ -95,27 +95,33 @@ class _Stream:
         self.honoured: list[str] = []
         self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server has said what it will tell of, or that it will not."""
+        self._opened_again = asyncio.Event()
 
     async def run(self) -> None:
         """Keep it open."""
         wait = FIRST_RETRY
         while True:
-            try:
-                await self._upstream.listen_to_tasks(list(self._shown), self._heard)
-            except BridgeError as error:
-                log.info("no news of tasks", upstream=self._upstream.name, error=str(error))
+            self._opened_again.clear()
+            async with asyncio.TaskGroup() as tasks:
+                looking = tasks.create_task(self._catch_up())
+                try:
+                    await self._upstream.listen_to_tasks(list(self._shown), self._heard)
+                except BridgeError as error:
+                    log.info("no news of tasks", upstream=self._upstream.name, error=str(error))
+                looking.cancel()
             if not self.first.done():
                 self.first.set_result(None)
                 return  # it tells of no tasks at all
+            wait = FIRST_RETRY if self._opened_again.is_set() else min(LONGEST_RETRY, wait * 2)
             await asyncio.sleep(wait)
-            wait = min(LONGEST_RETRY, wait * 2)
-            await self._catch_up()
 
     def _heard(self, method: str, params: Raw) -> None:
         if method == "notifications/subscriptions/acknowledged":
             if not self.first.done():
                 self.honoured = [self._shown[id_] for id_ in _acknowledged(params) if id_ in self._shown]
                 self.first.set_result(None)
+            else:
+                self._opened_again.set()
         elif method == "notifications/tasks":
             self._tell(Body(params))
 
@@ -133,7 +139,11 @@ class _Stream:
         asyncio.get_running_loop().call_soon(self._listen.send, "notifications/tasks", task.fields)
 
     async def _catch_up(self) -> None:
-        """What happened while nobody listened is told as the state that it led to."""
+        """What happened while nobody listened is told as the state that it led to.
+
+        Once it is listened to again: what happens from then on is heard.
+        """
+        await self._opened_again.wait()
         for id_, shown in self._shown.items():
             try:
                 self._send(await self._tasks.look(self._client, self._upstream.name, id_, shown))

@@ -48,6 +48,7 @@ class SealedFiles:
         """`directory`: where the files are; left out, this user's own."""
         self._given = directory
         self._source = source
+        self._has_complained = False
 
     @cached_property
     def _directory(self) -> Path:
@@ -60,7 +61,7 @@ class SealedFiles:
             is_there = path.exists()  # usually not: nobody signed in to this server. Not worth a thread
         except OSError as error:
             # Another user's, say. A server that needs no sign-in must not suffer for it.
-            log.warning("the store of tokens cannot be read", directory=str(self._directory), reason=error.strerror)
+            self._complain(error)
             is_there = False
         if not is_there:
             return None
@@ -84,6 +85,12 @@ class SealedFiles:
         self._make_directory()
         async with file_lock(self._directory / f"{_digest(name)}.lock", seconds):
             yield
+
+    def _complain(self, error: OSError) -> None:
+        """Once: whoever waits for a sign-in looks every few seconds."""
+        if not self._has_complained:
+            self._has_complained = True
+            log.warning("the store of tokens cannot be read", directory=str(self._directory), reason=error.strerror)
 
     def _path(self, key: str) -> Path:
         return self._directory / f"{_digest(key)}.sealed"

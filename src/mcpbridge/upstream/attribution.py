@@ -6,7 +6,6 @@ notes).
 """
 
 import asyncio
-from collections.abc import Callable
 
 from mcpbridge.interaction import Asker
 from mcpbridge.model import Call
@@ -20,9 +19,7 @@ STRAY_SECONDS = 10.0
 class Attribution:
     """The calls that run on one instance, and the last one that was given up."""
 
-    def __init__(self, takes_turns: Callable[[], bool]) -> None:
-        """`takes_turns`: its questions name no call, and it has several clients."""
-        self._takes_turns = takes_turns
+    def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
         self.running: dict[Call, None] = {}
         """Oldest first."""
@@ -38,11 +35,13 @@ class Attribution:
         """The server may still be at a call that another client gave up: what it asks now may be of that one."""
         return self._clock() < self._stray_until and self._stray_home != client.home
 
-    def askable(self) -> list[Call]:
-        """The calls that a question may be of which names none; none of a client that is strange to the server."""
-        calls = list(self.running)
-        is_strange = self._takes_turns() and any(self.is_strange_to(call.client) for call in calls)
-        return [] if is_strange else calls
+    def askable(self, others: list[Call] | None = None) -> list[Call]:
+        """The calls that a question may be of which names none: those that run, or these others.
+
+        None when one is of a client that is strange to the server.
+        """
+        calls = list(self.running) if others is None else others
+        return [] if any(self.is_strange_to(call.client) for call in calls) else calls
 
     @property
     def only_one(self) -> Call | None:

@@ -7,7 +7,7 @@ __all__ = ["Challenge", "join_scopes"]
 
 _BEARER = re.compile(r"(?:^|[\s,])bearer(?:\s+|$)", re.IGNORECASE)
 _PARAMETER = re.compile(r'[\s,]*([A-Za-z0-9_.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
-LONGEST = 8192
+_LONGEST = 8192
 """Characters of a header that are read; no server has reason to say more."""
 _SCOPES = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
 
@@ -26,7 +26,7 @@ class Challenge:
     @classmethod
     def parse(cls, header: str) -> "Challenge":
         """The Bearer challenge among those in the header; an empty one when there is none."""
-        header = header[:LONGEST]
+        header = header[:_LONGEST]
         begin = _BEARER.search(header)
         if begin is None:
             return cls()

@@ -5,13 +5,19 @@ cannot get a slot in time, or finds the queue full, is refused before the server
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from mcpbridge.errors import Overloaded
+from mcpbridge.model import Call
 
-__all__ = ["Gate", "WaitingRoom"]
+__all__ = ["Gate", "WaitingRoom", "takes_slot"]
+
+
+def takes_slot(call: Call) -> bool:
+    """Not what waits by design for as long as a task runs (2025-11-25, retrieving task results)."""
+    return call.method != "tasks/result"
 
 
 class Gate:
@@ -21,6 +27,7 @@ class Gate:
         self._name, self._slots, self._places, self._patience = name, slots, places, patience
         self._free = slots
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._resting: Counter[Call] = Counter()
 
     @property
     def is_busy(self) -> bool:
@@ -74,13 +81,21 @@ class Gate:
         self._free += 1
 
     @contextmanager
-    def rest(self) -> Generator[None]:
-        """Lend out the slot of a call that waits for a person. It goes on at once, even if all slots are taken then."""
-        self.leave()
+    def rest(self, call: Call) -> Generator[None]:
+        """Lend out the slot of a call that waits for a person. It goes on at once, even if all slots are taken then.
+
+        It is one slot, however many questions of the call wait.
+        """
+        self._resting[call] += 1
+        if self._resting[call] == 1:
+            self.leave()
         try:
             yield
         finally:
-            self._free -= 1
+            self._resting[call] -= 1
+            if not self._resting[call]:
+                del self._resting[call]
+                self._free -= 1
 
 
 class WaitingRoom:

@@ -62,6 +62,8 @@ class Link:
         """The session, while it is ready for calls."""
         self.peer: Peer | None = None
         self.questions: Questions | None = None
+        self.has_declared = False
+        """In the present life the handshake has begun."""
         self.lost = asyncio.Event()
         """Set when the present life is to end."""
         self.lost_reason = ""
@@ -152,7 +154,7 @@ class Link:
         """A life begins: it is dialled."""
         self._lifecycle.dialling(self._loop.time())
         self.step(Status("starting"))
-        self.lost, self.lost_reason = asyncio.Event(), ""
+        self.lost, self.lost_reason, self.has_declared = asyncio.Event(), "", False
 
     def opened(self, session: UpstreamSession) -> None:
         """Calls may come."""

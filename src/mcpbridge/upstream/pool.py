@@ -5,6 +5,7 @@ a session of the handshake era declares once what its client can be asked, so cl
 things cannot share one, and a server may be configured to keep its clients apart (spec 2.3 of the project's notes).
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ __all__ = ["Pool"]
 
 log = structlog.get_logger("mcpbridge.upstream")
 
-FREE_SECONDS = 0.25
+FREE_SECONDS = 0.5
 """Seconds to wait for a session that another client uses, before one more is opened."""
 
 _Key = tuple[str, Profile, object]
@@ -105,14 +106,13 @@ class Pool:
         settings = base.settings
         if settings.isolation == "shared":
             return await self._shared(base, client)
-        key = client.home
-        if settings.isolation == "project":
-            project = await client.project()
-            key = (client.principal, project) if project else None
-        if not key:
-            return base
         profile = NOTHING if settings.questions == "never" else client.profile
-        return self._other(base, profile, key)
+        if settings.isolation == "client":
+            return self._other(base, profile, client.home) if client.home else base
+        project = await client.project()
+        if not project and (base.modern or profile is NOTHING):
+            return base  # of no project, and the first session declares what such a client can be asked
+        return self._other(base, profile, (client.principal, project))
 
     def expect(self, profile: Profile, view: str = "") -> None:
         """A client came that can be asked this: servers whose session is not open yet open it for such clients.
@@ -144,11 +144,11 @@ class Pool:
         upstream = base
         if client.profile is not base.profile:
             upstream = self._other(base, client.profile, number)
+        patience_ends = asyncio.get_running_loop().time() + FREE_SECONDS
         while upstream.is_held_from(client):
-            if number == 0:
-                await upstream.freed(FREE_SECONDS)  # most calls are short: another process is worth a moment
-                if not upstream.is_held_from(client):
-                    break
+            left = patience_ends - asyncio.get_running_loop().time()
+            if left > 0 and await upstream.freed(left):
+                continue  # most calls are short: another process is worth a moment
             number += 1
             is_there = (base.name, client.profile, number) in self._others
             if not is_there and self.instances(base.name) > base.settings.max_instances:

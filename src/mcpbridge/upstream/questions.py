@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from mcpbridge.interaction import LIST_ROOTS, NOTHING, QUESTIONS, Asker, Question, QuestionRefused, why_not
 from mcpbridge.model import Call
+from mcpbridge.upstream.gate import takes_slot
 from mcpbridge.upstream.tasks import RELATED_TASK, TaskBook, related_task
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST
@@ -47,22 +48,21 @@ class Questions:
         self,
         name: str,
         *,
-        running: Callable[[], list[Call]],
+        running: Callable[..., list[Call]],
         beside: Callable[[], Asker | None],
         tasks: TaskBook,
         roots: bytes = b"",
-        rest: Callable[[], AbstractContextManager[None]] = nullcontext,
-        is_shared: bool = True,
+        rest: Callable[[Call], AbstractContextManager[None]] = lambda call: nullcontext(),
     ) -> None:
         """Where to look for whom to ask.
 
-        `running`: the calls under way, oldest first. `beside`: the one client that may be asked for its roots outside
+        `running`: the calls under way, oldest first; given others, those, if they can be meant. `beside`: the one client that may be asked for its roots outside
         of any call, if there is exactly one. `roots`: the result of `roots/list` that the configuration gives.
         `tasks` are those that are followed here; what belongs to one names it.
-        `rest` is entered while a call waits for an answer. `is_shared`: calls of several clients may run here.
+        `rest` is entered while a call waits for an answer.
         """
         self._tasks = tasks
-        self._is_shared, self._rest = is_shared, rest
+        self._rest = rest
         self._name = name
         self._running, self._beside, self._roots = running, beside, roots
         self._peer: Peer | None = None
@@ -161,10 +161,10 @@ class Questions:
         if about:  # of a task that is not followed: only who asks for it can be meant
             able = [call for call in able if _is_about_task(call) and call.target == about]
         elif not able:
-            able = [call for call in self._tasks.calls if call.client.profile]
+            able = self._running([call for call in self._tasks.calls if call.client.profile])
         owners = {id(call.client.owner) for call in able}
         # Among calls of one client the newest is the likely one; whichever it is, the same person answers.
-        return able if len(owners) == 1 or not self._is_shared else []
+        return able if len(owners) == 1 else []
 
     async def _put(self, id_: bytes, question: Question, asker: Asker, calls: list[Call]) -> None:
         peer = self._peer
@@ -173,8 +173,8 @@ class Questions:
                 raise refused
             if peer is not None and calls:
                 # A task may ask while no request about it is under way: then no slot is taken.
-                is_under_way = calls[0] not in self._tasks.calls
-                with peer.held(calls), self._rest() if is_under_way else nullcontext():
+                has_slot = calls[0] not in self._tasks.calls and takes_slot(calls[0])
+                with peer.held(calls), self._rest(calls[0]) if has_slot else nullcontext():
                     result = await asker.ask(question)
             else:
                 result = await asker.ask(question)

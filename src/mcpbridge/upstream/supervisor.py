@@ -1,7 +1,7 @@
 """Keep one upstream connected. The only place that dials, reconnects and gives up.
 
-One owner task an upstream opens its channel, holds the session and closes both in the same task (cancel scopes
-must be left by the task that entered them; python-sdk issues 79, 577, 922). Everybody else talks to the
+One owner task an upstream opens its channel, holds the session and closes both in the same task, life after `life`
+(cancel scopes must be left by the task that entered them; python-sdk issues 79, 577, 922). Everybody else talks to the
 `Upstream` object, which refuses, waits or passes the call on by the state it is in (see `link`).
 
 A dead or slow upstream costs nobody else anything: no lock and no queue is shared between upstreams.
@@ -13,15 +13,12 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, cast
 
-import anyio
-import structlog
 from msgspec import Raw
 
-from mcpbridge.errors import BridgeError, UpstreamError, UpstreamGone, UpstreamHttpError
 from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.model import Call
 from mcpbridge.upstream.attribution import Attribution
-from mcpbridge.upstream.era import ProbeKilled
+from mcpbridge.upstream.life import Life
 from mcpbridge.upstream.link import Link, Status
 from mcpbridge.upstream.listings import Listings, Lists
 from mcpbridge.upstream.notices import Notices
@@ -29,17 +26,13 @@ from mcpbridge.upstream.questions import Questions
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tasks import TaskBook
-from mcpbridge.upstream.tending import Tending, Wanted
+from mcpbridge.upstream.tending import Wanted
 from mcpbridge.upstream.traffic import Traffic
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.http_fallback import HttpOrSse
-from mcpbridge.wire.peer import Peer
 from mcpbridge.wire.revisions import LATEST_LEGACY
-from mcpbridge.wire.transport import Channel, Transport
+from mcpbridge.wire.transport import Transport
 
 __all__ = ["Observer", "Upstream"]
-
-log = structlog.get_logger("mcpbridge.upstream")
 
 
 class Observer(Protocol):
@@ -70,10 +63,6 @@ class Observer(Protocol):
         ...
 
 
-class _OtherTransport(Exception):
-    """The server does not speak this transport: begin anew over the other one."""
-
-
 class Upstream:
     """One server behind the bridge."""
 
@@ -99,11 +88,7 @@ class Upstream:
         self.name, self.settings, self.transport = name, settings, transport
         self.is_base, self.home = is_base, home
         self.is_shared = settings.isolation == "shared"
-        self._is_ones_own = home is not None and not isinstance(home, str | tuple)
-        """One connection's alone; a project and a principal may have several clients."""
         self.profile = profile
-        self.has_declared = False
-        """The handshake of its session has begun, so what it declares is settled."""
         self.restarts = 0
         self.modern = False
         """The last session was of the modern era."""
@@ -124,7 +109,7 @@ class Upstream:
         self._link = Link(name, settings, transport, stepped=self._stepped)
         self.tasks = TaskBook(self._link.over)
         """Tasks of a legacy server that somebody waits for."""
-        self._attribution = Attribution(self._takes_turns)
+        self._attribution = Attribution()
         self._traffic = Traffic(
             name, settings, self._link, self._attribution, self.tasks, takes_turns=self._takes_turns
         )
@@ -244,9 +229,9 @@ class Upstream:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
         return self._traffic.is_held_from(client)
 
-    async def freed(self, seconds: float) -> None:
-        """Return when a call on it is over; at the latest after so many seconds, or at once while it asks somebody."""
-        await self._traffic.freed(seconds)
+    async def freed(self, seconds: float) -> bool:
+        """Return when a call on it is over. False: none was within so many seconds, or it asks somebody right now."""
+        return await self._traffic.freed(seconds)
 
     # -- tasks
 
@@ -286,6 +271,11 @@ class Upstream:
         self._assigned.set()
 
     @property
+    def has_declared(self) -> bool:
+        """The handshake of its session has begun, so what it declares is settled."""
+        return self._link.has_declared
+
+    @property
     def has_missed_roots(self) -> bool:
         """It asked for roots, as many servers do first of all, when there was no client to ask."""
         return self._link.questions is not None and self._link.questions.has_missed_roots
@@ -299,14 +289,12 @@ class Upstream:
         if session is not None and not session.modern and session.profile.roots and not self.settings.roots:
             session.roots_changed()
 
-    @property
-    def _to_declare(self) -> Profile:
-        """What a session of the handshake era declares: also what the configuration answers."""
-        return self.profile.with_roots() if self.settings.roots else self.profile
-
     def _takes_turns(self) -> bool:
-        """It is of several clients, may ask them, and a question of it names no call: its transport has one stream."""
-        if self._is_ones_own or self.profile is NOTHING or self.modern:
+        """It may ask somebody, and a question of it names no call: its transport has one stream.
+
+        That holds for an instance of one client as well: each call of a modern one is asked by itself (`Asker.owner`).
+        """
+        if self.profile is NOTHING or self.modern:
             return False
         return self.transport.kind != "streamable-http"
 
@@ -337,10 +325,8 @@ class Upstream:
 
     async def _live_once(self) -> str | None:
         """One life of the connection. Returns why it ended; None to begin another at once."""
-        link = self._link
-        link.begin()
+        self._link.begin()
         self._listings.begin()
-        self.has_declared = False
         questions = Questions(
             self.name,
             running=self._attribution.askable,
@@ -348,127 +334,35 @@ class Upstream:
             roots=self.settings.roots_result,
             tasks=self.tasks,
             rest=self._traffic.gate.rest,
-            is_shared=not self._is_ones_own,
         )
-        peer = Peer(
-            self.name,
-            on_notification=self._notices.heard,
-            on_closed=link.closed,
-            on_request=questions.asked,
-            on_withdrawn=questions.withdrawn,
-        )
-        questions.attach(peer)
-        link.peer, link.questions = peer, questions
-        try:
-            async with self.transport.connect(peer) as channel:
-                peer.attach(channel)
-                try:
-                    # Catches its own errors: raised through the transport's task group they would come in groups.
-                    return await self._converse(peer, questions, channel)
-                finally:
-                    link.session = None
-                    questions.end()
-                    peer.end(link.lost_reason or "it is being stopped")
-        except UpstreamError as error:
-            return link.explain(error.what)
-        except BridgeError as error:  # a certificate, or the like
-            return str(error)
-        except Exception as error:  # noqa: BLE001 - the task boundary of one upstream: whatever happens here stays here
-            return self._unexpected(error)
-
-    async def _converse(self, peer: Peer, questions: Questions, channel: Channel) -> str | None:
-        def declare() -> Profile:
-            self.has_declared = True
-            questions.declared = self._to_declare
-            return questions.declared
-
-        session = UpstreamSession(
-            self.name,
-            peer,
-            channel,
-            is_plain=self.transport.kind in ("stdio", "websocket"),
-            client_info=self._client_info,
-            profile=declare,
-        )
-        try:
-            reason = await self._open_and_serve(peer, questions, session)
-        except ProbeKilled:
-            log.info("upstream does not bear the probe for its era; using the handshake", upstream=self.name)
-            self._era = "legacy"
-            return None
-        except _OtherTransport:
-            return None
-        except UpstreamGone as error:
-            reason = self._link.lost_reason or error.what
-        except UpstreamError as error:
-            reason = error.what
-        except TimeoutError:
-            reason = f"not ready within {self.settings.init_timeout:g} s"
-        except BridgeError as error:
-            reason = str(error)
-        except Exception as error:  # noqa: BLE001 - as above: one upstream's fault is no one else's
-            reason = self._unexpected(error)
-        return self._link.explain(reason)
-
-    def _unexpected(self, error: Exception) -> str:
-        log.exception("upstream failed in an unexpected way", upstream=self.name)
-        return f"{type(error).__name__} in the bridge; see the log"
-
-    async def _open_and_serve(self, peer: Peer, questions: Questions, session: UpstreamSession) -> str:
-        link = self._link
-        await self._open(session)
-        if session.modern:
-            questions.declared = NOTHING  # that era has no requests of servers
-        self.modern, self.version = session.modern, session.version
-        self.capabilities, self.instructions = session.capabilities, session.instructions
-        await self._listings.first(session)
-        if not session.modern and session.profile is not self._to_declare:
-            link.is_renewing = True  # another profile was adopted after the handshake had begun
-            return "opened anew for what its client can be asked"
-        self._traffic.begin_anew()
-        link.opened(session)
-        log.info("upstream ready", upstream=self.name, revision=session.version, tools=len(self.lists.get("tools", ())))
-        tending = Tending(
+        life = Life(
             self.name,
             self.settings,
-            session,
-            peer,
+            self.transport,
+            self._link,
+            self._listings,
+            self._notices,
+            questions,
             self.wanted,
-            relist=partial(self._listings.again, session),
-            lost=link.closed,
-            expired=partial(link.renew, session),
-            heard=self._notices.heard,
-            ttl_ms=self._listings.ttl_ms,
+            client_info=self._client_info,
+            era=self._era,
+            assigned=self._assigned,
+            to_declare=self._to_declare,
+            agreed=self._agreed,
         )
-        self._listings.tended_by(tending)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tending.run)
-            await link.lost.wait()
-            tasks.cancel_scope.cancel()
-        return link.lost_reason
-
-    async def _open(self, session: UpstreamSession) -> None:
-        if not self._assigned.is_set():
-            await self._until_assigned()
-        seconds = self.settings.init_timeout
-        async with asyncio.timeout(seconds):
-            try:
-                await session.open("legacy" if self.transport.kind == "sse" else self._era, seconds)
-            except UpstreamHttpError as error:
-                if isinstance(self.transport, HttpOrSse) and self.transport.refused(error):
-                    raise _OtherTransport from error
-                raise
-
-    async def _until_assigned(self) -> None:
-        link = self._link
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._assigned, link.lost)]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            return await life.live()
         finally:
-            for wait in waits:
-                wait.cancel()
-        if not self._assigned.is_set():
-            raise UpstreamGone(self.name, link.lost_reason)
+            self._era = life.era
+
+    def _agreed(self, session: UpstreamSession) -> None:
+        self.modern, self.version = session.modern, session.version
+        self.capabilities, self.instructions = session.capabilities, session.instructions
+        self._traffic.begin_anew()
+
+    def _to_declare(self) -> Profile:
+        """What a session of the handshake era declares: also what the configuration answers."""
+        return self.profile.with_roots() if self.settings.roots else self.profile
 
 
 def _has(declared: object, *path: str) -> bool:

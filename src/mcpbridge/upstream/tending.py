@@ -194,7 +194,7 @@ class Tending:
             while True:
                 wanted.changed.clear()
                 uris = sorted(wanted.uris) if self._session.has_subscriptions else []
-                if held is not None and held.is_over:
+                if held is not None and held.ended.is_set():
                     delay = await self._pause(delay, held)
                     held = None
                     continue
@@ -205,13 +205,14 @@ class Tending:
                 if uris or any(kinds.values()):
                     held = _Listening(uris, self._loop.time())
                     tasks.start_soon(self._listen_once, kinds, held)
+                if last is not None and held is not None:
                     with anyio.move_on_after(ACKNOWLEDGE_SECONDS):
                         await held.opened.wait()
-                if last is not None and held is not None and held.is_over:
-                    delay = await self._pause(delay, held)
-                    held = last  # better some of the resources than none
-                elif last is not None:
+                if last is not None:
+                    if held is not None and held.ended.is_set():  # maybe the server bears only one at a time
+                        delay = await self._pause(delay, held)
                     last.scope.cancel()
+                    await last.ended.wait()
                 if held is None:
                     await wanted.changed.wait()
 
@@ -231,7 +232,7 @@ class Tending:
                 await self._session.listen(kinds, listening.uris, heard)
             except BridgeError as error:
                 log.info("listen stream ended", upstream=self._name, error=str(error))
-        listening.is_over = True
+        listening.ended.set()
         listening.opened.set()
         self._wanted.changed.set()
 
@@ -269,7 +270,7 @@ class _Listening:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     opened: anyio.Event = field(default_factory=anyio.Event)
     """The server has said something on it, or it is over."""
-    is_over: bool = False
+    ended: anyio.Event = field(default_factory=anyio.Event)
 
 
 _ANNOUNCED_AS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}

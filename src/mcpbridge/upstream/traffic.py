@@ -24,7 +24,7 @@ from mcpbridge.interaction import NOTHING, Asker, encoded_capabilities
 from mcpbridge.model import Call
 from mcpbridge.upstream.attribution import Attribution
 from mcpbridge.upstream.auth_asking import ask_to_sign_in
-from mcpbridge.upstream.gate import Gate, WaitingRoom
+from mcpbridge.upstream.gate import Gate, WaitingRoom, takes_slot
 from mcpbridge.upstream.lifecycle import Breaker
 from mcpbridge.upstream.link import Link
 from mcpbridge.upstream.session import UpstreamSession
@@ -84,8 +84,9 @@ class Traffic:
         takes_turns = self._takes_turns() and not call.method.startswith("tasks/")
         if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
             await self._turns.enter(call.client.owner, is_asked=link.is_asking)
+        has_slot = takes_slot(call)
         try:
-            if not gate.try_enter():
+            if has_slot and not gate.try_enter():
                 await gate.enter()
         except BaseException:
             if takes_turns:
@@ -118,7 +119,8 @@ class Traffic:
             self.idle_since = self._loop.time()
             if takes_turns:
                 self._turns.leave()
-            gate.leave()
+            if has_slot:
+                gate.leave()
             if self._quiet is not None:
                 self._look_up()
 
@@ -138,10 +140,9 @@ class Traffic:
         is_used = self._turns.blocks(owner) or bool(self._tasks and self._tasks.blocks(owner))
         return self._takes_turns() and (is_used or self._attribution.is_strange_to(client))
 
-    async def freed(self, seconds: float) -> None:
-        """Return when a call is over; at the latest after so many seconds, or at once while somebody is asked."""
-        if self._running and not self._link.is_asking:
-            await self._turns.left(seconds)
+    async def freed(self, seconds: float) -> bool:
+        """Return when a call is over. False: none was within so many seconds, or somebody is being asked."""
+        return bool(self._running) and not self._link.is_asking and await self._turns.left(seconds)
 
     @contextmanager
     def used(self) -> Generator[None]:
@@ -157,11 +158,11 @@ class Traffic:
     async def idle(self, seconds: float) -> None:
         """Return when it has had nothing to do for so long: no call, and no task that somebody waits for."""
         while True:
-            if self._running or self._users:
+            if (left := self.idle_since + seconds - self._loop.time()) > 0:
+                await anyio.sleep(left)  # first: where calls come and go, the end of each is not worth a look
+            elif self._running or self._users:
                 quiet = self._quiet = self._quiet or asyncio.Event()
                 await quiet.wait()
-            elif (left := self.idle_since + seconds - self._loop.time()) > 0:
-                await anyio.sleep(left)
             elif self._tasks:
                 await self._tasks.emptied()
             else:

@@ -30,12 +30,13 @@ class Turns:
         """Calls of another client run."""
         return bool(self._inside) and self._owner is not owner
 
-    async def left(self, seconds: float) -> None:
-        """Return when a call is over, at the latest after so many seconds."""
+    async def left(self, seconds: float) -> bool:
+        """Return when a call is over. False: none was within so many seconds."""
         change = self._change = self._change or asyncio.Event()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await change.wait()
+        return change.is_set()
 
     async def enter(self, owner: object, *, is_asked: bool) -> None:
         """Wait until only this client's calls run.
