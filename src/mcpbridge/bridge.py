@@ -87,7 +87,7 @@ class Bridge:
             self._flights.spawn,
             show,
             is_interactive=is_interactive,
-            learn=redact.learn if isinstance(redact, Redactor) else lambda secrets: None,
+            learn=redact.learn if isinstance(redact, Redactor) else lambda name, secrets: None,
         )
         self._transports = TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
         self._started = time.monotonic()

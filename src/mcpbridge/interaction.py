@@ -29,6 +29,7 @@ __all__ = [
     "Profile",
     "Question",
     "QuestionRefused",
+    "Unreachable",
     "elicitation_mode",
     "encoded_capabilities",
     "why_not",
@@ -136,6 +137,10 @@ class QuestionRefused(BridgeError):
     def __init__(self, message: str, code: int = INTERNAL_ERROR, *, error: bytes = b"") -> None:
         super().__init__(message)
         self.error = error or encode({"code": code, "message": message})
+
+
+class Unreachable(QuestionRefused):
+    """There is no way to the client from where the question came; it was not put."""
 
 
 def why_not(question: Question, profile: Profile) -> QuestionRefused | None:

@@ -7,7 +7,6 @@ Only values that the configuration brought in are known here; each is also found
 import base64
 import json
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from urllib.parse import quote, quote_plus
@@ -19,8 +18,8 @@ MASK = "[redacted]"
 MIN_LENGTH = 6
 """Characters; a shorter value is not masked, because it would be found in half of all words."""
 
-_LEARNED = 64
-"""Secrets that came while the process ran, the last of which are known."""
+_LEARNED = 24
+"""Secrets of one source that came while the process ran; the last ones are known."""
 
 SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|session|dsn|_pat\b", re.IGNORECASE)
 """What names of variables, headers and options have in them whose values are secrets."""
@@ -31,18 +30,28 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets = set(secrets)
-        self._learned = deque[str](maxlen=_LEARNED)
+        self._learned: dict[str, dict[str, None]] = {}
+        """By source, oldest first."""
         self._compile()
 
-    def learn(self, secrets: Iterable[str]) -> None:
-        """Mask these too from now on; tokens come while the process runs. The oldest are forgotten in time."""
-        new = [secret for secret in secrets if len(secret) >= MIN_LENGTH and secret not in self._learned]
-        if new:
-            self._learned.extend(new)
+    def learn(self, source: str, secrets: Iterable[str]) -> None:
+        """Mask these too from now on; tokens come while the process runs. The oldest of a source are forgotten in time.
+
+        `source`: whose they are, such as the name of a server.
+        """
+        known = self._learned.setdefault(source, {})
+        before = set(known)
+        for secret in secrets:
+            if len(secret) >= MIN_LENGTH:
+                known.pop(secret, None)  # what still comes is in use, however old it is
+                known[secret] = None
+        while len(known) > _LEARNED:
+            del known[next(iter(known))]
+        if known.keys() != before:
             self._compile()
 
     def _compile(self) -> None:
-        secrets = {*self._secrets, *self._learned}
+        secrets = self._secrets.union(*self._learned.values())
         forms = {form for secret in secrets for form in _forms(secret) if len(form) >= MIN_LENGTH}
         longest_first = sorted(forms, key=lambda form: (-len(form), form))  # a secret may contain another
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None

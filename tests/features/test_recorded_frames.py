@@ -131,12 +131,36 @@ async def test_definitions_keep_what_nobody_knows(pair: Pair) -> None:
     assert resource["versions"] == [1.0, None]
 
 
-async def test_a_method_from_the_future_is_refused_and_reaches_nobody(pair: Pair) -> None:
-    """Nothing tells whose it is: the client can use what it knows of instead."""
+async def test_a_method_that_the_only_server_does_not_know_either_is_refused_by_it(pair: Pair) -> None:
     with pytest.raises(Refused) as refused:
         _ = (await pair.client.request("future/method", {"n": 1, "_meta": pair.meta()})).result
     assert refused.value.code == -32601
-    assert not pair.sent("future/method")
+    assert pair.sent("future/method")
+
+
+@pytest.mark.parametrize("method", ["tasks/future", "roots/list", "notifications/future", "logging/setLevel"])
+async def test_what_belongs_to_one_hop_is_not_passed_on(pair: Pair, method: str) -> None:
+    sent = len(pair.sent(method))
+    with pytest.raises(Refused):
+        _ = (await pair.client.request(method, {"n": 1, "_meta": pair.meta()})).result
+    assert len(pair.sent(method)) == sent
+
+
+async def test_a_method_from_the_future_that_could_be_for_several_servers_reaches_none(place: Place) -> None:
+    """Nothing tells whose it is: the client can use what it knows of instead. At a server's own address it is its."""
+    journals = [place.folder / name for name in ("one", "two")]
+    servers = {
+        journal.name: {"command": sys.executable, "args": ["-ES", str(SERVER), str(FRAMES), str(journal), "legacy"]}
+        for journal in journals
+    }
+    async with place.bridge(servers) as client:
+        await client.initialize()
+        await client.tools_with("one__gaze")
+        await client.tools_with("two__gaze")
+        with pytest.raises(Refused) as refused:
+            _ = (await client.request("future/method", {"n": 1})).result
+        assert refused.value.code == -32601
+        assert not any("future/method" in journal.read_text("utf-8") for journal in journals)
 
 
 async def test_what_a_server_says_and_asks_in_unknown_words_does_not_disturb_its_call(pair: Pair) -> None:

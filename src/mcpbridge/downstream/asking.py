@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client, Notify, Requests
 from mcpbridge.downstream.phrasing import phrase
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOBODY, NOTHING, Profile, Question, QuestionRefused
+from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOBODY, NOTHING, Profile, Question, QuestionRefused, Unreachable
 from mcpbridge.upstream.tasks import RELATED_TASK
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST
@@ -51,7 +51,8 @@ class ClientRequests:
         `seconds` to wait, if it is less than usual.
 
         Raises:
-            QuestionRefused: no way to the client, an error as its answer, or none in time.
+            Unreachable: no way to the client.
+            QuestionRefused: an error as its answer, or none in time.
         """
         if self._has_ended:
             raise QuestionRefused(_GONE)
@@ -64,7 +65,7 @@ class ClientRequests:
         self._waiting[id_] = future
         try:
             if notify(encode_request(id_, method, params)) is False:
-                raise QuestionRefused(_NO_STREAM, INVALID_REQUEST)
+                raise Unreachable(_NO_STREAM, INVALID_REQUEST)
             try:
                 async with asyncio.timeout(patience):
                     frame = await future

@@ -89,9 +89,15 @@ class Listeners:
 
     @property
     def log_level(self) -> str:
-        """The least severe level that any session wants; empty when none asked."""
-        levels = [client.log_level for client in self.clients if client.log_level]
-        return min(levels, key=LEVELS.index) if levels else ""
+        """The least severe level that any session wants; empty when none asked.
+
+        A session that set none leaves it to the servers: as soon as another one sets a level, they are to send all
+        that they would have sent this one.
+        """
+        levels = [client.log_level for client in self.clients]
+        if not any(levels):
+            return ""
+        return LEVELS[0] if "" in levels else min(levels, key=LEVELS.index)
 
     def list_changed(self, kind: str, view: str = "") -> None:
         """The list of `tools`, `prompts` or `resources` that this view shows is another one now."""
@@ -111,9 +117,7 @@ class Listeners:
         method = "notifications/resources/updated"
         fields = decode_fields(params)
         fields["uri"] = Raw(encode(published))
-        meta = _meta_of(
-            fields
-        )  # vendors' keys are for both ends; the stream's id is the one of our own stream up there
+        meta = _meta_of(fields)  # vendors' keys are for both ends; the stream's id is that of our own stream up there
         fields.pop("_meta", None)
         if meta:
             fields["_meta"] = Raw(encode_fields(meta))

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 import msgspec
 import structlog
+from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
@@ -29,6 +30,7 @@ from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.task_ids import TaskIds
 from mcpbridge.downstream.task_news import TaskNews
 from mcpbridge.downstream.tasks import Tasks
+from mcpbridge.downstream.unknown_methods import UnknownMethods
 from mcpbridge.downstream.upstream_news import UpstreamNews
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
@@ -68,7 +70,7 @@ class Server:
         delivery = Delivery(catalog, pool, plan, self._parking, tasks, server_info, extensions=allowed)
         calls = Calls(catalog, pool, startup, finding, delivery, tasks, server_info)
         both = calls.handlers
-        opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout)
+        opening = Opening(identity, pool, server_info, startup, asking_seconds=asking.timeout)
         self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks))
         self._legacy: dict[str, Handler] = {
             **both,
@@ -84,6 +86,7 @@ class Server:
             **tasks.modern,
             **opening.modern,
         }
+        self._unknown = UnknownMethods(pool, delivery, {*self._legacy, *self._modern})
         catalog.on_change(self._changed)
         catalog.on_view_change(self._view_changed)
 
@@ -97,6 +100,7 @@ class Server:
     def open(self, client: Client) -> None:
         """A legacy session begins: it may be sent unsolicited messages."""
         self.listeners.clients.add(client)
+        self._spread_log_level()
 
     def close(self, client: Client) -> None:
         """A client is gone: what it has under way is cancelled upstream, its subscriptions are dropped."""
@@ -142,7 +146,7 @@ class Server:
         try:
             handler = (self._modern if client.modern else self._legacy).get(frame.method)
             if handler is None:
-                raise self._unknown_method(client, frame.method)
+                return Answer(encode_response(id_, await self._pass_on(client, frame, notify)))
             if not client.version and frame.method not in ("initialize", "ping"):
                 raise BadRequest(INVALID_REQUEST, _NOT_INITIALIZED)
             return Answer(encode_response(id_, await handler(client, frame, notify)))
@@ -208,7 +212,15 @@ class Server:
     def _spread_log_level(self) -> None:
         level = self.listeners.log_level
         for upstream in self._pool.everyone():
-            upstream.wanted.want_log_level(level)
+            upstream.wanted.want_log_level(level, is_heard=bool(self.listeners.clients))
+
+    async def _pass_on(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        """What has no handler here: the one server's that it can be for, else nobody's."""
+        server = self._unknown.server_of(client, frame.method)
+        result = await self._unknown.pass_on(server, client, frame, notify) if server else None
+        if result is None:
+            raise self._unknown_method(client, frame.method)
+        return result
 
     # -- withdrawing
 

@@ -112,8 +112,10 @@ class _Stream:
             if not self.first.done():
                 self.first.set_result(None)
                 return  # it tells of no tasks at all
-            wait = FIRST_RETRY if self._opened_again.is_set() else min(LONGEST_RETRY, wait * 2)
+            if self._opened_again.is_set():
+                wait = FIRST_RETRY
             await asyncio.sleep(wait)
+            wait = min(LONGEST_RETRY, wait * 2)
 
     def _heard(self, method: str, params: Raw) -> None:
         if method == "notifications/subscriptions/acknowledged":

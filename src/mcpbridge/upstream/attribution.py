@@ -45,8 +45,11 @@ class Attribution:
 
     @property
     def only_one(self) -> Call | None:
-        """The call that whatever comes now is of; None when there are several, or none."""
-        return next(iter(self.running)) if len(self.running) == 1 else None
+        """The call that whatever comes now is of, or the newest of the one client whose it is; None: cannot be told."""
+        calls = list(self.running)
+        owner = calls[0].client.owner if calls else None
+        is_one_clients = owner is not None and all(call.client.owner is owner for call in calls)
+        return calls[-1] if len(calls) == 1 or is_one_clients else None
 
     @property
     def may_be_stray(self) -> bool:

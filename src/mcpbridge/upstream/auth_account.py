@@ -66,8 +66,8 @@ class Surroundings:
     """How this bridge opens pages by itself; None: it cannot."""
     is_interactive: bool = False
     """It does so for servers whose `auth.interactive` says nothing."""
-    learn: Callable[[Iterable[str]], None] = lambda secrets: None
-    """Gets every secret, to mask it."""
+    learn: Callable[[str, Iterable[str]], None] = lambda name, secrets: None
+    """Gets every secret of a server by name, to mask it."""
 
 
 class Account:
@@ -217,7 +217,7 @@ class Account:
             self.is_proved, self.came_by = False, came_by
         self.grant, self.token, self.is_loaded = grant, grant.access_token, True
         secret = str(grant.client.get("client_secret") or "")
-        self._around.learn([grant.access_token, grant.refresh_token, secret])
+        self._around.learn(self.name, [grant.access_token, grant.refresh_token, secret])
         renews = grant.refresh_token or self.settings.type == "client-credentials"
         if grant.expires_at and renews:
             self.renew_at = grant.expires_at - min(_EARLY, max(0.0, grant.expires_at - time.time()) / 2)

@@ -101,7 +101,7 @@ class _Guard(httpx2.AsyncBaseTransport):
         self._network = network
         self._named_by_people = {httpx2.URL(url).host for url in (server_url, issuer) if url}
         self._server = httpx2.URL(server_url)
-        self._transports: dict[str, httpx2.AsyncHTTPTransport] = {}
+        self._transports: dict[tuple[str, bool], httpx2.AsyncHTTPTransport] = {}
         self._reached: Reach | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -130,7 +130,7 @@ class _Guard(httpx2.AsyncBaseTransport):
         if proxy:
             if _literal_reach(url.host) not in (None, Reach.PUBLIC) and url.host not in self._named_by_people:
                 raise SignInRefused(self._name, f"it names an address inside a network: {url.host}")
-            return await self._transport(proxy).handle_async_request(request)
+            return await self._transport(proxy, url.host).handle_async_request(request)
         addresses = await self._checked_addresses(url)
         while True:
             extensions = {**request.extensions, "sni_hostname": url.host}
@@ -139,18 +139,20 @@ class _Guard(httpx2.AsyncBaseTransport):
                 request.method, target, headers=request.headers, stream=request.stream, extensions=extensions
             )
             try:
-                return await self._transport("").handle_async_request(direct)
+                return await self._transport("", url.host).handle_async_request(direct)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if not addresses:
                     raise
 
-    def _transport(self, proxy: str) -> httpx2.AsyncHTTPTransport:
-        if proxy not in self._transports:
-            context = self._network.tls.ssl_context()
-            self._transports[proxy] = httpx2.AsyncHTTPTransport(
+    def _transport(self, proxy: str, host: str) -> httpx2.AsyncHTTPTransport:
+        way = proxy, host == self._server.host
+        if way not in self._transports:
+            tls = self._network.tls
+            context = tls.ssl_context() if way[1] else tls.elsewhere()
+            self._transports[way] = httpx2.AsyncHTTPTransport(
                 verify=context, trust_env=False, proxy=httpx2.Proxy(proxy, ssl_context=context) if proxy else None
             )
-        return self._transports[proxy]
+        return self._transports[way]
 
     async def _checked_addresses(self, url: httpx2.URL) -> list[str]:
         """The addresses of the host, all of which are allowed.

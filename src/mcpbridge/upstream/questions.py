@@ -6,7 +6,7 @@ question that belongs to nobody is refused, never put to somebody else.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,16 @@ from typing import TypeGuard
 import structlog
 from msgspec import Raw
 
-from mcpbridge.interaction import LIST_ROOTS, NOTHING, QUESTIONS, Asker, Question, QuestionRefused, why_not
+from mcpbridge.interaction import (
+    LIST_ROOTS,
+    NOTHING,
+    QUESTIONS,
+    Asker,
+    Question,
+    QuestionRefused,
+    Unreachable,
+    why_not,
+)
 from mcpbridge.model import Call
 from mcpbridge.upstream.gate import takes_slot
 from mcpbridge.upstream.tasks import RELATED_TASK, TaskBook, related_task
@@ -38,7 +47,8 @@ class _Open:
 
     task: asyncio.Task[None]
     calls: list[Call]
-    """Those under way that it may belong to; empty when it belongs to none."""
+    """Those under way that it may belong to; empty when it belongs to none, or to the session."""
+    method: str
 
 
 class Questions:
@@ -56,8 +66,9 @@ class Questions:
     ) -> None:
         """Where to look for whom to ask.
 
-        `running`: the calls under way, oldest first; given others, those, if they can be meant. `beside`: the one client that may be asked for its roots outside
-        of any call, if there is exactly one. `roots`: the result of `roots/list` that the configuration gives.
+        `running`: the calls under way, oldest first; given others, those, if they can be meant. `beside`: the one
+        client that may be asked for its roots outside of any call, if there is exactly one. `roots`: the result of
+        `roots/list` that the configuration gives.
         `tasks` are those that are followed here; what belongs to one names it.
         `rest` is entered while a call waits for an answer.
         """
@@ -99,8 +110,12 @@ class Questions:
             asyncio.get_running_loop().call_soon(partial(self.asked, frame, via, is_second_look=True))
             return True
         calls = self._calls_of(via, params)
-        asker = calls[-1].client if calls else self._beside() if frame.method == LIST_ROOTS else None
-        if asker is None:
+        is_of_session = frame.method == LIST_ROOTS and not via
+        askers = [call.client for call in reversed(calls)]
+        beside = self._beside() if is_of_session else None
+        if beside is not None and (not askers or beside.owner is askers[0].owner):
+            askers.append(beside)
+        if not askers:
             self.has_missed_roots |= frame.method == LIST_ROOTS
             text = f"{frame.method} belongs to no call of a client; it can be asked only while one runs"
             self._reply(encode_error(id_, INVALID_REQUEST, text))
@@ -110,8 +125,11 @@ class Questions:
         elif len(self._open) >= MAX_OPEN:
             self._reply(encode_error(id_, INTERNAL_ERROR, f"{MAX_OPEN} questions are open; more are not put"))
         else:
-            task = asyncio.get_running_loop().create_task(self._put(id_, question, asker, calls))
-            opened = self._open[id_] = _Open(task, list(calls))
+            task = asyncio.get_running_loop().create_task(self._put(id_, question, askers, calls))
+            # Servers ask for roots when they begin, whatever runs then; the answer is of use after that call too. Only
+            # a client that takes no requests gives it within its call or not at all.
+            bound = [] if is_of_session and not askers[0].relays else list(calls)
+            opened = self._open[id_] = _Open(task, bound, frame.method)
             task.add_done_callback(lambda _: self._forget(id_, opened))
         return True
 
@@ -128,6 +146,7 @@ class Questions:
                 opened.calls.remove(call)
                 if not opened.calls and not opened.task.done():
                     opened.task.cancel()
+                    self.has_missed_roots |= opened.method == LIST_ROOTS
                     self._reply(encode_error(id_, INVALID_REQUEST, "The call that this belongs to is over"))
 
     def end(self) -> None:
@@ -166,20 +185,22 @@ class Questions:
         # Among calls of one client the newest is the likely one; whichever it is, the same person answers.
         return able if len(owners) == 1 else []
 
-    async def _put(self, id_: bytes, question: Question, asker: Asker, calls: list[Call]) -> None:
+    async def _put(self, id_: bytes, question: Question, askers: Sequence[Asker], calls: list[Call]) -> None:
+        """`askers`: the one client, by each way that may lead to it; the likeliest first."""
         peer = self._peer
         try:
-            if refused := why_not(question, asker.profile):
+            if refused := why_not(question, askers[0].profile):
                 raise refused
             if peer is not None and calls:
                 # A task may ask while no request about it is under way: then no slot is taken.
                 has_slot = calls[0] not in self._tasks.calls and takes_slot(calls[0])
                 with peer.held(calls), self._rest(calls[0]) if has_slot else nullcontext():
-                    result = await asker.ask(question)
+                    result = await _ask_first(askers, question)
             else:
-                result = await asker.ask(question)
+                result = await _ask_first(askers, question)
             self._reply(encode_response(id_, _of_task(result, question.params)))
         except QuestionRefused as refused:
+            self.has_missed_roots |= question.method == LIST_ROOTS and isinstance(refused, Unreachable)
             self._refuse(id_, question, refused)
         except Exception:
             log.exception("question failed", upstream=self._name, method=question.method)
@@ -193,6 +214,17 @@ class Questions:
     def _reply(self, answer: bytes) -> None:
         if self._peer is not None:
             self._peer.reply(answer)
+
+
+async def _ask_first(askers: Sequence[Asker], question: Question) -> Raw:
+    """The answer by the first way that leads to the client (a call's stream may be broken, or not be read)."""
+    *first, last = askers
+    for asker in first:
+        try:
+            return await asker.ask(question)
+        except Unreachable:
+            continue
+    return await last.ask(question)
 
 
 def _is_about_task(call: object) -> TypeGuard[Call]:

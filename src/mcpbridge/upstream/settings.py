@@ -159,7 +159,7 @@ class ServerSettings(BaseModel):
     isolation: Literal["shared", "client", "project"] = "shared"
     """Who shares a session: all clients, nobody (one for each client), or the clients of one project."""
 
-    max_instances: int = Field(default=16, ge=1)
+    max_instances: int = Field(default=8, ge=1)
     """Sessions beside the first one that may be open, for clients of other kinds or that are kept apart."""
 
     instance_idle: Seconds = Field(default=300, gt=0)

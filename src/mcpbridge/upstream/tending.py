@@ -61,8 +61,10 @@ class Wanted:
             del self.uris[uri]
             self.changed.set()
 
-    def want_log_level(self, level: str) -> None:
-        """The least severe level that any session wants; empty when none does any more."""
+    def want_log_level(self, level: str, *, is_heard: bool = False) -> None:
+        """The least severe level that any session wants; empty when none does any more. `is_heard`: sessions are there."""
+        if not level and is_heard and self.log_level:
+            level = LEVELS[0]  # sessions are there that leave it to the server, and it cannot be told "as at first"
         self._sessions_level = level
         self._set_level()
 

@@ -64,7 +64,10 @@ class Traffic:
         self.gate = Gate(
             name, slots=settings.max_concurrent, places=settings.max_queued, patience=settings.queue_timeout
         )
-        self._turns = Turns(name, places=settings.max_queued, patience=settings.queue_timeout)
+        self._is_apart = settings.isolation != "shared"
+        # Where clients are kept apart there is no other instance to go to: a turn is worth as much time as a call.
+        patience = settings.call_timeout if self._is_apart else settings.queue_timeout
+        self._turns = Turns(name, places=settings.max_queued, patience=patience)
         self._running = attribution.running
         self._timeouts = Timeouts(settings.call_timeout, max(settings.max_call_timeout, settings.call_timeout))
         self._breaker = Breaker()
@@ -83,7 +86,9 @@ class Traffic:
         # What concerns a task waits for nobody's calls: questions that belong to a task name it.
         takes_turns = self._takes_turns() and not call.method.startswith("tasks/")
         if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
-            await self._turns.enter(call.client.owner, is_asked=link.is_asking)
+            client = call.client
+            home = client.home if self._is_apart else None
+            await self._turns.enter(client.owner, is_asked=link.is_asking, home=home)
         has_slot = takes_slot(call)
         try:
             if has_slot and not gate.try_enter():

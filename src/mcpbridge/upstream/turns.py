@@ -21,6 +21,7 @@ class Turns:
         """`places`: calls that may wait; `patience`: seconds that each may."""
         self._name, self._places, self._patience = name, places, patience
         self._owner: object = None
+        self._home: object = None
         self._inside = 0
         self._change: asyncio.Event | None = None
         """Made only while somebody waits for the next call to be over."""
@@ -38,17 +39,21 @@ class Turns:
                 await change.wait()
         return change.is_set()
 
-    async def enter(self, owner: object, *, is_asked: bool) -> None:
+    async def enter(self, owner: object, *, is_asked: bool, home: object = None) -> None:
         """Wait until only this client's calls run.
 
         `is_asked`: this client is being asked something by this session right now. Then its calls go first, since the
-        answer may depend on them (sampling that uses the same server's tools).
+        answer may depend on them (sampling that uses the same server's tools). `home`: where the session is kept for
+        one home, calls of that home count as this client's for that.
 
         Raises:
             Overloaded: too many wait, or the wait took too long.
         """
         if not self._inside or (self._owner is owner and (is_asked or not self._queue)):
-            self._owner = owner
+            self._owner, self._home = owner, home
+            self._inside += 1
+            return
+        if is_asked and home is not None and home == self._home:
             self._inside += 1
             return
         if len(self._queue) >= self._places:
@@ -79,7 +84,7 @@ class Turns:
             self._change = None
         if self._inside:
             return
-        self._owner = None
+        self._owner = self._home = None
         waiting = list(self._queue)
         self._queue.clear()
         for owner, turn in waiting:

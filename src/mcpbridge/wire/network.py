@@ -5,10 +5,12 @@ No I/O but the reading of certificates.
 
 import os
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
@@ -17,6 +19,8 @@ from mcpbridge.errors import ConfigError
 from mcpbridge.wire.bearer import Authorizer
 
 __all__ = ["Network", "TlsOptions", "default_ssl_context"]
+
+T = TypeVar("T")
 
 _LIKE = {"ws": "http", "wss": "https"}
 
@@ -49,16 +53,31 @@ class TlsOptions:
         context.set_alpn_protocols(["http/1.1"])
         return context
 
+    def elsewhere(self) -> ssl.SSLContext:
+        """A context for hosts that the server names: what people said of the server does not hold for them.
+
+        They see no certificate of ours and must show a good one; those of `ca` are trusted beside the system's.
+
+        Raises:
+            ConfigError: as `ssl_context`.
+        """
+        if not self.ca:
+            return default_ssl_context()
+        context = httpx2.create_ssl_context()
+        self._with_ca(context.load_verify_locations)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
     def _trusting(self) -> ssl.SSLContext:
         if not self.verify:
             return httpx2.create_ssl_context(verify=False)
         if not self.ca:
             return httpx2.create_ssl_context()
-        is_directory = Path(self.ca).is_dir()
+        return self._with_ca(ssl.create_default_context)
+
+    def _with_ca(self, load: Callable[..., T]) -> T:
         try:
-            if is_directory:
-                return ssl.create_default_context(capath=self.ca)
-            return ssl.create_default_context(cafile=self.ca)
+            return load(**{"capath" if Path(self.ca).is_dir() else "cafile": self.ca})
         except OSError as error:  # ssl.SSLError is one
             raise ConfigError(f"no certificates can be read from {self.ca}: {_why(error)}", key="tls.ca") from error
 
