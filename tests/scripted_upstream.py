@@ -15,7 +15,7 @@ import anyio
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, UpstreamGone
-from mcpbridge.interaction import Asker, Profile, Question
+from mcpbridge.interaction import Asker, Profile, Question, Unreachable
 from mcpbridge.model import Call
 from mcpbridge.upstream.listings import Lists
 from mcpbridge.upstream.pool import Pool
@@ -232,9 +232,12 @@ class Someone:
         self.home = self if home is None else home
         self.answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self.asked: list[Question] = []
+        self.is_away = False
         self._project = project
 
     async def ask(self, question: Question) -> Raw:
+        if self.is_away:
+            raise Unreachable("away")
         self.asked.append(question)
         return Raw(json.dumps(await asyncio.shield(self.answer)).encode())
 

@@ -40,6 +40,17 @@ def test_a_short_value_is_left_alone() -> None:
     assert Redactor(["a", "true", ""])("a true story") == "a true story"
 
 
+def test_what_is_learned_of_one_source_makes_nobody_forget_what_is_known_of_another() -> None:
+    """A server with tokens of short life brings two with every renewal."""
+    redact = Redactor(["configured"])
+    redact.learn("quiet", ["quiet-access", "quiet-refresh", ""])
+    for number in range(200):
+        redact.learn("busy", [f"busy-access-{number}", f"busy-refresh-{number}", "busy-client-secret"])
+    for secret in ("configured", "quiet-access", "quiet-refresh", "busy-client-secret", "busy-access-199"):
+        assert redact(f"x {secret} y") == f"x {MASK} y"
+    assert redact("busy-access-0") == "busy-access-0"
+
+
 def test_the_longer_of_two_secrets_is_masked_whole() -> None:
     assert Redactor(["secret", "secret-and-more"])("my secret-and-more!") == f"my {MASK}!"
 

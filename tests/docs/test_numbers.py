@@ -12,7 +12,18 @@ from mcpbridge.downstream import asking, conversation, http, http_streams, parki
 from mcpbridge.pipeline import driving
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.units import show_bytes
-from mcpbridge.upstream import auth, auth_account, era, lifecycle, pool, questions, session, supervisor, tending
+from mcpbridge.upstream import (
+    attribution,
+    auth,
+    auth_account,
+    era,
+    lifecycle,
+    link,
+    pool,
+    questions,
+    session,
+    tending,
+)
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire import guard, process
 from mcpbridge.wire import stdio as wire_stdio
@@ -70,7 +81,7 @@ SAID = {
         f"({Settings().bridge.instructions_budget:,})",
         f"an answer over {show_bytes(HTTP.max_event)} (`http.max_event`)",
         f"A session may have {session_tasks.MAX_TASKS} tasks",
-        f"within {supervisor.STRAY_SECONDS:g} s after a call was given up",
+        f"within {attribution.STRAY_SECONDS:g} s after a call was given up",
         f"Up to {http_streams._KEPT} events ({show_bytes(http_streams._KEPT_BYTES)})",
     ],
     "docs/questions.md": [
@@ -82,7 +93,7 @@ SAID = {
         f"`max_instances` ({SERVER.max_instances})",
         f"`instance_idle` ({SERVER.instance_idle / 60:g} min)",
         f"waits for {pool.FREE_SECONDS:g} s",
-        f"nobody else for {supervisor.STRAY_SECONDS:g} s",
+        f"nobody else for {attribution.STRAY_SECONDS:g} s",
     ],
     "docs/authorization.md": [
         f"it waits {auth_account.SIGN_IN_SECONDS / 60:g} min",
@@ -98,7 +109,7 @@ SAID = {
         f"silent for {SERVER.ping_interval:g} s (`ping_interval`)",
         f"{tending.PING_MISSES} times in a row without an answer within {session.PING_SECONDS:g} s",
         f"full pipe for {wire_stdio._STALL_SECONDS:g} s",
-        f"within {supervisor.SOON:g} s, waits for it, at most {SERVER.queue_timeout:g} s (`queue_timeout`)",
+        f"within {link.SOON:g} s, waits for it, at most {SERVER.queue_timeout:g} s (`queue_timeout`)",
         f"{SERVER.call_timeout:g} s without an answer (`call_timeout`)",
         f"up to {SERVER.max_call_timeout:g} s in all",
         f"{SERVER.max_concurrent} calls run at one server at a time (`max_concurrent`), {SERVER.max_queued} more",

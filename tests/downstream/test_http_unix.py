@@ -75,6 +75,26 @@ def test_the_socket_of_a_living_program_is_not(tmp_path: Path) -> None:
         assert path.exists()
 
 
+@pytest.mark.parametrize("kind", ["busy", "of another kind"])
+def test_only_a_program_that_is_gone_is_replaced(tmp_path: Path, kind: str) -> None:
+    """Not one that is too busy to take us, and not one that may be asked by its own user only."""
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM if kind == "busy" else socket.SOCK_DGRAM) as living:
+        living.bind(str(path))
+        waiting: list[socket.socket] = []
+        if kind == "busy":
+            living.listen(0)
+            for _ in range(2):
+                waiting.append(socket.socket(socket.AF_UNIX))
+                waiting[-1].setblocking(False)
+                waiting[-1].connect_ex(str(path))
+        with pytest.raises(ConfigError, match="another program listens"), listen_at_path(path):
+            pass
+        assert path.exists()
+        for client in waiting:
+            client.close()
+
+
 def test_what_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_text("precious")

@@ -145,8 +145,9 @@ def test_audio_becomes_a_note_and_a_resource_that_holds_it() -> None:
     assert lowered({"content": [AUDIO]}, "2025-03-26")["content"] == [AUDIO]
 
 
-def test_audio_without_sound_is_a_note() -> None:
-    [note] = lowered({"content": [{"type": "audio", "data": "???"}]}, "2024-11-05")["content"]
+@pytest.mark.parametrize("audio", [{"data": "???"}, {"data": 5}, {"mimeType": "audio/wav"}, {}])
+def test_audio_without_sound_is_a_note(audio: dict[str, Any]) -> None:
+    [note] = lowered({"content": [{"type": "audio", **audio}]}, "2024-11-05")["content"]
     assert "cannot be read" in note["text"]
 
 

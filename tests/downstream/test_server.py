@@ -438,9 +438,9 @@ async def test_each_client_has_a_log_level_of_its_own_and_hears_of_its_own_calls
         for ear in (strict, chatty, silent):
             await ear.initialize()
         assert (await strict.ask("logging/setLevel", {"level": "error"}))["result"] == {}
-        assert (await transport.hears("logging/setLevel"))["params"] == {"level": "error"}
+        wanted = (await transport.hears("logging/setLevel"))["params"]
+        assert wanted == {"level": "debug"}, "the others set none, and must not get less for that"
         await chatty.ask("logging/setLevel", {"level": "debug"})
-        assert (await transport.hears("logging/setLevel", times=2))["params"] == {"level": "debug"}
         for number, ear in enumerate((strict, chatty, silent), start=1):
             call = asyncio.ensure_future(ear.ask("tools/call", {"name": "echo"}))
             asked = await transport.hears("tools/call", times=number)
@@ -475,12 +475,35 @@ async def test_a_server_is_asked_for_the_least_severe_level_that_anybody_wants()
     transport = ScriptedTransport(RESOURCEFUL)
     async with bridged({"up": transport}) as bridge:
         first, second = Ear(bridge.server), Ear(bridge.server)
-        for number, (ear, level) in enumerate([(first, "error"), (second, "debug")], start=1):
+        steps: list[tuple[Any, str]] = [
+            (lambda: first.ask("logging/setLevel", {"level": "error"}), "debug"),  # the second has set none
+            (lambda: second.ask("logging/setLevel", {"level": "info"}), "info"),
+            (lambda: Ear(bridge.server).initialize(), "debug"),
+        ]
+        for ear in (first, second):
             await ear.initialize()
-            await ear.ask("logging/setLevel", {"level": level})
+        for number, (step, level) in enumerate(steps, start=1):
+            await step()
             assert (await transport.hears("logging/setLevel", times=number))["params"] == {"level": level}
-        second.leave()
-        assert (await transport.hears("logging/setLevel", times=3))["params"] == {"level": "error"}
+        [third] = bridge.server.listeners.clients - {first.client, second.client}
+        leaving = [(third, "info"), (second, "error"), (first, "emergency")]
+        for number, (client, level) in enumerate(leaving, start=4):
+            bridge.server.close(client if client is third else client.client)
+            assert (await transport.hears("logging/setLevel", times=number))["params"] == {"level": level}
+
+
+async def test_whoever_comes_when_nobody_sets_a_level_any_more_gets_all_that_servers_send() -> None:
+    """The session with the server is still at the level of one that has left."""
+    transport = ScriptedTransport(RESOURCEFUL)
+    async with bridged({"up": transport}) as bridge:
+        leaves = Ear(bridge.server)
+        await leaves.initialize()
+        await leaves.ask("logging/setLevel", {"level": "error"})
+        await transport.hears("logging/setLevel")
+        leaves.leave()
+        await transport.hears("logging/setLevel", times=2)
+        await Ear(bridge.server).initialize()
+        assert (await transport.hears("logging/setLevel", times=3))["params"] == {"level": "debug"}
 
 
 @pytest.mark.parametrize("params", [None, {}, {"level": "chatty"}, {"level": 5}])
@@ -508,21 +531,26 @@ async def test_the_log_level_of_a_modern_request_holds_for_it_alone() -> None:
         assert ear.told == []
 
 
-async def test_a_modern_request_brings_the_shared_session_to_its_level_and_it_stays_there() -> None:
-    """Spec 2.8: the most verbose level that anyone wants, also where a session wants less, or one of them leaves."""
+async def test_a_modern_request_brings_the_shared_session_to_its_level_before_it_goes_out() -> None:
+    """Spec 2.8: the most verbose level that anyone wants, also where a session wants less."""
     transport = ScriptedTransport(RESOURCEFUL)
     async with bridged({"up": transport}) as bridge:
-        strict, modern = Ear(bridge.server), Ear(bridge.server)
+        strict = Ear(bridge.server)
         await strict.initialize()
         await strict.ask("logging/setLevel", {"level": "error"})
         await transport.hears("logging/setLevel")
-        for number, level in enumerate(("info", "warning", "debug")):
-            await modern.ask_modern("tools/call", {"name": "echo"}, **{"io.modelcontextprotocol/logLevel": level})
-            wanted = ["info", "info", "debug"][number]
-            asked = await transport.hears("logging/setLevel", times=[2, 2, 3][number])
-            assert asked["params"] == {"level": wanted}
+        for level in ("info", "warning", "debug"):
+            meta = {"io.modelcontextprotocol/logLevel": level}
+            await strict.ask_modern("tools/call", {"name": "echo"}, **meta)
+        heard = [
+            message for message in transport.line.heard if message.get("method") in ("logging/setLevel", "tools/call")
+        ]
+        assert [message["params"].get("level", "call") for message in heard] == [
+            *("error", "info", "call", "call"),
+            *("debug", "call"),
+        ]
         strict.leave()
-        assert bridge.pool.upstreams["up"].wanted.log_level == "debug"
+        assert bridge.pool.upstreams["up"].wanted.log_level == "debug", "who asks so will ask so again"
 
 
 async def test_the_last_word_of_the_progress_comes_before_the_answer() -> None:
@@ -564,6 +592,36 @@ async def test_answers_that_nobody_asked_for_reach_no_server(server: Any, client
             "name": "echo",
             "arguments": {"a": 1},
         }
+
+
+async def test_questions_of_two_modern_calls_on_one_channel_come_as_answers_to_their_own_calls() -> None:
+    """Issue 3: a person approves the call that asks, and no other."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    able = {CAPABILITIES: {"elicitation": {"form": {}}}}
+    async with bridged({"up": transport}) as bridge:
+        ear = Ear(bridge.server)
+        calls = {
+            words: asyncio.ensure_future(
+                ear.ask_modern(
+                    "tools/call", {"name": "echo", "arguments": {"w": words}}, b'"%b"' % words.encode(), **able
+                )
+            )
+            for words in ("one", "two")
+        }
+        await transport.hears("tools/call", times=2)
+        lines = {
+            line.asked("tools/call")[0]["params"]["arguments"]["w"]: line
+            for line in transport.lines
+            if line.asked("tools/call")
+        }
+        assert set(lines) == {"one", "two"}, "each on a session of its own"
+        for words, line in lines.items():
+            schema = {"type": "object"}
+            params = {"message": f"of {words}", "requestedSchema": schema}
+            line.gives({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+        for words, call in calls.items():
+            question = (await call)["result"]["inputRequests"]["q1"]
+            assert question["params"]["message"] == f"[up] of {words}"
 
 
 async def test_a_server_that_may_never_ask_is_told_so_in_either_era() -> None:
@@ -609,6 +667,43 @@ async def test_each_client_hears_of_its_own_subscriptions_and_the_server_is_told
         assert len(transport.asked("resources/unsubscribe")) == 1, "the second still wants the first"
         await second.ask("resources/unsubscribe", {"uri": "memo://1"})
         await transport.hears("resources/unsubscribe", times=2)
+
+
+@pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
+async def test_who_is_kept_apart_subscribes_where_its_calls_go(modern: bool) -> None:
+    """What one client's calls change is no news to another, whose server is another."""
+    transport = ScriptedTransport(RESOURCEFUL)
+    servers = {"up": {"isolation": "client", "instance_idle": 0.01}}
+    async with bridged({"up": transport}, servers=servers) as bridge:
+        ears = [Ear(bridge.server) for _ in range(2)]
+        streams: list[asyncio.Future[Any]] = []
+        for number, ear in enumerate(ears, start=1):
+            if modern:
+                wanted = {"notifications": {"resourceSubscriptions": ["memo://1"]}}
+                streams.append(asyncio.ensure_future(ear.ask_modern("subscriptions/listen", wanted, b'"s"')))
+            else:
+                await ear.initialize()
+                assert (await ear.ask("resources/subscribe", {"uri": "memo://1"}))["result"] == {}
+            await transport.hears("resources/subscribe", times=number)
+        subscribed = [line for line in transport.lines if line.asked("resources/subscribe")]
+        assert len(subscribed) == 2
+        assert transport.lines[0] not in subscribed
+        ask = ears[0].ask_modern if modern else ears[0].ask
+        await ask("tools/call", {"name": "echo"}, b"2")
+        [called] = [line for line in transport.lines if line.asked("tools/call")]
+        assert called in subscribed
+        called.says("notifications/resources/updated", uri="memo://1")
+        await ears[0].hears("notifications/resources/updated")
+        updates = [message for message in [*ears[1].told, *ears[1].meanwhile] if "updated" in message["method"]]
+        assert not updates
+        for stream in streams:
+            stream.cancel()
+        if streams:
+            await asyncio.wait(streams)
+        for ear in ears:
+            ear.leave()
+        while any(line.is_open for line in subscribed):
+            await asyncio.sleep(0.01)
 
 
 async def test_what_cannot_be_subscribed_to_is_refused() -> None:

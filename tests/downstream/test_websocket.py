@@ -269,6 +269,34 @@ async def test_an_upgrade_behind_a_request_that_is_not_answered_yet_closes_the_c
         writer.close()
 
 
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "http://h"),
+        ("GET", "http://[::1/ws"),
+        ("GET", "*"),
+        ("OPTIONS", "/ws"),
+        ("POST", "/ws"),
+        ("CONNECT", "example.com:80"),
+    ],
+)
+async def test_what_cannot_open_a_websocket_is_refused_and_no_fault_of_the_bridge(method: str, target: str) -> None:
+    """RFC 6455, section 4.1: GET and a path."""
+    faults: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    async with http_server(ScriptedBridge(ScriptedCore()), HttpSettings()) as at, asyncio.timeout(10):
+        host, _, port = at.origin.removeprefix("http://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+            "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+        )
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 4")
+        writer.close()
+    assert not faults
+
+
 async def gone(core: ScriptedCore) -> None:
     """Return when the session of the client is closed."""
     with anyio.fail_after(5):

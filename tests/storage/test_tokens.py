@@ -11,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from mcpbridge.errors import ConfigError
 from mcpbridge.storage.keys import KeyFile, KeyringKey, best_source
@@ -155,6 +156,17 @@ async def test_a_directory_that_cannot_be_made_is_a_fault_of_the_set_up(tmp_path
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be made"):
         await SealedFiles(tmp_path / "file" / "secrets").save("one", SECRET)
+
+
+async def test_a_store_that_cannot_be_looked_into_is_empty_and_complains_once(tmp_path: Path) -> None:
+    """Another user's, say: a server that needs no sign-in must not suffer for it."""
+    store = SealedFiles(tmp_path / ("x" * 300))  # the system refuses even to look
+    with capture_logs() as said:
+        for _ in range(3):
+            assert await store.load("one") is None
+    assert len(said) <= 1
+    with pytest.raises(ConfigError, match="cannot be made"):
+        await store.save("one", SECRET)
 
 
 def test_a_key_file_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -417,7 +417,7 @@ async def test_no_token_shows_in_logs_or_errors_or_status(caplog: pytest.LogCapt
 class Person:
     """The client of a call, which can be asked to open pages."""
 
-    relays, owner, home = False, None, None
+    relays, owner, home, principal = False, None, None, ""
 
     def __init__(self, browser: Browser, *, action: str = "accept") -> None:
         self.profile = Profile(url=True)

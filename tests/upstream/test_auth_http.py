@@ -2,15 +2,18 @@
 
 import asyncio
 import socket
+import ssl
+from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
+import trustme
 
-from mcpbridge.errors import UpstreamUnavailable
+from mcpbridge.errors import ConfigError, UpstreamUnavailable
 from mcpbridge.upstream.auth_http import SignInRefused, check_page, open_oauth_http
-from mcpbridge.wire.network import Network
+from mcpbridge.wire.network import Network, TlsOptions
 from scripted_http import Ask, http_server, reply
 
 PUBLIC = "https://8.8.8.8/mcp"
@@ -143,3 +146,44 @@ def test_pages_that_may_not_be_opened(url: str) -> None:
     """CVE-2025-6514: what a server names ends up as the argument of a program."""
     with pytest.raises(SignInRefused):
         check_page("up", url)
+
+
+@pytest.mark.parametrize("trusts", ["nobody checked", "one authority"])
+async def test_what_people_said_of_the_servers_tls_does_not_hold_where_it_sends_the_sign_in(
+    trusts: str, tmp_path: Path
+) -> None:
+    """The secrets of the sign-in go there; an authority of their own is trusted there beside the system's."""
+    authority, cert = trustme.CA(), tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(cert)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
+        finally:
+            writer.close()
+
+    web = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    port = web.sockets[0].getsockname()[1]
+    own, other = f"https://127.0.0.1:{port}/", f"https://localhost:{port}/token"
+    unchecked = trusts == "nobody checked"
+    network = Network(TlsOptions(verify=False) if unchecked else TlsOptions(ca=str(cert)))
+    assert await fetch(own, server=own, network=network) == b"ok"
+    if unchecked:
+        with pytest.raises(UpstreamUnavailable, match=r"(?i)certificate"):
+            await fetch(other, server=own, network=network)
+    else:
+        assert await fetch(other, server=own, network=network) == b"ok"
+        trusted = {str(one["issuer"]) for one in TlsOptions(ca=str(cert)).elsewhere().get_ca_certs()}
+        assert trusted > {str(one["issuer"]) for one in TlsOptions(ca=str(cert)).ssl_context().get_ca_certs()}
+    web.close()
+    await web.wait_closed()
+
+
+def test_our_certificate_is_shown_to_the_server_alone(tmp_path: Path) -> None:
+    nowhere = TlsOptions(cert=str(tmp_path / "none.pem"))
+    with pytest.raises(ConfigError):
+        nowhere.ssl_context()
+    assert nowhere.elsewhere().verify_mode is ssl.CERT_REQUIRED

@@ -7,6 +7,7 @@ import pytest
 
 from mcpbridge.errors import Overloaded
 from mcpbridge.upstream.gate import Gate, WaitingRoom
+from scripted_upstream import call_of
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +44,24 @@ async def test_a_wait_that_takes_too_long_is_refused_unsent() -> None:
         await gate.enter()
     gate.leave()
     assert gate.try_enter()
+
+
+async def test_a_call_that_waits_for_a_person_lends_out_its_one_slot_however_much_is_asked() -> None:
+    gate, call = Gate("up", slots=1, places=5, patience=5), call_of()
+    assert gate.try_enter()
+    first, second = gate.rest(call), gate.rest(call)
+    with first:
+        second.__enter__()
+        assert gate.try_enter()
+        assert not gate.try_enter()
+        gate.leave()
+    assert gate.try_enter()  # the second question still waits
+    gate.leave()
+    second.__exit__(None, None, None)
+    assert gate.is_busy
+    gate.leave()
+    assert gate.try_enter()
+    assert not gate.try_enter()
 
 
 async def test_a_cancelled_wait_gives_its_turn_to_the_next() -> None:

@@ -1,6 +1,7 @@
 """All upstreams side by side: each settles, fails and stops without the others."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,57 @@ async def test_clients_of_a_project_share_an_instance_that_works_there(tmp_path:
     assert made[:4] == [None, str(tmp_path), None, None]
 
 
+async def test_clients_whose_project_is_not_known_can_be_asked_all_the_same() -> None:
+    """As every modern client. Each principal's have a session that declares what they can be asked."""
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"isolation": "project"})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            one = await served(pool, Someone(form=True))
+            assert one is await served(pool, Someone(form=True))
+            stranger = Someone(form=True)
+            stranger.principal = "another"
+            other = await served(pool, stranger)
+            assert len({one, other, await served(pool, Someone(sampling=True)), await served(pool, Someone())}) == 4
+            assert await served(pool, Someone()) is pool.upstreams["up"], "who can be asked nothing needs no other"
+    assert declared(transport)[0] == {}
+    assert declared(transport)[1:3] == [{"elicitation": {"form": {}}}] * 2
+
+
+@pytest.mark.parametrize("isolation", ["client", "project"])
+async def test_a_question_on_an_instance_that_several_share_is_put_to_the_client_whose_call_it_is(
+    isolation: str,
+) -> None:
+    """Two sessions in one project, or two modern requests of one home: their calls take turns."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport}, up={"isolation": isolation})
+    first, second = (Someone(form=True, home="principal ada", project="file:///work") for _ in range(2))
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            calls = [asyncio.ensure_future(served(pool, someone)) for someone in (first, second)]
+            asked = await transport.hears("tools/call")
+            line = transport.line
+            await asked_by(line, "q")
+            while not first.asked:
+                await asyncio.sleep(0)
+            first.answer.set_result({"action": "accept"})
+            while reply_to(line, "q") is None:
+                await asyncio.sleep(0)
+            assert not second.asked
+            assert len(transport.asked("tools/call")) == 1, "the other's waits for its turn"
+            line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            asked = await transport.hears("tools/call", times=2)
+            await asked_by(line, "r")
+            while not second.asked:
+                await asyncio.sleep(0)
+            line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            one, other = await asyncio.gather(*calls)
+            assert one is other is not pool.upstreams["up"]
+            assert len(first.asked) == 1
+
+
 async def test_two_clients_that_can_be_asked_do_not_wait_for_each_other_long() -> None:
     """A legacy server on a plain channel: its questions name no call, so each client gets a session of its own."""
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
@@ -421,3 +473,92 @@ async def test_the_calls_of_a_client_do_not_time_out_while_it_is_asked_about_one
                 await asyncio.sleep(0)
             line.gives({"jsonrpc": "2.0", "id": line.asked("tools/call")[0]["id"], "result": {"content": []}})
             await calls[0]
+
+
+async def test_a_question_goes_by_another_call_of_the_client_when_the_newest_has_no_way() -> None:
+    """Its stream may be broken, or not be read at all; whichever call it is of, the same person answers."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport})
+    older, newer = Someone(form=True), Someone(form=True)
+    newer.owner, newer.is_away = older, True
+    older.owner = older
+    with anyio.fail_after(10):
+        async with pool.running():
+            calls = [asyncio.ensure_future(served(pool, someone)) for someone in (older, newer)]
+            await transport.hears("tools/call", times=2)
+            line = transport.line
+            await asked_by(line, "q")
+            while not older.asked:
+                await asyncio.sleep(0)
+            older.answer.set_result({"action": "accept"})
+            while (answer := reply_to(line, "q")) is None:
+                await asyncio.sleep(0)
+            assert answer["result"] == {"action": "accept"}
+            older.is_away = True
+            await asked_by(line, "r")
+            while (answer := reply_to(line, "r")) is None:
+                await asyncio.sleep(0)
+            assert answer["error"]["message"] == "away"
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls)
+
+
+@pytest.mark.parametrize("relays", [False, True], ids=["legacy", "modern"])
+async def test_roots_are_of_the_session_and_may_be_told_after_the_call_in_which_they_were_asked_for(
+    relays: bool,
+) -> None:
+    """Servers ask for them as soon as they are initialized, which is when the first call comes to a new instance."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    pool = pool_of({"up": transport}, up={"isolation": "client"})
+    someone = Someone(roots=True)
+    someone.relays = relays  # pyright: ignore[reportAttributeAccessIssue] - of a modern client
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            call = asyncio.ensure_future(served(pool, someone))
+            asked = await transport.hears("tools/call")
+            line = transport.line
+            await asked_by(line, "r", "roots/list")
+            while not someone.asked:
+                await asyncio.sleep(0)
+            line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
+            upstream = await call
+            if relays:
+                answer = reply_to(line, "r")
+                assert answer is not None
+                assert answer["error"]["code"] == -32600, "what it is asked comes as an answer to its call, or never"
+            else:
+                assert reply_to(line, "r") is None
+                someone.answer.set_result({"roots": []})
+                while (answer := reply_to(line, "r")) is None:
+                    await asyncio.sleep(0)
+                assert answer["result"] == {"roots": []}
+            assert upstream.has_missed_roots == relays
+
+
+async def test_a_log_message_is_of_the_newest_call_when_all_that_run_are_one_clients() -> None:
+    """Spec 2.8: attributable to the client, if not to the call. Of two clients it would be nobody's."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    watcher = Watcher()
+    pool = pool_of({"up": transport}, watcher)
+    heard: list[tuple[int, Any]] = []
+
+    def ear(number: int) -> Any:
+        return lambda method, params: heard.append((number, json.loads(bytes(params))["data"]))
+
+    someone, other = Someone(), Someone()
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            calls = [asyncio.ensure_future(served(pool, someone, update=ear(number))) for number in range(2)]
+            await transport.hears("tools/call", times=2)
+            transport.line.says("notifications/message", level="info", data="whose?")
+            calls.append(asyncio.ensure_future(served(pool, other, update=ear(2))))
+            await transport.hears("tools/call", times=3)
+            transport.line.says("notifications/message", level="info", data="and this?")
+            assert heard == [(1, "whose?")]
+            assert [message["data"] for message in watcher.logs] == ["and this?"]
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls)

@@ -83,8 +83,8 @@ class Client:
     """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
     param_headers: Mapping[str, str] | None = None
     """Modern: the `Mcp-Param-*` headers of the request, by lower-case name; None where a channel has no headers."""
-    subscriptions: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    """Resources that it subscribed to (legacy): URI in the client's spelling to server and URI there."""
+    subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
+    """Resources that it subscribed to (legacy): URI in the client's spelling to what ends that."""
 
 
 @dataclass(frozen=True, slots=True)

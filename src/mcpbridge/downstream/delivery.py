@@ -24,7 +24,6 @@ from mcpbridge.errors import UpstreamAnswered, UpstreamGarbled
 from mcpbridge.model import Call, Plan, ignore_update
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import HEADER_MISMATCH, code_of
 from mcpbridge.wire.envelope import complete_for_modern
@@ -77,7 +76,9 @@ class Delivery:
         upstream = self._pool.upstreams.get(server)
         update: Update = partial(own_log, notify, server)
         if token is not None or client.log_level or client.modern:
-            update = self._updates(client, upstream, notify, server, token)
+            update = self._updates(client, notify, server, token)
+        if client.modern and client.log_level and upstream is not None and not upstream.modern:
+            await self._bring_to_level(server, client.log_level)
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update, headers)
         call.needs_task, call.takes_task = as_task
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
@@ -112,16 +113,21 @@ class Delivery:
             lower(method, result, spoken=upstream.version, understood=client.version)
         return result
 
-    def _updates(
-        self, client: Client, upstream: Upstream | None, notify: Notify, server: str, token: Raw | None
-    ) -> Update:
+    def _updates(self, client: Client, notify: Notify, server: str, token: Raw | None) -> Update:
         """What the client hears of the call meanwhile, where it said what it wants."""
         level = client.log_level
         if not client.modern:
             level = level or LEVELS[0]  # none was set: what the server sends of this call, as without a bridge
-        elif level and upstream is not None and not upstream.modern:
-            upstream.wanted.want_log_level_once(level)
         return CallUpdates(notify, server, token, level, self._clock) if level or token is not None else ignore_update
+
+    async def _bring_to_level(self, server: str, level: str) -> None:
+        """The level that one request wants, where sessions have one (2.8): it is told before the call goes out."""
+        instances = [upstream for upstream in self._pool.everyone() if upstream.name == server]
+        for upstream in instances:
+            upstream.wanted.want_log_level_once(level)
+        for upstream in instances:
+            if upstream.session is not None:
+                await upstream.wanted.level_told()
 
     def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
         """The call on its way, with whoever can be asked about it."""
@@ -132,7 +138,7 @@ class Delivery:
                 return self._parking.deliver(client, call)
             if self._keeps_apart(call.upstream):
                 call.client = Unasked(client)
-        elif client.asked is not None and (client.profile or self._keeps_apart(call.upstream)):
+        elif client.asked is not None:
             call.client = LegacyAsker(client, client.asked, notify)
         call.params.drop("inputResponses")  # answers to nothing; a server could take them for those of its questions
         call.params.drop("requestState")

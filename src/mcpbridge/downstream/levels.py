@@ -174,11 +174,11 @@ def _described(link: Fields) -> str:
 
 def _attached(audio: Fields) -> list[object]:
     """A note, and the sound as an embedded resource, which all revisions have; named by its content (RFC 6920)."""
-    mime_type, data = _member(audio, "mimeType") or "application/octet-stream", _member(audio, "data")
+    mime_type = _member(audio, "mimeType") or "application/octet-stream"
     try:
-        digest = sha256(b64decode(data, validate=True)).digest()
         blob = audio["data"]
-    except (ValueError, KeyError):
+        digest = sha256(b64decode(_decode_text(blob), validate=True)).digest()
+    except (ValueError, KeyError, msgspec.DecodeError):
         return [_text(f"Audio ({mime_type}) that cannot be read: its data is not base64.", audio)]
     uri = "ni:///sha-256;" + urlsafe_b64encode(digest).decode().rstrip("=")
     resource = {"uri": uri, "mimeType": mime_type, "blob": blob}

@@ -46,6 +46,7 @@ class Listen:
     """Ids of tasks, as the client names them."""
     view: str = ""
     """See `Client.view`."""
+    client: Client | None = None
     ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @classmethod
@@ -111,9 +112,17 @@ class Listeners:
                 listen.send(method, {})
 
     def resource_updated(
-        self, params: Raw, published: str, is_meant: Callable[[str, str], bool], view: str = ""
+        self,
+        params: Raw,
+        published: str,
+        is_meant: Callable[[str, str], bool],
+        view: str = "",
+        concerns: Callable[[Client], bool] = lambda _: True,
     ) -> None:
-        """A resource changed; `published` is its URI in this view. `is_meant(subscribed, uri)` decides who hears it."""
+        """A resource changed; `published` is its URI in this view. `is_meant(subscribed, uri)` decides who hears it.
+
+        `concerns` leaves out clients whose server is another instance.
+        """
         method = "notifications/resources/updated"
         fields = decode_fields(params)
         fields["uri"] = Raw(encode(published))
@@ -123,10 +132,12 @@ class Listeners:
             fields["_meta"] = Raw(encode_fields(meta))
         message = encode_notification(method, encode_fields(fields))
         for client in list(self.clients):
-            if client.view == view and any(is_meant(uri, published) for uri in client.subscriptions):
+            is_subscribed = client.view == view and any(is_meant(uri, published) for uri in client.subscriptions)
+            if is_subscribed and concerns(client):
                 client.push(message)
         for listen in list(self.listens):
-            if listen.view == view and any(is_meant(uri, published) for uri in listen.uris):
+            is_subscribed = listen.view == view and any(is_meant(uri, published) for uri in listen.uris)
+            if is_subscribed and (listen.client is None or concerns(listen.client)):
                 listen.send(method, fields)
 
     def logged(self, upstream: str, params: Raw) -> None:

@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from mcpbridge.downstream.asking import ClientRequests
 from mcpbridge.downstream.channel import Client, Notify
-from mcpbridge.downstream.handling import Handler, Startup
+from mcpbridge.downstream.handling import Handler
 from mcpbridge.downstream.introduction import Introduction
 from mcpbridge.interaction import Profile
 from mcpbridge.upstream.pool import Pool
@@ -44,11 +44,8 @@ _decode_initialize = msgspec.json.Decoder(_InitializeParams).decode
 class Opening:
     """Handlers of the requests that open."""
 
-    def __init__(
-        self, identity: Identity, pool: Pool, server_info: bytes, startup: Startup, *, asking_seconds: float
-    ) -> None:
+    def __init__(self, identity: Identity, pool: Pool, server_info: bytes, *, asking_seconds: float) -> None:
         """`server_info`: name and version, encoded. `asking_seconds`: how long a client may take for an answer."""
-        self._settled = startup.settled
         self._identity, self._pool, self._server_info, self._seconds = identity, pool, server_info, asking_seconds
         self._introduction = Introduction(
             pool, identity.instructions, identity.instructions_budget, identity.extensions
@@ -71,9 +68,10 @@ class Opening:
         client.version = negotiate(params.protocol_version)
         client.info, client.capabilities = params.client_info, params.capabilities
         client.profile = Profile.declared(params.capabilities, client.version)
+        if client.asked is not None:
+            client.asked.end()  # it begins anew: what it was asked before gets no answer
         client.asked = ClientRequests(self._seconds, client.push)
         self._pool.expect(client.profile, client.view)
-        await self._settled()  # what the servers tell and can do is told here once and for all
         capabilities = self._introduction.capabilities(client.version, client.view)
         client.runs_tasks = "tasks" in capabilities
         log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
@@ -88,7 +86,6 @@ class Opening:
 
     async def _discover(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         self._pool.expect(client.profile, client.view)
-        await self._settled()
         return encode(
             {
                 "resultType": "complete",

@@ -70,7 +70,7 @@ class Server:
         delivery = Delivery(catalog, pool, plan, self._parking, tasks, server_info, extensions=allowed)
         calls = Calls(catalog, pool, startup, finding, delivery, tasks, server_info)
         both = calls.handlers
-        opening = Opening(identity, pool, server_info, startup, asking_seconds=asking.timeout)
+        opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout)
         self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks))
         self._legacy: dict[str, Handler] = {
             **both,

@@ -1,6 +1,7 @@
 """What upstreams tell by themselves, and which clients it concerns; as `upstream.supervisor.Observer` has it."""
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from msgspec import Raw
@@ -32,8 +33,9 @@ class UpstreamNews:
         except (msgspec.DecodeError, KeyError):
             return
         published = self._catalog.snapshot.published_uri(upstream.name, uri)
-        self._listeners.resource_updated(params, published, covers)
-        self._listeners.resource_updated(params, uri, covers, view=upstream.name)
+        concerns = partial(_is_at_home, upstream)
+        self._listeners.resource_updated(params, published, covers, concerns=concerns)
+        self._listeners.resource_updated(params, uri, covers, view=upstream.name, concerns=concerns)
 
     def logged(self, upstream: Upstream, params: Raw) -> None:
         """An upstream logged something that belongs to no single call.
@@ -69,5 +71,10 @@ class UpstreamNews:
 
 def _may_use(client: Client, upstream: Upstream) -> bool:
     """Calls of this client may go to this instance: its endpoint shows the server, and it is opened for such as it."""
-    is_home = upstream.home in (None, client, modern_home(client), (client.principal, client.project))
-    return client.view in ("", upstream.name) and client.profile is upstream.profile and is_home
+    is_shown = client.view in ("", upstream.name)
+    return is_shown and client.profile is upstream.profile and _is_at_home(upstream, client)
+
+
+def _is_at_home(upstream: Upstream, client: Client) -> bool:
+    """The instance is everybody's, or it is this client's."""
+    return upstream.home in (None, client, modern_home(client), (client.principal, client.project or ""))

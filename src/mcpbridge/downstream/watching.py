@@ -1,16 +1,23 @@
 """Subscriptions: `resources/subscribe` of legacy sessions and `subscriptions/listen` of modern clients.
 
-Both count as subscribers at the upstream that owns the resource; it hears of the first and of the last one only.
+Both count as subscribers at the upstream that owns the resource; it hears of the first and of the last one only. Where
+a server keeps its clients apart, the instance that gets a client's calls is the one that it subscribes to.
 """
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from msgspec import Raw
 
+from mcpbridge.downstream.asking import LegacyAsker, Unasked
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import EMPTY, Handler, text
 from mcpbridge.downstream.listeners import Listen, Listeners
 from mcpbridge.downstream.task_news import TaskNews
-from mcpbridge.errors import BadRequest, BridgeError
+from mcpbridge.errors import BadRequest, BridgeError, Overloaded
+from mcpbridge.interaction import Asker, Profile
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -18,8 +25,8 @@ from mcpbridge.wire.frame import Frame, decode_fields
 
 __all__ = ["Watching"]
 
-_Target = tuple[str, str]
-"""Server, and the resource's URI there."""
+MAX_OPEN = 64
+"""Listen streams on one channel."""
 
 
 class Watching:
@@ -27,6 +34,8 @@ class Watching:
 
     def __init__(self, finding: Finding, pool: Pool, listeners: Listeners, news: TaskNews) -> None:
         self._finding, self._pool, self._listeners, self._news = finding, pool, listeners, news
+        self._open: Counter[object] = Counter()
+        """Listen streams by the channel that they share; over HTTP each is a connection of its own."""
 
     @property
     def legacy(self) -> dict[str, Handler]:
@@ -40,23 +49,24 @@ class Watching:
 
     def forget(self, client: Client) -> None:
         """A legacy session ended: its subscriptions with it."""
-        for target in client.subscriptions.values():
-            self._count(target, on=False)
+        for end in client.subscriptions.values():
+            end()
         client.subscriptions.clear()
 
-    async def _subscribe(self, client: Client, frame: Frame, _: Notify) -> bytes | Raw:
+    async def _subscribe(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         uri = text(Body(frame.params), "uri")
         if uri not in client.subscriptions:
-            target = await self._watch(client.view, uri)
+            end = await self._watch(client, uri, notify)
             if uri in client.subscriptions:  # the same was asked for twice while its server started
-                self._count(target, on=False)
-            client.subscriptions[uri] = target
+                end()
+            else:
+                client.subscriptions[uri] = end
         return EMPTY
 
     async def _unsubscribe(self, client: Client, frame: Frame, _: Notify) -> bytes | Raw:
-        target = client.subscriptions.pop(text(Body(frame.params), "uri"), None)
-        if target is not None:
-            self._count(target, on=False)
+        end = client.subscriptions.pop(text(Body(frame.params), "uri"), None)
+        if end is not None:
+            end()
         return EMPTY
 
     async def _listen(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
@@ -64,12 +74,15 @@ class Watching:
             listen = Listen.read(bytes(frame.id), decode_fields(frame.params), notify)
         except KeyError:
             raise BadRequest(INVALID_PARAMS, "subscriptions/listen needs params.notifications") from None
-        listen.view = client.view
-        watched: dict[str, _Target] = {}
+        listen.view, listen.client = client.view, client
+        if client.channel is not None and self._open[client.channel] >= MAX_OPEN:
+            raise Overloaded(f"{MAX_OPEN} streams of this client are open; end one of them first")
+        self._open[client.channel] += 1
+        watched: dict[str, Callable[[], None]] = {}
         try:
             for uri in sorted(listen.uris):
                 try:
-                    watched[uri] = await self._watch(client.view, uri)
+                    watched[uri] = await self._watch(client, uri, notify)
                 except BridgeError:
                     continue  # not honoured, so not acknowledged
             async with self._news.heard_on(listen, client) as tasks:
@@ -77,22 +90,45 @@ class Watching:
                 listen.acknowledge(list(watched), tasks)
                 await listen.ended
         finally:
+            self._open[client.channel] -= 1
+            if not self._open[client.channel]:
+                del self._open[client.channel]
             self._listeners.listens.discard(listen)
-            for target in watched.values():
-                self._count(target, on=False)
+            for end in watched.values():
+                end()
         return listen.result
 
-    async def _watch(self, view: str, uri: str) -> _Target:
-        """One subscriber more. Raises CallRefused: nobody has the resource, or its server announces no changes."""
-        target = await self._finding.find(view, uri, lambda snapshot: snapshot.resource(uri))
-        upstream = self._pool.upstreams.get(target[0])
-        if upstream is not None and upstream.session is not None and not upstream.session.has_subscriptions:
-            raise BadRequest(METHOD_NOT_FOUND, f"Server '{target[0]}' does not announce changes of its resources")
-        self._count(target, on=True)
-        return target
+    async def _watch(self, client: Client, uri: str, notify: Notify) -> Callable[[], None]:
+        """One subscriber more; returns what ends that.
 
-    def _count(self, target: _Target, *, on: bool) -> None:
-        server, uri = target
-        upstream = self._pool.upstreams.get(server)
-        if upstream is not None:
-            (upstream.wanted.subscribe if on else upstream.wanted.unsubscribe)(uri)
+        Raises:
+            CallRefused: nobody has the resource, or its server announces no changes.
+            UpstreamError: there is no instance of it for this client.
+        """
+        server, own = await self._finding.find(client.view, uri, lambda snapshot: snapshot.resource(uri))
+        base = self._pool.upstreams.get(server)
+        subscription = ExitStack()
+        if base is None:
+            return subscription.close
+        if base.session is not None and not base.session.has_subscriptions:
+            raise BadRequest(METHOD_NOT_FOUND, f"Server '{server}' does not announce changes of its resources")
+        upstream = base if base.is_shared else await self._pool.serving(base, _subscriber(client, notify))
+        if upstream is not base:
+            subscription.enter_context(upstream.used())
+        upstream.wanted.subscribe(own)
+        subscription.callback(upstream.wanted.unsubscribe, own)
+        return subscription.close
+
+
+class _ModernSubscriber(Unasked):
+    """A modern client, whose calls go to the instance for what it can be asked during them."""
+
+    __slots__ = ("profile",)
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.profile: Profile = client.profile
+
+
+def _subscriber(client: Client, notify: Notify) -> Asker:
+    return LegacyAsker(client, client.asked, notify) if client.asked is not None else _ModernSubscriber(client)

@@ -19,6 +19,7 @@ import structlog
 
 from mcpbridge.errors import BridgeError, ConfigError, SignInNeeded, UpstreamError, UpstreamUnavailable
 from mcpbridge.upstream.auth_account import SIGN_IN_SECONDS, Account, Page, Show, Surroundings
+from mcpbridge.upstream.auth_asking import AskedSignIn
 from mcpbridge.upstream.auth_challenge import Challenge
 
 __all__ = ["Authorization"]
@@ -29,6 +30,7 @@ _AGAIN = 30.0
 """Seconds until a renewal that failed for a passing reason is tried again."""
 _LOOK = 2.0
 """Seconds between two looks for what `mcpbridge login` stored."""
+_NOT_OPENED = "the page that a client was asked to open was not opened"
 _STEP_UPS, _STEP_UP_WINDOW = 3, 600.0
 """Times in so many seconds that a person is asked for more rights."""
 
@@ -44,6 +46,8 @@ class Authorization:
         self._asked_in_vain = ""
         """Why a person is not asked again by this process; empty: one may be."""
         self._flight: asyncio.Future[None] | None = None
+        self._asked: AskedSignIn | None = None
+        """No flight: nobody waits for it but those who were asked."""
         self._is_watching = False
         self._step_ups = deque[float](maxlen=_STEP_UPS)
 
@@ -111,7 +115,8 @@ class Authorization:
                 self.name, f"{type(error).__name__} in the bridge while signing in; see the log"
             )
         finally:
-            self._flight = None
+            if self._flight is flight:
+                self._flight = None
             if not flight.done():
                 if failure is None:
                     flight.set_result(None)
@@ -243,11 +248,25 @@ class Authorization:
 
     async def _by_asking(self, used: str, asked: Challenge, ask_to_open: Callable[[str], Awaitable[bool]]) -> None:
         """As `SignInNeeded.by_asking`: the person behind a call is asked, who may not be the one at this machine."""
+        sign_in = self._asked
+        if sign_in is None:
+            sign_in = self._asked = AskedSignIn()
+            self._around.spawn(self._fly(partial(self._ask, sign_in, used, asked), sign_in.over))
+        if not await sign_in.put_to(ask_to_open):
+            raise self._needs_sign_in(used, asked, _NOT_OPENED)
 
+    async def _ask(self, sign_in: AskedSignIn, used: str, asked: Challenge) -> None:
         async def show(page: Page) -> bool:
-            return await ask_to_open(page.url)
+            sign_in.show(page.url)
+            return True
 
-        await self._once(lambda: self._with_person(used, asked, show))
+        try:
+            with sign_in.scope:
+                await self._with_person(used, asked, show)
+            if sign_in.scope.cancelled_caught:
+                raise SignInNeeded(self.name, _NOT_OPENED)
+        finally:
+            self._asked = None
 
     def _needs_sign_in(self, used: str, asked: Challenge, why: str) -> SignInNeeded:
         """The error that says so. From now on it is looked whether `mcpbridge login` has stored another token."""

@@ -83,7 +83,7 @@ class Link:
     def state_text(self) -> str:
         """The state and its reason in one line: `retrying in 4 s: exit code 1: <last stderr line>`."""
         status = self.status
-        text = status.state
+        text = "starting again" if status.state == "starting" and status.reason else status.state
         if status.state in ("retrying", "failed"):
             wait = max(0.0, status.next_at - self._loop.time())
             text = f"retrying in {wait:.0f} s" if status.state == "retrying" else f"failed, next try in {wait:.0f} s"
@@ -153,7 +153,8 @@ class Link:
     def begin(self) -> None:
         """A life begins: it is dialled."""
         self._lifecycle.dialling(self._loop.time())
-        self.step(Status("starting"))
+        before = self.status
+        self.step(Status("starting", before.reason if before.state in ("retrying", "failed") else ""))
         self.lost, self.lost_reason, self.has_declared = asyncio.Event(), "", False
 
     def opened(self, session: UpstreamSession) -> None:

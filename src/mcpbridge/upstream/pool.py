@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
@@ -140,21 +141,25 @@ class Pool:
             return base
         if client.profile is not base.profile and not base.has_served:
             base.adopt(client.profile)  # nobody used it yet: better another session than one more
-        number = 0
         upstream = base
         if client.profile is not base.profile:
-            upstream = self._other(base, client.profile, number)
+            upstream = self._other(base, client.profile, 0)
         patience_ends = asyncio.get_running_loop().time() + FREE_SECONDS
         while upstream.is_held_from(client):
             left = patience_ends - asyncio.get_running_loop().time()
-            if left > 0 and await upstream.freed(left):
-                continue  # most calls are short: another process is worth a moment
-            number += 1
-            is_there = (base.name, client.profile, number) in self._others
-            if not is_there and self.instances(base.name) > base.settings.max_instances:
-                return upstream  # then it waits for its turn there
-            upstream = self._other(base, client.profile, number)
+            if left <= 0 or not await upstream.freed(left):  # most calls are short: another process is worth a moment
+                return self._of_the_kind(base, client) or upstream  # there it waits for its turn
         return upstream
+
+    def _of_the_kind(self, base: Upstream, client: Asker) -> Upstream | None:
+        """A further instance for clients like this one that nobody holds; None when there may be no more of them."""
+        kind = base.name, client.profile
+        for key, instance in self._others.items():
+            if key[:2] == kind and not instance.upstream.is_held_from(client):
+                return instance.upstream
+        if self.instances(base.name) > base.settings.max_instances:
+            return None
+        return self._other(base, client.profile, next(n for n in count(1) if (*kind, n) not in self._others))
 
     def _other(self, base: Upstream, profile: Profile, whose: object) -> Upstream:
         key = base.name, profile, whose
@@ -179,7 +184,7 @@ class Pool:
                 instance.upstream.assign(profile)
             self._keep_spare(base)
         self._others[key] = instance
-        instance.upstream.wanted.want_log_level(base.wanted.log_level)
+        instance.upstream.wanted.adopt_log_level(base.wanted)
         return instance.upstream
 
     def _keep_spare(self, base: Upstream) -> None:

@@ -1,0 +1,21 @@
+"""A server that wants pages visited first (-32042, revision 2025-11-25)."""
+
+import json
+
+import pytest
+
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.pages import pages_first
+from mcpbridge.errors import BadRequest, UpstreamAnswered
+from mcpbridge.interaction import Profile
+
+
+@pytest.mark.parametrize("page", [{}, {"elicitationId": 5}, {"elicitationId": None}, {"elicitationId": "e1"}])
+def test_a_page_is_shown_whatever_its_id_is(page: dict[str, object]) -> None:
+    data = {"elicitations": [{"mode": "url", "url": "https://example.com/1", "message": "go", **page}]}
+    error = UpstreamAnswered("up", json.dumps({"code": -32042, "message": "pages", "data": data}).encode())
+    client = Client(version="2025-11-25", profile=Profile(url=True))
+    told = pages_first(error, client)
+    assert isinstance(told, BadRequest)
+    assert told.data == data
+    assert client.elicitations == ({("up", "e1")} if page.get("elicitationId") == "e1" else set())

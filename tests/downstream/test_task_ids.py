@@ -1,0 +1,34 @@
+"""Ids of tasks in what servers say of them: replaced where they stand, and nothing else with them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mcpbridge.downstream.task_ids import named_as_shown
+from mcpbridge.errors import UpstreamAnswered
+
+SHOWN = "sealed-1"
+
+
+def renamed(error: bytes, id_: str) -> Any:
+    return json.loads(named_as_shown(UpstreamAnswered("up", error), id_, SHOWN).error)
+
+
+@pytest.mark.parametrize("id_", ["1", "c", "code", ":", ",", "}", "-", "0", " ", '"', "\\"])
+def test_an_error_stays_whole_whatever_the_server_calls_its_task(id_: str) -> None:
+    data = {"code": id_, "c": "x", "list": [1, id_, "x"], "text": f"about {id_}"}
+    error = json.dumps({"code": -32001, "message": "no", "data": data}, separators=(",", ":")).encode()
+    found = renamed(error, id_)
+    assert found["code"] == -32001
+    assert found["data"] == {**data, "code": SHOWN, "list": [1, SHOWN, "x"]}
+
+
+def test_a_message_names_the_task_as_the_client_does_where_the_id_is_a_word() -> None:
+    error = b'{"code":-32602,"message":"Unknown task: t1, not t10 or a-t1"}'
+    assert renamed(error, "t1")["message"] == f"Unknown task: {SHOWN}, not t10 or a-t1"
+
+
+@pytest.mark.parametrize("error", [b'{"code":-32001,"message":["t1"]}', b'{"code":-32001,"message":null}'])
+def test_an_error_that_is_none_is_left_as_it_is(error: bytes) -> None:
+    assert named_as_shown(UpstreamAnswered("up", error), "t1", SHOWN).error == error
