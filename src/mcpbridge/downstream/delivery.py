@@ -140,8 +140,11 @@ class Delivery:
                 call.client = Unasked(client)
         elif client.asked is not None:
             call.client = LegacyAsker(client, client.asked, notify)
-        call.params.drop("inputResponses")  # answers to nothing; a server could take them for those of its questions
-        call.params.drop("requestState")
+        fields = call.params.fields
+        if "inputResponses" in fields or "requestState" in fields:
+            # Answers to nothing; a server could take them for those to its questions.
+            call.params.drop("inputResponses")
+            call.params.drop("requestState")
         return self._plan(call)
 
     def _keeps_apart(self, server: str) -> bool:
