@@ -228,6 +228,8 @@ def _over_http(kind: str, http: httpx2.AsyncClient, url: str) -> OpenFront:
         for task in front.started:
             task.cancel()
         await asyncio.wait(front.started)
+        if client.session:  # losing the connection cancels nothing in the handshake era
+            await client.http.delete(client.url, headers=client.session)
 
     front = OpenFront(kind, client, leave, spoil, answer)
     return front

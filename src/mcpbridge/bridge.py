@@ -129,7 +129,7 @@ class Bridge:
         )
         self.catalog = Catalog(settings.servers, builder)
         self.pool = Pool(settings.servers, self._make_transport, self, client_info=server_info)
-        plan = compile_plan(Deliver(self.pool))
+        plan = compile_plan(Deliver(self.pool, answer_seconds=settings.questions.timeout))
         self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
         self.server = Server(identity, self.catalog, self.pool, plan, self.startup, settings.questions)
         for name in self._transports.authorizations:

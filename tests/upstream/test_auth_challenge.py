@@ -37,7 +37,7 @@ def test_any_header_is_read(header: str) -> None:
 
 def test_of_a_long_header_only_the_beginning_is_read() -> None:
     """Whatever stands in it takes no time that grows with the square of its length."""
-    assert Challenge.parse('Bearer error="x"' + "," * 100_000 + 'scope="far"') == Challenge("x")
+    assert Challenge.parse('Bearer error="x"' + ", a=b" * 5_000 + ', scope="far"') == Challenge("x")
     assert Challenge.parse('Bearer a="b"' + " " * 200_000 + '"') == Challenge()
 
 

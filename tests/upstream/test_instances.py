@@ -217,6 +217,27 @@ async def test_an_instance_does_not_end_while_a_person_answers_between_two_round
             assert instance.status.state == "stopped"
 
 
+async def test_an_instance_does_not_end_while_a_client_is_expected_back_with_an_answer() -> None:
+    """A modern client is asked by the answer to its call, and makes another one of it."""
+    asked = {"q": {"method": "elicitation/create", "params": FORM}}
+    result = {"resultType": "input_required", "inputRequests": asked, "requestState": "kept here"}
+    transport = ScriptedTransport(MODERN_SERVER, **{"tools/call": result})
+    pool = pool_of({"up": transport}, up={"isolation": "client", "instance_idle": 0.02})
+    someone = Someone(form=True)
+    someone.relays = True  # pyright: ignore[reportAttributeAccessIssue] - as a modern one does
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            deliver = Deliver(pool, answer_seconds=0.3)
+            assert (await deliver(call_of(client=someone))).value() == result
+            [instance] = [one for one in pool.everyone() if not one.is_base]
+            ended = asyncio.ensure_future(instance.stepped())
+            await asyncio.wait([ended], timeout=0.1)
+            assert not ended.done()
+            await ended
+            assert instance.status.state == "stopped"
+
+
 # -- strays
 
 

@@ -629,6 +629,43 @@ async def test_nothing_is_asked_of_a_server_that_declared_nothing() -> None:
     assert not methods & {"resources/subscribe", "logging/setLevel"}
 
 
+@pytest.mark.parametrize("server", [LEGACY_SERVER, MODERN_SERVER], ids=["legacy", "modern"])
+async def test_resources_that_nobody_watched_for_a_while_count_as_changed(server: Any, at_once: None) -> None:
+    """A change in the gap was told to nobody, and would stay unheard of; a subscriber can look again for nothing."""
+    able = {"resources": {"subscribe": True}}
+    script: Any = {
+        **server,
+        "initialize": {**LEGACY_SERVER["initialize"], "capabilities": able},
+        "server/discover": {**MODERN_SERVER["server/discover"], "capabilities": able},
+        "resources/list": {"resources": []},
+        "resources/templates/list": {"resourceTemplates": []},
+        "resources/subscribe": {},
+    }
+    if server is LEGACY_SERVER:
+        del script["server/discover"]
+    transport = ScriptedTransport(script)
+    subscribing = "resources/subscribe" if server is LEGACY_SERVER else "subscriptions/listen"
+    async with supervised(transport) as (upstream, watcher):
+        await watcher.reaches("ready")
+        upstream.wanted.subscribe("memo://1")
+        first = await transport.hears(subscribing)
+        if server is MODERN_SERVER:
+            acknowledge(transport, first)
+        upstream.wanted.subscribe("memo://2")
+        second = await transport.hears(subscribing, times=2)
+        if server is MODERN_SERVER:
+            acknowledge(transport, second)
+            await transport.hears("notifications/cancelled")
+        assert watcher.updated == [], "nothing was missed so far"
+        transport.line.ends("crashed")
+        await watcher.reaches("ready", times=2)
+        third = await transport.hears(subscribing, times=3)
+        if server is MODERN_SERVER:
+            acknowledge(transport, third)
+        await watcher.until(lambda: len(watcher.updated) == 2)
+        assert watcher.updated == [{"uri": "memo://1"}, {"uri": "memo://2"}]
+
+
 def acknowledge(transport: ScriptedTransport, listen: Any) -> None:
     stamp = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
     transport.line.says("notifications/subscriptions/acknowledged", notifications={}, _meta=stamp)

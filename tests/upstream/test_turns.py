@@ -136,3 +136,20 @@ async def test_the_end_of_any_call_is_told_to_who_waits_for_it() -> None:
         room.leave()
         await asyncio.gather(*waiting)
         await room.left(0.01)  # or when the time is up
+
+
+async def test_calls_of_a_home_come_in_while_one_of_it_that_had_waited_is_asked() -> None:
+    turns = Turns("up", places=5, patience=5)
+    await turns.enter("first", is_asked=False, home="a")
+    waiting = asyncio.ensure_future(turns.enter("second", is_asked=False, home="b"))
+    await asyncio.sleep(0)
+    turns.leave()
+    await waiting
+    async with asyncio.timeout(5):
+        await turns.enter("nested", is_asked=True, home="b")
+    stranger = asyncio.ensure_future(turns.enter("third", is_asked=True, home="a"))
+    await asyncio.sleep(0)
+    assert not stranger.done()
+    turns.leave()
+    turns.leave()
+    await stranger

@@ -21,8 +21,9 @@ __all__ = ["Deliver"]
 class Deliver:
     """Delivers calls to upstreams by name."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, *, answer_seconds: float = 600) -> None:
+        """`answer_seconds`: how long a client may take for what it is asked."""
+        self._pool, self._seconds = pool, answer_seconds
         self._upstreams = pool.upstreams
 
     def __call__(self, call: Call) -> Awaitable[Body]:
@@ -61,9 +62,12 @@ class Deliver:
             call.roots = upstream.settings.roots_result
         if upstream.settings.questions == "never":
             call.client = NOBODY  # it was told so: whatever it asks all the same is put to nobody
-        if (call.roots or not call.client.relays) and needs_driving(result):
-            with upstream.used():
-                result = await drive(call, result, upstream.request)
+        if needs_driving(result):
+            if call.roots or not call.client.relays:
+                with upstream.used():
+                    result = await drive(call, result, upstream.request)
+            if call.client.relays:
+                upstream.expect_back(self._seconds)
         if not is_task(result):
             return result
         if call.method != "tools/call":

@@ -20,7 +20,8 @@ from mcpbridge.upstream.notices import Notices
 from mcpbridge.upstream.questions import Questions
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.upstream.tending import Tending, Wanted
+from mcpbridge.upstream.tending import Tending
+from mcpbridge.upstream.wanted import Wanted
 from mcpbridge.wire.http_fallback import HttpOrSse
 from mcpbridge.wire.peer import Peer
 from mcpbridge.wire.transport import Channel, Transport

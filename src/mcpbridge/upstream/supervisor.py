@@ -26,8 +26,8 @@ from mcpbridge.upstream.questions import Questions
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tasks import TaskBook
-from mcpbridge.upstream.tending import Wanted
 from mcpbridge.upstream.traffic import Traffic
+from mcpbridge.upstream.wanted import Wanted
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.revisions import LATEST_LEGACY
 from mcpbridge.wire.transport import Transport
@@ -214,6 +214,10 @@ class Upstream:
     def used(self) -> AbstractContextManager[None]:
         """Keep an instance open meanwhile, also between its calls."""
         return self._traffic.used()
+
+    def expect_back(self, seconds: float) -> None:
+        """A client was asked something and goes on with its call within so many seconds: keep an instance open."""
+        self._traffic.expect_back(seconds)
 
     async def idle(self, seconds: float) -> None:
         """Return when it has had nothing to do for so long."""

@@ -19,6 +19,8 @@ __all__ = ["RELATED_TASK", "Followed", "TaskBook", "related_task"]
 
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 """The `_meta` key of what belongs to a task."""
+_SEARCHED = RELATED_TASK.rsplit("/", maxsplit=1)[-1].encode()
+"""The slash before it may be escaped."""
 
 LONGEST = 24 * 3600.0
 """Seconds that a task is known at most; one that lives longer is still served when its client asks for it."""
@@ -43,7 +45,7 @@ _decode = msgspec.json.Decoder(_Params).decode
 
 def related_task(params: bytes | Raw) -> str:
     """The id of the task that a message says it belongs to; empty when it names none."""
-    if RELATED_TASK.encode() not in bytes(params):
+    if _SEARCHED not in bytes(params):
         return ""
     said = _read(params)
     return said.meta.related.task_id if said.meta is not None and said.meta.related is not None else ""

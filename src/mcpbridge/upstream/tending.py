@@ -5,7 +5,6 @@ Lives as long as its session. What clients want (`Wanted`) outlives it, so a new
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,10 +17,11 @@ from mcpbridge.errors import BridgeError, SessionExpired, UpstreamAnswered, Upst
 from mcpbridge.upstream.polling import wait_before_looking
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.log_levels import LEVELS
+from mcpbridge.upstream.wanted import Wanted
+from mcpbridge.wire.frame import encode
 from mcpbridge.wire.peer import Peer
 
-__all__ = ["PING_MISSES", "Tending", "Wanted"]
+__all__ = ["PING_MISSES", "Tending"]
 
 log = structlog.get_logger("mcpbridge.upstream")
 
@@ -33,77 +33,6 @@ RETRY_DELAY = 5.0
 """Seconds before something that failed is tried again: listing, subscribing, a missed ping."""
 ACKNOWLEDGE_SECONDS = 5.0
 """Seconds for a server to acknowledge a listen stream, after which it counts as open all the same."""
-LEVEL_SECONDS = 1.0
-"""Seconds that a call waits for its server to take the level that the call asks for."""
-QUIET_LEVEL = "emergency"
-"""Asked of a legacy server that nobody wants messages of any more: the protocol has no "off"."""
-
-
-class Wanted:
-    """What the clients want of one upstream."""
-
-    def __init__(self) -> None:
-        self.uris: Counter[str] = Counter()
-        """Resources, by how many subscribers they have."""
-        self.log_level = ""
-        """The least severe level that anybody wants; empty: nobody ever asked."""
-        self.sessions_level = ""
-        """Of it the part of those who want it as long as they are there."""
-        self.requests_level = ""
-        """Of it the part of single requests."""
-        self.changed = asyncio.Event()
-        self._is_told = asyncio.Event()
-        self._is_told.set()
-
-    def subscribe(self, uri: str) -> None:
-        """One more subscriber to a resource."""
-        self.uris[uri] += 1
-        if self.uris[uri] == 1:
-            self.changed.set()
-
-    def unsubscribe(self, uri: str) -> None:
-        """One subscriber less."""
-        self.uris[uri] -= 1
-        if self.uris[uri] <= 0:
-            del self.uris[uri]
-            self.changed.set()
-
-    def want_log_level(self, level: str, *, is_heard: bool = False) -> None:
-        """The least severe level that any session wants; empty when none wants one. `is_heard`: sessions are there."""
-        if not level and is_heard and self.log_level:
-            level = LEVELS[0]  # sessions are there that leave it to the server, and it cannot be told "as at first"
-        self.sessions_level = level
-        self._set_level()
-
-    def adopt_log_level(self, of: "Wanted") -> None:
-        """Want what is wanted of another instance of the server."""
-        self.sessions_level, self.requests_level = of.sessions_level, of.requests_level
-        self._set_level()
-
-    def want_log_level_once(self, level: str) -> None:
-        """A single request wants messages down to this level (modern). A shared session then stays at it."""
-        if not self.requests_level or LEVELS.index(level) < LEVELS.index(self.requests_level):
-            self.requests_level = level
-            self._set_level()
-
-    def _set_level(self) -> None:
-        wanted = [level for level in (self.sessions_level, self.requests_level) if level]
-        level = min(wanted, key=LEVELS.index) if wanted else QUIET_LEVEL if self.log_level else ""
-        if level != self.log_level:
-            self.log_level = level
-            self._is_told.clear()
-            self.changed.set()
-
-    def level_was_told(self, level: str) -> None:
-        """The server has been told this level, or takes none."""
-        if level == self.log_level:
-            self._is_told.set()
-
-    async def level_told(self) -> None:
-        """Return when the server has been told the level that is wanted; soon, if it takes too long."""
-        if not self._is_told.is_set():
-            with anyio.move_on_after(LEVEL_SECONDS):
-                await self._is_told.wait()
 
 
 class Tending:
@@ -229,7 +158,7 @@ class Tending:
                     continue
                 last, held = held, None
                 if uris or any(kinds.values()):
-                    held = _Listening(uris, self._loop.time())
+                    held = _Listening(uris, self._loop.time(), is_after_gap=last is None)
                     tasks.start_soon(self._listen_once, kinds, held)
                 if last is not None and held is not None:
                     with anyio.move_on_after(ACKNOWLEDGE_SECONDS):
@@ -250,8 +179,11 @@ class Tending:
 
     async def _listen_once(self, kinds: dict[str, bool], listening: "_Listening") -> None:
         def heard(method: str, params: Raw) -> None:
-            listening.opened.set()  # the acknowledgement comes first
+            is_first = not listening.opened.is_set()  # the acknowledgement
+            listening.opened.set()
             self._heard(method, params, b"")
+            if is_first:
+                self._follow(listening.uris, is_after_gap=listening.is_after_gap)
 
         with listening.scope:
             try:
@@ -261,6 +193,16 @@ class Tending:
         listening.ended.set()
         listening.opened.set()
         self._wanted.changed.set()
+
+    def _follow(self, uris: list[str], *, is_after_gap: bool) -> None:
+        """The server tells of these resources from now on. What it told before is lost if nobody listened meanwhile.
+
+        So such a change is told now, whether there was one or not: it means "look again".
+        """
+        for uri in uris:
+            if is_after_gap and uri in self._wanted.followed:
+                self._heard("notifications/resources/updated", Raw(encode({"uri": uri})), b"")
+        self._wanted.followed.update(set(uris) & set(self._wanted.uris))
 
     async def _keep_subscribed(self) -> None:
         """Legacy: the server's subscriptions and log level are brought to what the clients want."""
@@ -274,6 +216,7 @@ class Tending:
                     for uri in sorted(set(wanted.uris) - subscribed):
                         await _unless_refused(self._name, session.subscribe(uri, seconds))
                         subscribed.add(uri)
+                        self._follow([uri], is_after_gap=True)
                     for uri in sorted(subscribed - set(wanted.uris)):
                         await _unless_refused(self._name, session.unsubscribe(uri, seconds))
                         subscribed.discard(uri)
@@ -294,6 +237,8 @@ class _Listening:
 
     uris: list[str]
     began: float
+    is_after_gap: bool
+    """No other was open before."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     opened: anyio.Event = field(default_factory=anyio.Event)
     """The server has said something on it, or it is over."""

@@ -75,6 +75,7 @@ class Traffic:
         self._quiet: asyncio.Event | None = None
         """Set when a call is over; made only while somebody waits for the last one to be."""
         self._users = 0
+        self._expected_until = float("-inf")
         self.idle_since = self._loop.time()
         """Loop time when the last call ended, or when this was made."""
         self.has_served = False
@@ -160,10 +161,14 @@ class Traffic:
             self.idle_since = self._loop.time()
             self._look_up()
 
+    def expect_back(self, seconds: float) -> None:
+        """A client was asked something: it may come back to this very instance, for so many seconds."""
+        self._expected_until = max(self._expected_until, self._loop.time() + seconds)
+
     async def idle(self, seconds: float) -> None:
         """Return when it has had nothing to do for so long: no call, and no task that somebody waits for."""
         while True:
-            if (left := self.idle_since + seconds - self._loop.time()) > 0:
+            if (left := max(self.idle_since + seconds, self._expected_until) - self._loop.time()) > 0:
                 await anyio.sleep(left)  # first: where calls come and go, the end of each is not worth a look
             elif self._running or self._users:
                 quiet = self._quiet = self._quiet or asyncio.Event()

@@ -25,7 +25,7 @@ class Turns:
         self._inside = 0
         self._change: asyncio.Event | None = None
         """Made only while somebody waits for the next call to be over."""
-        self._queue: deque[tuple[object, asyncio.Future[None]]] = deque()
+        self._queue: deque[tuple[object, object, asyncio.Future[None]]] = deque()
 
     def blocks(self, owner: object) -> bool:
         """Calls of another client run."""
@@ -59,7 +59,7 @@ class Turns:
         if len(self._queue) >= self._places:
             raise Overloaded(f"Server '{self._name}' is busy with another client's calls, and {self._places} wait")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = owner, turn
+        entry = owner, home, turn
         self._queue.append(entry)
         try:
             async with asyncio.timeout(self._patience):
@@ -87,12 +87,12 @@ class Turns:
         self._owner = self._home = None
         waiting = list(self._queue)
         self._queue.clear()
-        for owner, turn in waiting:
+        for owner, home, turn in waiting:
             if turn.done():
                 continue
             if not self._inside or self._owner is owner:
-                self._owner = owner
+                self._owner, self._home = owner, home
                 self._inside += 1
                 turn.set_result(None)
             else:
-                self._queue.append((owner, turn))
+                self._queue.append((owner, home, turn))

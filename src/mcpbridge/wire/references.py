@@ -27,7 +27,8 @@ class _Stamped(msgspec.Struct):
     meta: _Stamp = msgspec.field(default_factory=_Stamp, name="_meta")
 
 
-_SUBSCRIPTION = SUBSCRIPTION_ID.encode()
+_SUBSCRIPTION = SUBSCRIPTION_ID.split("/")[-1].encode()
+"""The slash before it may be escaped."""
 _decode_stamped = msgspec.json.Decoder(_Stamped).decode
 _decode_progress = msgspec.json.Decoder(_ProgressParams).decode
 _decode_cancelled = msgspec.json.Decoder(_CancelledParams).decode

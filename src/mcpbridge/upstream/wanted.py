@@ -1,0 +1,88 @@
+"""What the clients want of one upstream besides calls: changes of resources told, a log level.
+
+It outlives the sessions with the server; `tending` brings each of them to it.
+"""
+
+import asyncio
+from collections import Counter
+
+import anyio
+
+from mcpbridge.wire.log_levels import LEVELS
+
+__all__ = ["Wanted"]
+
+LEVEL_SECONDS = 1.0
+"""Seconds that a call waits for its server to take the level that the call asks for."""
+QUIET_LEVEL = "emergency"
+"""Asked of a legacy server that nobody wants messages of any more: the protocol has no "off"."""
+
+
+class Wanted:
+    """What the clients want of one upstream."""
+
+    def __init__(self) -> None:
+        self.uris: Counter[str] = Counter()
+        """Resources, by how many subscribers they have."""
+        self.followed: set[str] = set()
+        """Those of them that a session was subscribed to: on the next one, or stream, changes may have been missed."""
+        self.log_level = ""
+        """The least severe level that anybody wants; empty: nobody ever asked."""
+        self.sessions_level = ""
+        """Of it the part of those who want it as long as they are there."""
+        self.requests_level = ""
+        """Of it the part of single requests."""
+        self.changed = asyncio.Event()
+        self._is_told = asyncio.Event()
+        self._is_told.set()
+
+    def subscribe(self, uri: str) -> None:
+        """One more subscriber to a resource."""
+        self.uris[uri] += 1
+        if self.uris[uri] == 1:
+            self.changed.set()
+
+    def unsubscribe(self, uri: str) -> None:
+        """One subscriber less."""
+        self.uris[uri] -= 1
+        if self.uris[uri] <= 0:
+            del self.uris[uri]
+            self.followed.discard(uri)
+            self.changed.set()
+
+    def want_log_level(self, level: str, *, is_heard: bool = False) -> None:
+        """The least severe level that any session wants; empty when none wants one. `is_heard`: sessions are there."""
+        if not level and is_heard and self.log_level:
+            level = LEVELS[0]  # sessions are there that leave it to the server, and it cannot be told "as at first"
+        self.sessions_level = level
+        self._set_level()
+
+    def adopt_log_level(self, of: "Wanted") -> None:
+        """Want what is wanted of another instance of the server."""
+        self.sessions_level, self.requests_level = of.sessions_level, of.requests_level
+        self._set_level()
+
+    def want_log_level_once(self, level: str) -> None:
+        """A single request wants messages down to this level (modern). A shared session then stays at it."""
+        if not self.requests_level or LEVELS.index(level) < LEVELS.index(self.requests_level):
+            self.requests_level = level
+            self._set_level()
+
+    def _set_level(self) -> None:
+        wanted = [level for level in (self.sessions_level, self.requests_level) if level]
+        level = min(wanted, key=LEVELS.index) if wanted else QUIET_LEVEL if self.log_level else ""
+        if level != self.log_level:
+            self.log_level = level
+            self._is_told.clear()
+            self.changed.set()
+
+    def level_was_told(self, level: str) -> None:
+        """The server has been told this level, or takes none."""
+        if level == self.log_level:
+            self._is_told.set()
+
+    async def level_told(self) -> None:
+        """Return when the server has been told the level that is wanted; soon, if it takes too long."""
+        if not self._is_told.is_set():
+            with anyio.move_on_after(LEVEL_SECONDS):
+                await self._is_told.wait()
