@@ -165,21 +165,18 @@ async def test_what_people_said_of_the_servers_tls_does_not_hold_where_it_sends_
         finally:
             writer.close()
 
-    web = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-    port = web.sockets[0].getsockname()[1]
-    own, other = f"https://127.0.0.1:{port}/", f"https://localhost:{port}/token"
-    unchecked = trusts == "nobody checked"
-    network = Network(TlsOptions(verify=False) if unchecked else TlsOptions(ca=str(cert)))
-    assert await fetch(own, server=own, network=network) == b"ok"
-    if unchecked:
-        with pytest.raises(UpstreamUnavailable, match=r"(?i)certificate"):
-            await fetch(other, server=own, network=network)
-    else:
-        assert await fetch(other, server=own, network=network) == b"ok"
-        trusted = {str(one["issuer"]) for one in TlsOptions(ca=str(cert)).elsewhere().get_ca_certs()}
-        assert trusted > {str(one["issuer"]) for one in TlsOptions(ca=str(cert)).ssl_context().get_ca_certs()}
-    web.close()
-    await web.wait_closed()
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as web:
+        port = web.sockets[0].getsockname()[1]
+        own, other = f"https://127.0.0.1:{port}/", f"https://localhost:{port}/token"
+        tls = TlsOptions(verify=False) if trusts == "nobody checked" else TlsOptions(ca=str(cert))
+        assert await fetch(own, server=own, network=Network(tls)) == b"ok"
+        if not tls.verify:
+            with pytest.raises(UpstreamUnavailable, match=r"(?i)certificate"):
+                await fetch(other, server=own, network=Network(tls))
+        else:
+            assert await fetch(other, server=own, network=Network(tls)) == b"ok"
+            trusted = {str(one["issuer"]) for one in tls.elsewhere().get_ca_certs()}
+            assert trusted > {str(one["issuer"]) for one in tls.ssl_context().get_ca_certs()}
 
 
 def test_our_certificate_is_shown_to_the_server_alone(tmp_path: Path) -> None:
