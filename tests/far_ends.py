@@ -10,7 +10,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -128,6 +128,12 @@ class StdioEnd(FarEnd):
         self.reading = False
 
 
+async def _until_gone(reader: asyncio.StreamReader) -> None:
+    """Return when the other side has closed, gently or not."""
+    with suppress(ConnectionError):
+        await reader.read(1)
+
+
 class StreamableEnd(FarEnd):
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +158,7 @@ class StreamableEnd(FarEnd):
 
     async def _until_done(self, ask: Ask) -> None:
         done = asyncio.ensure_future(ask.left.wait())
-        gone = asyncio.ensure_future(ask.reader.read(1))
+        gone = asyncio.ensure_future(_until_gone(ask.reader))
         await asyncio.wait([done, gone], return_when=asyncio.FIRST_COMPLETED)
         done.cancel()
         if not gone.done():
