@@ -244,6 +244,9 @@ class Someone:
     def finished(self, question: Question) -> None:
         pass
 
+    def give_way(self, server: str) -> bool:
+        return False
+
     async def project(self) -> str:
         return self._project
 

@@ -198,6 +198,10 @@ class Asker(Protocol):
         """What a URL question was about is done (`notifications/elicitation/complete`)."""
         ...
 
+    def give_way(self, server: str) -> bool:
+        """End the call at this server that has waited longest for an answer that may never come. False: none has."""
+        ...
+
     async def project(self) -> str:
         """The URI of the directory that it works in, its first root; empty when that is not known."""
         ...
@@ -231,6 +235,9 @@ class _Nobody:
 
     def finished(self, question: Question) -> None:
         pass
+
+    def give_way(self, server: str) -> bool:
+        return False
 
     async def project(self) -> str:
         return ""

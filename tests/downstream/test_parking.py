@@ -8,6 +8,7 @@ import anyio
 import pytest
 from msgspec import Raw
 
+from mcpbridge.downstream import parking as parking_module
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.parking import Parking
 from mcpbridge.downstream.round_trips import Binding
@@ -87,6 +88,26 @@ async def test_calls_that_wait_end_with_the_channel_that_they_came_on() -> None:
         parking.end_all()
         while len(plan.ended) < 2:
             await asyncio.sleep(0)
+
+
+async def test_the_call_whose_client_is_away_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client over HTTP may never come back, and each of its calls keeps a session of the server."""
+    plan = Plan()
+    plan.asks.set()
+    parking = Parking(plan, Sealer(), seconds=60)
+    with anyio.fail_after(5):
+        for _ in range(2):
+            await parking.deliver(client(), call())
+        assert not parking.give_way("up", ""), "a person may be at it"
+        monkeypatch.setattr(parking_module, "OWN_PATIENCE", 0)
+        assert not parking.give_way("another", "")
+        assert not parking.give_way("up", "somebody else")
+        assert parking.give_way("up", "")
+        while not plan.ended:
+            await asyncio.sleep(0)
+        assert plan.ended == plan.calls[:1]
+        assert plan.answers == [{"action": "cancel"}]
+        parking.end_all()
 
 
 async def test_a_call_that_asks_nothing_is_bound_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

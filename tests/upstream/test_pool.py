@@ -185,10 +185,23 @@ async def test_only_so_many_further_instances_are_opened() -> None:
         async with pool.running():
             assert await pool.settled(5)
             await served(pool, Someone())
-            await served(pool, Someone(form=True))
-            with pytest.raises(Overloaded, match="max_instances"):
+            form = await served(pool, Someone(form=True))
+            with form.used(), pytest.raises(Overloaded, match="max_instances"):
                 await served(pool, Someone(sampling=True))
-            await served(pool, Someone(form=True))
+            assert await served(pool, Someone(form=True)) is form
+
+
+async def test_at_the_limit_one_that_is_idle_makes_room() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    pool = pool_of({"up": transport}, up={"max_instances": 1})
+    with anyio.fail_after(10):
+        async with pool.running():
+            assert await pool.settled(5)
+            await served(pool, Someone())
+            form = await served(pool, Someone(form=True))
+            other = await served(pool, Someone(sampling=True))
+            assert other is not form
+            assert pool.instances("up") == 2
 
 
 async def test_an_instance_that_is_not_used_ends_and_comes_back_when_it_is() -> None:

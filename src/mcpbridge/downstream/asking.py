@@ -187,6 +187,10 @@ class LegacyAsker:
             self._client.elicitations.discard((question.upstream, id_))
             self._notify(encode_notification("notifications/elicitation/complete", encode({"elicitationId": id_})))
 
+    def give_way(self, server: str) -> bool:
+        """A person may be at it; the client says itself when not."""
+        return False
+
     async def project(self) -> str:
         """Its first root; asked for once, and again when it says that its roots changed, or a while after no answer."""
         client, clock = self._client, asyncio.get_running_loop().time
@@ -224,6 +228,10 @@ class Unasked:
 
     def finished(self, question: Question) -> None:
         """Nothing was asked."""
+
+    def give_way(self, server: str) -> bool:
+        """Nothing of its own waits."""
+        return False
 
     async def project(self) -> str:
         """Not known."""

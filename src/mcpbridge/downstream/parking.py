@@ -36,6 +36,9 @@ log = structlog.get_logger("mcpbridge.questions")
 
 GATHER_SECONDS = 0.02
 """Questions that come so soon after the first go into the same answer."""
+OWN_PATIENCE, PATIENCE = 5.0, 60.0
+"""Seconds that a client may be away before its call gives way to another one of its own, or of others, where a server
+has no session left for them."""
 MAX_PARKED = 64
 """Parked calls of one principal; further questions are refused."""
 _OVER = "The call that this belongs to is over"
@@ -57,13 +60,16 @@ class _Parked:
     id: str
     client: Client
     bound: Binding
-    """See `round_trips.bind`."""
+    """What its states belong to."""
+    server: str
     update: Update
     round: int = 0
     count: int = 0
     task: "asyncio.Task[Body] | None" = None
     open: dict[str, _Open] = field(default_factory=dict[str, _Open])
     asked: asyncio.Event = field(default_factory=asyncio.Event)
+    since: float = 0.0
+    """Loop time when its client was last asked something."""
     expiry: asyncio.TimerHandle | None = None
     """Runs while nobody attends."""
 
@@ -105,6 +111,9 @@ class _ModernAsker:
 
     def finished(self, question: Question) -> None:
         """The revision has no such notification: a client that comes back sees for itself."""
+
+    def give_way(self, server: str) -> bool:
+        return self._parking.give_way(server, self.principal)
 
     async def project(self) -> str:
         return ""
@@ -174,6 +183,21 @@ class Parking:
             if parked.client.channel is channel and parked.expiry is not None:
                 self._expire(parked)
 
+    def give_way(self, server: str, principal: str) -> bool:
+        """End the call at this server whose client is away longest. False: no client is away, or not for long.
+
+        One's own go first; those of others only when they can hardly be waited for any more. A client over HTTP may
+        leave for good in between its requests, and nobody is told.
+        """
+        away = [parked for parked in self._parked.values() if parked.expiry is not None and parked.server == server]
+        own = [parked for parked in away if parked.client.principal == principal]
+        now = asyncio.get_running_loop().time()
+        for parked in own or away:  # in the order in which they were parked first
+            if now - parked.since >= (OWN_PATIENCE if own else PATIENCE):
+                self._expire(parked)
+                return True
+        return False
+
     def end_all(self) -> None:
         """The bridge stops: nobody will come back."""
         for parked in list(self._parked.values()):
@@ -183,7 +207,7 @@ class Parking:
 
     def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _Parked:
         """Start the call in a task of its own, which outlives this request if it has to."""
-        parked = _Parked(secrets.token_hex(16), client, bound, call.update, rounds)
+        parked = _Parked(secrets.token_hex(16), client, bound, call.upstream, call.update, rounds)
         # Not `parked.update` itself: it is another one after each resume.
         call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
         call.client = _ModernAsker(self, parked)
@@ -224,6 +248,7 @@ class Parking:
             self._by_principal[principal] += 1
             self._parked[parked.id] = parked
         parked.round += 1
+        parked.since = asyncio.get_running_loop().time()
         parked.update = ignore_update  # the request that it would belong to is answered now
         parked.expiry = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked)
         claims = {"parked": parked.id, "round": parked.round}

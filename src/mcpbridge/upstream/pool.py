@@ -28,6 +28,8 @@ __all__ = ["Pool"]
 
 log = structlog.get_logger("mcpbridge.upstream")
 
+YIELD_SECONDS = 0.02
+"""Seconds until a call that gave way has left its session."""
 FREE_SECONDS = 0.5
 """Seconds to wait for a session that another client uses, before one more is opened."""
 
@@ -148,7 +150,11 @@ class Pool:
         while upstream.is_held_from(client):
             left = patience_ends - asyncio.get_running_loop().time()
             if left <= 0 or not await upstream.freed(left):  # most calls are short: another process is worth a moment
-                return self._of_the_kind(base, client) or upstream  # there it waits for its turn
+                found = self._of_the_kind(base, client)
+                if found is None and client.give_way(base.name):
+                    await anyio.sleep(YIELD_SECONDS)
+                    found = self._of_the_kind(base, client)
+                return found or upstream  # there it waits for its turn
         return upstream
 
     def _of_the_kind(self, base: Upstream, client: Asker) -> Upstream | None:
@@ -157,7 +163,7 @@ class Pool:
         for key, instance in self._others.items():
             if key[:2] == kind and not instance.upstream.is_held_from(client):
                 return instance.upstream
-        if self.instances(base.name) > base.settings.max_instances:
+        if not self._has_room(base):
             return None
         return self._other(base, client.profile, next(n for n in count(1) if (*kind, n) not in self._others))
 
@@ -166,7 +172,7 @@ class Pool:
         if (known := self._others.get(key)) is not None:
             return known.upstream
         settings = base.settings
-        if self.instances(base.name) > settings.max_instances or self._tasks is None:
+        if self._tasks is None or not self._has_room(base):
             raise Overloaded(
                 f"Server '{base.name}' has {settings.max_instances} sessions for other kinds of clients "
                 "(`max_instances`); another one is not opened"
@@ -186,6 +192,21 @@ class Pool:
         self._others[key] = instance
         instance.upstream.wanted.adopt_log_level(base.wanted)
         return instance.upstream
+
+    def _has_room(self, base: Upstream) -> bool:
+        """One more instance may be opened. Where clients share, the one that is idle longest is closed for it."""
+        if self.instances(base.name) <= base.settings.max_instances:
+            return True
+        idle = [
+            (instance.upstream.idle_since, number, key)
+            for number, (key, instance) in enumerate(self._others.items())
+            if key[0] == base.name and base.is_shared and instance.upstream.is_idle
+        ]
+        if not idle:
+            return False
+        _, _, key = min(idle)
+        self._others.pop(key).scope.cancel()
+        return True
 
     def _keep_spare(self, base: Upstream) -> None:
         """A program that is used by different kinds of clients: start one ahead for the next kind.

@@ -233,6 +233,16 @@ class Upstream:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
         return self._traffic.is_held_from(client)
 
+    @property
+    def idle_since(self) -> float:
+        """Loop time when its last call ended, or when it was made."""
+        return self._traffic.idle_since
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody uses it or is expected back."""
+        return self._traffic.is_idle
+
     async def freed(self, seconds: float) -> bool:
         """Return when a call on it is over. False: none was within so many seconds, or it asks somebody right now."""
         return await self._traffic.freed(seconds)

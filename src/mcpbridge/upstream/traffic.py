@@ -150,6 +150,11 @@ class Traffic:
         """Return when a call is over. False: none was within so many seconds, or somebody is being asked."""
         return bool(self._running) and not self._link.is_asking and await self._turns.left(seconds)
 
+    @property
+    def is_idle(self) -> bool:
+        """No call, no task that somebody waits for, nobody who is expected back."""
+        return not (self._running or self._users or self._tasks)
+
     @contextmanager
     def used(self) -> Generator[None]:
         """It is needed meanwhile, also while none of its calls runs: between the rounds of one that asks back."""
