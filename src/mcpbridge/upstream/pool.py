@@ -163,8 +163,8 @@ class Pool:
         for key, instance in self._others.items():
             if key[:2] == kind and not instance.upstream.is_held_from(client):
                 return instance.upstream
-        if not self._has_room(base):
-            return None
+        if self.instances(base.name) > base.settings.max_instances:
+            return None  # a turn on one of them comes sooner than another process has started
         return self._other(base, client.profile, next(n for n in count(1) if (*kind, n) not in self._others))
 
     def _other(self, base: Upstream, profile: Profile, whose: object) -> Upstream:
