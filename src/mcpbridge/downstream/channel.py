@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
-from mcpbridge.interaction import NOTHING, Profile
+from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.wire.frame import Frame
 
 __all__ = ["Answer", "Client", "Notify", "Requests"]
@@ -69,6 +69,8 @@ class Client:
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
     profile: Profile = NOTHING
     """What it can be asked."""
+    bystander: Asker | None = None
+    """Legacy: stands behind all its calls alike, if it can be asked nothing."""
     asked: Requests | None = None
     """The bridge's own requests to it. Legacy only, once it has initialized."""
     channel: object = None

@@ -138,6 +138,8 @@ class Delivery:
                 return self._parking.deliver(client, call)
             if self._keeps_apart(call.upstream):
                 call.client = Unasked(client)
+        elif client.bystander is not None:
+            call.client = client.bystander
         elif client.asked is not None:
             call.client = LegacyAsker(client, client.asked, notify)
         fields = call.params.fields

@@ -4,11 +4,11 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from mcpbridge.downstream.asking import ClientRequests
+from mcpbridge.downstream.asking import ClientRequests, LegacyAsker
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.handling import Handler
 from mcpbridge.downstream.introduction import Introduction
-from mcpbridge.interaction import Profile
+from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.frame import Frame, encode
 from mcpbridge.wire.revisions import LEGACY, MODERN, negotiate
@@ -71,6 +71,7 @@ class Opening:
         if client.asked is not None:
             client.asked.end()  # it begins anew: what it was asked before gets no answer
         client.asked = ClientRequests(self._seconds, client.push)
+        client.bystander = LegacyAsker(client, client.asked, client.push) if client.profile is NOTHING else None
         self._pool.expect(client.profile, client.view)
         capabilities = self._introduction.capabilities(client.version, client.view)
         client.runs_tasks = "tasks" in capabilities

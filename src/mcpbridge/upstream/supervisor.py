@@ -227,7 +227,7 @@ class Upstream:
         """Calls of this client may go to this very instance; cheap. False: `Pool.serving` tells which one is right."""
         if self.modern or client.profile is not self.profile:
             return self.is_shared and (self.modern or self.settings.questions == "never")
-        return self.is_shared and not (client.profile and self.is_held_from(client))
+        return self.is_shared and (self.profile is NOTHING or not self.is_held_from(client))
 
     def is_held_from(self, client: Asker) -> bool:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
