@@ -12,11 +12,12 @@ from functools import partial
 
 from mcpbridge.downstream.channel import Answer, Notify
 from mcpbridge.downstream.core import Core
+from mcpbridge.downstream.http_carry import carry
 from mcpbridge.downstream.http_exchange import NO_HEADERS, Exchange, Refused
 from mcpbridge.downstream.http_message import decode_message
 from mcpbridge.downstream.http_reply import Manner, Reply, Underway
 from mcpbridge.downstream.http_sessions import Session, Sessions
-from mcpbridge.downstream.http_streams import Stream, deliver
+from mcpbridge.downstream.http_streams import Stream
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.wire.frame import Frame, encode_error
 from mcpbridge.wire.revisions import BATCHING, LEGACY
@@ -193,16 +194,7 @@ class LegacyFront:
 
     async def _carry(self, exchange: Exchange, stream: Stream, position: int) -> None:
         await exchange.start_stream()
-        leaving = asyncio.create_task(exchange.until_client_leaves())
-        writing = asyncio.create_task(deliver(stream, position, exchange.write, keep_alive=self._settings.keep_alive))
-        try:
-            await asyncio.wait((leaving, writing), return_when=asyncio.FIRST_COMPLETED)
-            if not leaving.done():
-                await exchange.end_stream()
-        finally:
-            leaving.cancel()
-            writing.cancel()
-            await asyncio.wait((leaving, writing))
+        await carry(exchange, stream, position, keep_alive=self._settings.keep_alive)
 
     def _session_ended(self, session: Session) -> None:
         over = Refused(404, "This session is over")

@@ -12,12 +12,13 @@ import structlog
 
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation
 from mcpbridge.downstream.core import Core
+from mcpbridge.downstream.http_carry import carry
 from mcpbridge.downstream.http_deadline import Deadline
 from mcpbridge.downstream.http_exchange import Exchange, Refused, is_json
 from mcpbridge.downstream.http_fit import fits, fitting
 from mcpbridge.downstream.http_message import decode_body, decode_message
 from mcpbridge.downstream.http_sessions import Session, Sessions
-from mcpbridge.downstream.http_streams import Stream, deliver
+from mcpbridge.downstream.http_streams import Stream
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.salvage import Batch, Spoiled
@@ -107,16 +108,7 @@ class SseFront:
         await exchange.start_stream()
         where = f"{quote(exchange.path)}?session={session.id.decode()}"
         await exchange.write(b"event: endpoint\ndata: %b\n\n" % where.encode())
-        leaving = asyncio.create_task(exchange.until_client_leaves())
-        writing = asyncio.create_task(deliver(stream, 0, exchange.write, keep_alive=self._settings.keep_alive))
-        try:
-            await asyncio.wait((leaving, writing), return_when=asyncio.FIRST_COMPLETED)
-            if not leaving.done():
-                await exchange.end_stream()
-        finally:
-            leaving.cancel()
-            writing.cancel()
-            await asyncio.wait((leaving, writing))
+        await carry(exchange, stream, 0, keep_alive=self._settings.keep_alive)
 
     def _send(self, stream: Stream, message: bytes) -> bool:
         if stream.is_finished:
