@@ -20,6 +20,7 @@ LAYERS = [
     "units",
     "redaction",
     "wire",
+    "conduct",
     "interaction",  # questions carry unparsed params
     "model",  # a call carries unparsed fields, whose type is the wire's
     "upstream",
@@ -122,10 +123,15 @@ def test_every_setting_is_documented_and_unknown_keys_are_forbidden(model: type[
     assert model.__doc__
     assert model.model_config.get("extra") == "forbid"
     assert model.model_config.get("frozen")
-    [definition] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    assert isinstance(definition, ast.ClassDef)
+    definitions = [
+        ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+        for kind in model.__mro__
+        if issubclass(kind, BaseModel) and kind is not BaseModel
+    ]
     documented = {
         field.target.id
+        for definition in definitions
+        if isinstance(definition, ast.ClassDef)
         for field, text in zip(definition.body, definition.body[1:], strict=False)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)

@@ -23,13 +23,15 @@ from mcpbridge.downstream.server import Server
 from mcpbridge.errors import BridgeError
 from mcpbridge.interaction import Asker
 from mcpbridge.pipeline.deliver import Deliver
-from mcpbridge.pipeline.order import compile_plan
+from mcpbridge.pipeline.order import Plans
+from mcpbridge.pipeline.stage import Concern
 from mcpbridge.redaction import Redactor
 from mcpbridge.storage.tokens import SealedFiles
 from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Show, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.auth_grant import SecretStore
+from mcpbridge.upstream.conducts import Conducts
 from mcpbridge.upstream.listings import Lists
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -128,8 +130,24 @@ class Bridge:
             modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(server_info)),
         )
         self.catalog = Catalog(settings.servers, builder)
-        self.pool = Pool(settings.servers, self._make_transport, self, client_info=server_info)
-        plan = compile_plan(Deliver(self.pool, answer_seconds=settings.questions.timeout))
+        servers = {name: server.within(settings.calls) for name, server in settings.servers.items()}
+        conducts = Conducts(servers, settings.calls)
+        self.pool = Pool(servers, self._make_transport, self, client_info=server_info)
+        concerns: list[Concern] = [
+            # observe
+            # guard
+            # hooks
+            # arguments
+            # permit
+            # rates and budgets
+            # approval
+            # late
+            # cache
+            # time
+            # retry
+            # limits
+        ]
+        plan = Plans(Deliver(self.pool, answer_seconds=settings.questions.timeout), concerns, conducts.of)
         self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
         self.server = Server(identity, self.catalog, self.pool, plan, self.startup, settings.questions)
         for name in self._transports.authorizations:

@@ -4,7 +4,14 @@
     ├── CallRefused              refused by us; the upstream saw nothing
     │   ├── BadRequest             the client's message breaks the protocol (carries the JSON-RPC code)
     │   ├── UnknownName            no such tool, prompt or resource; names the nearest
+    │   ├── ArgumentsRefused       not what the tool's schema allows
+    │   ├── NotPermitted           denied by the policy
+    │   ├── ApprovalRefused        a person said no, or nothing in time
+    │   ├── ApprovalUnavailable    needs a person, and there is nobody to ask
+    │   ├── HookRefused            a hook does not let it pass
     │   └── Overloaded             a queue or limit is full
+    │       ├── RateLimited          too many calls in too short a time; says when to come back
+    │       └── BudgetSpent          this conversation has made as many calls as it may
     ├── UpstreamError            failed at, or on the way to, one upstream
     │   ├── UpstreamUnavailable    not connected; the call was not sent
     │   ├── UpstreamGone           the connection ended while the call was under way
@@ -23,17 +30,27 @@ Errors carry facts as attributes and build their own message: what failed and, i
 do next. Secrets and third-party text stay in the log.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
+from math import ceil
+from types import MappingProxyType
 
 __all__ = [
+    "RETRY_AFTER",
     "AnswerTooLarge",
+    "ApprovalRefused",
+    "ApprovalUnavailable",
+    "ArgumentsRefused",
     "BadRequest",
     "BridgeError",
+    "BudgetSpent",
     "CallRefused",
     "ConfigError",
+    "HookRefused",
+    "NotPermitted",
     "Overloaded",
+    "RateLimited",
     "SessionExpired",
     "SignInNeeded",
     "TaskLost",
@@ -48,6 +65,10 @@ __all__ = [
     "UrlRequired",
     "nearest",
 ]
+
+
+RETRY_AFTER = "mcpbridge/retryAfter"
+"""In `_meta` of a refused call: seconds until it may pass."""
 
 
 def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
@@ -69,6 +90,9 @@ class BridgeError(Exception):
 
 class CallRefused(BridgeError):
     """Refused by the bridge: no upstream saw the call."""
+
+    facts: Mapping[str, object] = MappingProxyType({})
+    """What programs may want to know of it, as JSON values by `_meta` key; goes into the result beside the text."""
 
 
 class BadRequest(CallRefused):
@@ -114,6 +138,52 @@ class Overloaded(CallRefused):
     """A limit is reached; nothing was sent."""
 
     advice = "Nothing was sent to the server. Try again when earlier calls have finished."
+
+
+class RateLimited(Overloaded):
+    """Too many calls in too short a time. `retry_after` in seconds."""
+
+    def __init__(self, what: str, limit: str, retry_after: float) -> None:
+        """`what` is limited to `limit`: "Server 'x'", "30/min"."""
+        wait = max(1, ceil(retry_after))
+        super().__init__(f"{what} may be called {limit}")
+        self.retry_after = retry_after
+        self.facts = {RETRY_AFTER: wait}
+        self.advice = f"Nothing was sent. Try again in {wait} s."
+
+
+class BudgetSpent(Overloaded):
+    """This conversation has made as many calls as it may."""
+
+    advice = "Nothing was sent. Go on without further calls, or tell the user that the limit is reached."
+
+
+class ArgumentsRefused(CallRefused):
+    """Arguments that the tool's schema does not allow. The message says what is wrong and how it is right."""
+
+
+class NotPermitted(CallRefused):
+    """The policy does not let this client make this call."""
+
+    advice = "Nothing was sent. Do not try to reach the same by other means; tell the user if it matters."
+
+
+class ApprovalRefused(CallRefused):
+    """A person was asked and said no, or did not answer in time."""
+
+    advice = "Nothing was sent. Do not repeat the call unless the user asks for it."
+
+
+class ApprovalUnavailable(CallRefused):
+    """The call needs a person's approval, and there is no way to ask anybody."""
+
+    advice = "Nothing was sent. Whoever runs the bridge can set who is asked: `approval.ask`."
+
+
+class HookRefused(CallRefused):
+    """A hook of the configuration or of the program does not let the call pass."""
+
+    advice = "Nothing was sent."
 
 
 class UpstreamError(BridgeError):

@@ -1,20 +1,91 @@
 """The values that travel through the bridge with a call."""
 
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Raw
 
+from mcpbridge.conduct import Hints
 from mcpbridge.interaction import NOBODY, Asker
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.peer import Update
 
-__all__ = ["Call", "Instance", "Plan", "ignore_update"]
+__all__ = ["LOCAL", "Call", "Caller", "Instance", "Plan", "Session", "Tool", "ignore_update"]
 
 
 def ignore_update(method: str, params: Raw) -> None:
     """For calls whose sender wants to hear nothing meanwhile."""
+
+
+class Tool(Protocol):
+    """What is known of a tool that is called; its plan is compiled from this. See `ToolRef` for the fields."""
+
+    @property
+    def server(self) -> str: ...  # noqa: D102 - as in `ToolRef`
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def wire(self) -> str: ...  # noqa: D102
+    @property
+    def id(self) -> str: ...  # noqa: D102
+    @property
+    def definition(self) -> bytes: ...  # noqa: D102
+    @property
+    def hints(self) -> Hints: ...  # noqa: D102
+    @property
+    def headers(self) -> Mapping[tuple[str, ...], str]: ...  # noqa: D102
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Session:
+    """What lasts over the calls of one client: a legacy session, a modern channel, or who the requests are of."""
+
+    principal: str = ""
+    """Who was authenticated; empty for the local user."""
+    client: str = ""
+    """`clientInfo.name`, as the client declared it."""
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    """For hooks and local tools; the bridge itself keeps nothing in it."""
+
+
+class Caller(Protocol):
+    """The client that calls, for those who decide about calls; see `Asker` for what it can be asked."""
+
+    @property
+    def principal(self) -> str:
+        """Who was authenticated; empty for the local user."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """`clientInfo.name`, as the client declared it: anybody may declare anything."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The protocol revision that it speaks."""
+        ...
+
+    @property
+    def session(self) -> Session:
+        """What lasts over its calls; the same object each time."""
+        ...
+
+
+class _Local:
+    """The program that the bridge runs in."""
+
+    principal = name = version = ""
+
+    def __init__(self) -> None:
+        self.session = Session()
+
+
+LOCAL: Caller = _Local()
 
 
 class Instance(Protocol):
@@ -57,8 +128,24 @@ class Call:
     """A task may be the result: the client follows it itself. Else the bridge does, and the result is the final one."""
     instance: "Instance | None" = None
     """Where a task lives: the instance that made this one, or that must get this request about one."""
+    tool: Tool | None = None
+    """What is called, for `tools/call`: the stages of its plan apply."""
+    caller: Caller = LOCAL
+    """Whose call it is."""
+    timeouts: Timeouts | None = None
+    """The call's own deadlines, from when it is sent; None: those of its server."""
+    continues: bool = False
+    """A later round of a call that was let through before, proved by a sealed state: nobody is asked again."""
+    facts: dict[str, object] | None = None
+    """What stages found out on the way, for observers; see `note`."""
     progress_token: bytes = b""
     """What the upstream names in progress of this call, once it was sent; if the answer is a task, it outlives that."""
+
+    def note(self, name: str, value: object) -> None:
+        """Tell observers something of the way of this call: `retries`, `cache`, `coerced`, `approval`, and so on."""
+        if self.facts is None:
+            self.facts = {}
+        self.facts[name] = value
 
 
 Plan = Callable[[Call], Awaitable[Body]]

@@ -6,11 +6,21 @@ Reading and showing only. In the code a `Seconds` is a float and a `Bytes` an in
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
-__all__ = ["Bytes", "Seconds", "parse_bytes", "parse_seconds", "show_bytes", "show_seconds"]
+__all__ = [
+    "Bytes",
+    "Rate",
+    "RateText",
+    "Seconds",
+    "parse_bytes",
+    "parse_rate",
+    "parse_seconds",
+    "show_bytes",
+    "show_seconds",
+]
 
 _TIME_UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 0.001),
@@ -64,6 +74,38 @@ def parse_bytes(value: object) -> int:
     return int(size)
 
 
+class Rate(NamedTuple):
+    """How often something may happen: `times` within `seconds`."""
+
+    times: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.times}/{show_seconds(self.seconds)}"
+
+
+def parse_rate(value: object) -> Rate:
+    """A rate from a text such as "30/min", "5/s", "1000/1h" or "10/30s".
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, Rate):
+        return value
+    expected = 'expected a rate such as "30/min", "5/s" or "100/h"'
+    times, _, span = value.partition("/") if isinstance(value, str) else ("", "", "")
+    span = span.strip()
+    if not times.strip().isdecimal() or not span or int(times) < 1:
+        raise ValueError(expected)
+    try:
+        seconds = parse_seconds(span if span[0].isdigit() or span[0] == "." else f"1{span}")
+    except ValueError:
+        raise ValueError(expected) from None
+    if seconds <= 0:
+        raise ValueError(expected)
+    return Rate(int(times), seconds)
+
+
 def show_seconds(seconds: float) -> str:
     """The span, to the microsecond, in the largest unit without a fraction: "90s", "5m", "250ms", "1.5s"."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
@@ -84,6 +126,11 @@ def show_bytes(size: int) -> str:
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 """A settings field that holds seconds; people may write a unit."""
+
+RateText = Annotated[
+    Rate, BeforeValidator(parse_rate), WithJsonSchema({"type": "string", "examples": ["30/min", "5/s", "100/h"]})
+]
+"""A settings field that holds a rate; people write a text."""
 
 Bytes = Annotated[int, BeforeValidator(parse_bytes)]
 """A settings field that holds bytes; people may write a unit."""

@@ -5,7 +5,6 @@ import pytest
 from mcpbridge.errors import UpstreamUnavailable
 from mcpbridge.model import Call, Plan
 from mcpbridge.pipeline.deliver import Deliver
-from mcpbridge.pipeline.order import compile_plan
 from mcpbridge.pipeline.stage import Stage, chain
 from mcpbridge.wire.body import Body
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of, pool_of
@@ -62,7 +61,7 @@ async def test_a_stage_may_answer_itself_or_try_again() -> None:
 async def test_a_plan_without_stages_is_the_delivery_itself() -> None:
     """DESIGN 3: nothing configured, no cost."""
     deliver = Deliver(pool_of({}))
-    assert compile_plan(deliver) is deliver
+    assert chain([], last=deliver) is deliver
 
 
 async def test_a_call_is_delivered_to_the_server_that_owns_its_target() -> None:

@@ -16,6 +16,7 @@ from msgspec import Raw
 from mcpbridge.catalog.apps import app_uris, is_for_apps_only, respelled
 from mcpbridge.catalog.schemas import HEADER_MARK, Schema, is_presentable, mended_keywords, without_header_marks
 from mcpbridge.catalog.shapes import OPTIONAL_FIELDS, fits, is_object, mended
+from mcpbridge.conduct import NO_HINTS, Hints
 from mcpbridge.wire.frame import Fields, decode_fields, encode, encode_fields, one_line
 from mcpbridge.wire.sdk import find_invalid_x_mcp_header, x_mcp_header_map
 
@@ -81,6 +82,8 @@ class Definition:
     """The server means this tool for its apps alone, not for models (MCP Apps, `visibility`)."""
     task_support: str = ""
     """`optional` or `required`: the tool may, or must, run as a task (2025-11-25); empty: it does not."""
+    hints: Hints = NO_HINTS
+    """The annotations of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,7 @@ class _Check:
             is_marked=bool(self.headers),
             app_only=is_for_apps_only(meta),
             task_support=task_support,
+            hints=_hints(self.members) if self.kind == "tools" else NO_HINTS,
         )
 
     def _task_support(self) -> str:
@@ -265,6 +269,16 @@ class _Check:
             self.for_legacy["outputSchema"] = encode_fields({**decode_fields(raw), "type": Raw(b'"object"')})
         else:
             self.for_legacy["outputSchema"] = None  # structured results are objects there, and this one is none
+
+
+def _hints(members: Mapping[str, Any]) -> Hints:
+    """The annotations that decisions may rest on; None for what is missing or no boolean."""
+    said: object = members.get("annotations")
+    if not isinstance(said, dict):
+        return NO_HINTS
+    annotations = cast("dict[str, object]", said)
+    names = ("readOnlyHint", "destructiveHint", "idempotentHint")
+    return Hints(*(value if isinstance(value := annotations.get(name), bool) else None for name in names))
 
 
 def _changed(definition: Definition, changes: Changes) -> bytes:

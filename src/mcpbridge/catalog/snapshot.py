@@ -22,6 +22,7 @@ from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.paging import Entry, Listing
 from mcpbridge.catalog.seen_uris import SeenUris
 from mcpbridge.catalog.uri_index import ServerUris, UriIndex
+from mcpbridge.conduct import NO_HINTS, Hints
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.frame import encode
 
@@ -65,6 +66,8 @@ class ToolRef:
     """Modern clients over HTTP repeat arguments in such headers too; `published_modern` says which."""
     app_only: bool = False
     """Meant for the apps of its server, not for models: listed and callable, but nothing to find or recommend."""
+    hints: Hints = NO_HINTS
+    """What it says of itself, whoever believes it."""
     task_support: str = ""
     """`optional` or `required`: the tool may, or must, run as a task (2025-11-25); empty: it does not."""
 
@@ -329,6 +332,7 @@ class _Making:
                 headers=definition.headers,
                 is_marked=definition.is_marked,
                 app_only=definition.app_only,
+                hints=definition.hints,
                 task_support=definition.task_support,
             )
             found.append(Listed(wire, server, item.name, ref))

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.catalog.names import Prefix
+from mcpbridge.conduct import CallDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
 from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.settings import ServerSettings
@@ -78,6 +79,9 @@ class Settings(BaseModel):
 
     servers: dict[str, ServerSettings] = {}
     """The upstreams, by name."""
+
+    calls: CallDefaults = CallDefaults()
+    """How calls are treated unless their server or tool says otherwise."""
 
     bridge: BridgeSettings = BridgeSettings()
     """How the bridge presents itself."""

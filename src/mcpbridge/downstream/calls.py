@@ -11,7 +11,7 @@ from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.delivery import Delivery
 from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import Handler, Startup, text
-from mcpbridge.downstream.param_headers import check_param_headers, mirrored
+from mcpbridge.downstream.param_headers import check_param_headers
 from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.upstream.pool import Pool
@@ -84,11 +84,10 @@ class Calls:
         if ref.is_marked and client.param_headers is not None:
             check_param_headers(ref.published_modern, params, client.param_headers)
         target = ref.server, ref.name
-        headers = mirrored(ref.headers, params) if ref.headers else ()
         as_task = False, False
         if ref.task_support or "task" in params or "extensions" in client.capabilities:
             as_task = self._tasks.way_of(client, ref, params)
-        result = await self._deliver(client, "tools/call", target, params, notify, headers=headers, as_task=as_task)
+        result = await self._deliver(client, "tools/call", target, params, notify, tool=ref, as_task=as_task)
         return result.data
 
     async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:

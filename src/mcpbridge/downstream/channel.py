@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from mcpbridge.interaction import NOTHING, Asker, Profile
+from mcpbridge.model import Session
 from mcpbridge.wire.frame import Frame
 
 __all__ = ["Answer", "Client", "Notify", "Requests"]
@@ -87,6 +88,21 @@ class Client:
     """Modern: the `Mcp-Param-*` headers of the request, by lower-case name; None where a channel has no headers."""
     subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
     """Resources that it subscribed to (legacy): URI in the client's spelling to what ends that."""
+    kept_session: Session | None = None
+    """See `session`; made when somebody asks for it."""
+
+    @property
+    def name(self) -> str:
+        """`clientInfo.name`, as the client declared it."""
+        name = self.info.get("name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def session(self) -> Session:
+        """What lasts over its calls."""
+        if self.kept_session is None:
+            self.kept_session = Session(self.principal, self.name)
+        return self.kept_session
 
 
 @dataclass(frozen=True, slots=True)

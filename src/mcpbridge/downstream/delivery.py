@@ -11,18 +11,19 @@ from functools import partial
 from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.downstream.asking import LegacyAsker, Unasked
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.levels import lower
 from mcpbridge.downstream.links import publish_uris
 from mcpbridge.downstream.pages import pages_first
-from mcpbridge.downstream.param_headers import mirrored
 from mcpbridge.downstream.parking import Parking
 from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.downstream.updates import CallUpdates, own_log
 from mcpbridge.errors import UpstreamAnswered, UpstreamGarbled
 from mcpbridge.model import Call, Plan, ignore_update
 from mcpbridge.pipeline.driving import needs_driving
+from mcpbridge.pipeline.mirroring import mirrored
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import HEADER_MISMATCH, code_of
@@ -66,10 +67,13 @@ class Delivery:
         notify: Notify,
         *,
         cacheable: bool = False,
-        headers: tuple[tuple[str, str], ...] = (),
+        tool: ToolRef | None = None,
         as_task: tuple[bool, bool] = (False, False),
     ) -> Body:
-        """Send the call on its way; the result comes back as this client must get it. `as_task`: see `Tasks.way_of`."""
+        """Send the call on its way; the result comes back as this client must get it.
+
+        `tool`: what is called, if it is one. `as_task`: see `Tasks.way_of`.
+        """
         server, name = target
         meta = params.inner("_meta")
         token = meta.get("progressToken") if meta is not None else None
@@ -79,7 +83,8 @@ class Delivery:
             update = self._updates(client, notify, server, token)
         if client.modern and client.log_level and upstream is not None and not upstream.modern:
             await self._bring_to_level(server, client.log_level)
-        call = Call(method, server, name, params, meta, token is not None, client.log_level, update, headers)
+        call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
+        call.tool, call.caller = tool, client
         call.needs_task, call.takes_task = as_task
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
         try:
@@ -90,6 +95,7 @@ class Delivery:
                 if not is_unheard or method != "tools/call":
                     raise
                 call.headers = await self._headers_anew(call)
+                call.continues = True
                 result = await self._run(client, call, notify)
         except UpstreamAnswered as error:
             raise pages_first(error, client) from error

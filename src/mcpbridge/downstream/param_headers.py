@@ -8,15 +8,7 @@ from collections.abc import Mapping
 from mcpbridge.errors import BadRequest
 from mcpbridge.wire.body import Body
 
-__all__ = ["check_param_headers", "mirrored"]
-
-
-def mirrored(marks: Mapping[tuple[str, ...], str], params: Body) -> tuple[tuple[str, str], ...]:
-    """The arguments with such marks (path to header name), as headers for the upstream."""
-    from mcpbridge.wire.sdk import mcp_param_headers
-
-    arguments = params.inner("arguments")
-    return tuple(mcp_param_headers(marks, arguments.value()).items()) if arguments is not None else ()
+__all__ = ["check_param_headers"]
 
 
 def check_param_headers(definition: bytes, params: Body, headers: Mapping[str, str]) -> None:

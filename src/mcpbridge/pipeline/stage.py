@@ -1,18 +1,31 @@
 """The Stage protocol: one concern of a call, wrapped around the rest of its way."""
 
+from collections.abc import Awaitable
 from typing import Protocol
 
-from mcpbridge.model import Call, Plan
+from mcpbridge.conduct import Conduct
+from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.wire.body import Body
 
-__all__ = ["Stage", "chain"]
+__all__ = ["Concern", "Stage", "chain"]
 
 
 class Stage(Protocol):
     """One concern of a call."""
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
         """`proceed` once to pass, never to answer itself, again only to retry."""
+        ...
+
+
+class Concern(Protocol):
+    """What makes the stage of each tool, and keeps what they share. There is one for the whole bridge."""
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """The stage for calls of this tool; None: there is nothing to do for it, so it costs nothing.
+
+        `tool` is None for the requests that call no tool (prompts, resources, completion, tasks).
+        """
         ...
 
 
@@ -25,7 +38,7 @@ def chain(stages: list[Stage], last: Plan) -> Plan:
 
 
 def _wrap(stage: Stage, proceed: Plan) -> Plan:
-    async def run(call: Call) -> Body:
-        return await stage(call, proceed)
+    def run(call: Call) -> Awaitable[Body]:  # no coroutine of its own: every call would pay for one more
+        return stage(call, proceed)
 
     return run

@@ -74,7 +74,7 @@ class _Following:
         call.update = self._heard
         self._loop = asyncio.get_running_loop()
         self._began = self._told_at = self._loop.time()
-        self._total = upstream.settings.max_call_timeout
+        self._total = upstream.settings.timeouts.total
         self._asking = 0.0
         self._pause = FIRST_LOOK
         self._progress = 0

@@ -78,7 +78,7 @@ class Listings:
 
     async def again(self, session: UpstreamSession, kinds: list[str]) -> list[str]:
         """List these kinds anew and publish what came; returns those that failed."""
-        return list(await self._list(session, kinds, self._settings.call_timeout))
+        return list(await self._list(session, kinds, self._settings.timeouts.idle))
 
     async def _list(self, session: UpstreamSession, kinds: list[str], seconds: float) -> dict[str, str]:
         """List these kinds and publish what came. Returns what failed, and why; of those the last list stays."""

@@ -16,8 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from mcpbridge.units import Seconds
+from mcpbridge.conduct import CALL_SECONDS, LONGEST_SECONDS, CallSettings
+from mcpbridge.units import RateText, Seconds
 from mcpbridge.upstream.auth_settings import AuthSettings
+from mcpbridge.wire.deadlines import Timeouts
 
 __all__ = ["TRANSPORT_SPELLINGS", "NameFilter", "ServerSettings", "TlsSettings", "ToolSettings"]
 
@@ -49,8 +51,8 @@ class NameFilter(BaseModel):
     """Globs on the upstream's own names; none may match."""
 
 
-class ToolSettings(BaseModel):
-    """What to change about one tool of an upstream."""
+class ToolSettings(CallSettings, BaseModel):
+    """What to change about one tool of an upstream, and how its calls are treated."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,6 +64,12 @@ class ToolSettings(BaseModel):
 
     disabled: bool = False
     """Neither listed nor callable."""
+
+    max_concurrent: int = Field(default=0, ge=0)
+    """Calls of this tool at a time; further ones wait. 0: only the server's limit counts."""
+
+    rate_limit: RateText | None = None
+    """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit of its own."""
 
 
 class TlsSettings(BaseModel):
@@ -96,7 +104,7 @@ class TlsSettings(BaseModel):
         return self
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(CallSettings, BaseModel):
     """One upstream: a `command` that speaks MCP on its standard input and output, or a `url`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -171,17 +179,18 @@ class ServerSettings(BaseModel):
     init_timeout: Seconds = Field(default=30, gt=0)
     """Seconds for the server to start and agree on a protocol revision."""
 
-    call_timeout: Seconds = Field(default=60, gt=0)
-    """Seconds to wait for the answer to a call; each progress message starts them anew."""
-
-    max_call_timeout: Seconds = Field(default=600, gt=0)
-    """Seconds for one call in all, whatever its progress."""
+    trusted: bool = False
+    """Whether to believe what its tools say of themselves (`readOnlyHint`, `destructiveHint`, `idempotentHint`). What
+    makes a tool look more dangerous is believed in any case."""
 
     ping_interval: Seconds = Field(default=30, ge=0)
     """Seconds of silence, with no call running, after which the server is asked whether it lives. 0: never."""
 
     max_concurrent: int = Field(default=16, ge=1)
     """Calls that it may have in flight."""
+
+    rate_limit: RateText | None = None
+    """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit."""
 
     max_queued: int = Field(default=64, ge=0)
     """Calls that may wait for one of those places; further ones are refused."""
@@ -203,6 +212,19 @@ class ServerSettings(BaseModel):
 
     unavailable: str | None = None
     """Why this server cannot be used as configured; set while loading, never by people."""
+
+    def within(self, calls: CallSettings) -> "ServerSettings":
+        """The same, where `calls` says how long calls may take and the server's own table does not."""
+        keys = ("call_timeout", "max_call_timeout")
+        given = {key: getattr(calls, key) for key in keys if getattr(self, key) is None}
+        given = {key: value for key, value in given.items() if value is not None}
+        return self.model_copy(update=given) if given else self
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """Deadlines of its calls, where a tool has none of its own."""
+        idle = self.call_timeout or CALL_SECONDS
+        return Timeouts(idle, max(idle, self.max_call_timeout or LONGEST_SECONDS))
 
     @property
     def roots_result(self) -> bytes:

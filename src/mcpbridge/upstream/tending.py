@@ -208,7 +208,7 @@ class Tending:
         """Legacy: the server's subscriptions and log level are brought to what the clients want."""
         subscribed: set[str] = set()
         level = ""
-        wanted, session, seconds = self._wanted, self._session, self._settings.call_timeout
+        wanted, session, seconds = self._wanted, self._session, self._settings.timeouts.idle
         while True:
             wanted.changed.clear()
             try:

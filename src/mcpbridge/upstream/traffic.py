@@ -33,7 +33,6 @@ from mcpbridge.upstream.tasks import TaskBook
 from mcpbridge.upstream.turns import Turns
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import UNSUPPORTED_VERSION, code_of, supported_versions
-from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.extensions import declared_up
 from mcpbridge.wire.frame import encode
 
@@ -66,10 +65,10 @@ class Traffic:
         )
         self._is_apart = settings.isolation != "shared"
         # Where clients are kept apart there is no other instance to go to: a turn is worth as much time as a call.
-        patience = settings.call_timeout if self._is_apart else settings.queue_timeout
+        patience = settings.timeouts.idle if self._is_apart else settings.queue_timeout
         self._turns = Turns(name, places=settings.max_queued, patience=patience)
         self._running = attribution.running
-        self._timeouts = Timeouts(settings.call_timeout, max(settings.max_call_timeout, settings.call_timeout))
+        self._timeouts = settings.timeouts
         self._breaker = Breaker()
         self._loop = asyncio.get_running_loop()
         self._quiet: asyncio.Event | None = None
@@ -203,7 +202,7 @@ class Traffic:
             result = await session.request(
                 call.method,
                 call.params,
-                self._timeouts,
+                call.timeouts or self._timeouts,
                 client_meta=call.meta,
                 name=call.target,
                 headers=call.headers,

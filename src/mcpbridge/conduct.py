@@ -1,0 +1,297 @@
+"""How the calls of one tool are treated: settings of three levels, of which the nearest wins.
+
+`[servers.NAME.tool.TOOL]` comes before `[servers.NAME]`, and that before `[calls]`. `resolve` puts the levels together
+with what is known of the tool itself into one `Conduct`, from which the tool's plan is compiled. Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mcpbridge.units import Rate, RateText, Seconds
+from mcpbridge.wire.deadlines import Timeouts
+
+__all__ = [
+    "CALL_SECONDS",
+    "LONGEST_SECONDS",
+    "NO_HINTS",
+    "CallDefaults",
+    "CallSettings",
+    "Conduct",
+    "Hints",
+    "Permission",
+    "RetrySettings",
+    "Risk",
+    "resolve",
+]
+
+Permission = Literal["allow", "require_approval", "deny"]
+Risk = Literal["low", "medium", "high"]
+Effect = Literal["read", "write", "unknown"]
+
+_T = TypeVar("_T")
+
+CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS = 60.0, 30.0, 600.0
+"""Seconds for a call of an upstream's tool, of a local tool, and for any call in all, where nothing is configured."""
+
+
+class RetrySettings(BaseModel):
+    """When a failed call is tried again. Only what certainly, or harmlessly, can be: see `docs/calls.md`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tries: int = Field(default=3, ge=1, le=10)
+    """Attempts in all; 1 never tries again."""
+
+    backoff: Seconds = Field(default=0.5, ge=0)
+    """Seconds; the bound of the first wait, which doubles with every attempt. The wait is random below it."""
+
+    max_backoff: Seconds = Field(default=10, ge=0)
+    """Seconds; the bound never grows beyond this."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_number(cls, value: object) -> object:
+        """Take `retry = 3` for so many tries."""
+        return {"tries": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class CallSettings(BaseModel):
+    """What can be set for one tool, for all tools of a server, and for all calls; left out, the next level decides."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    permission: Permission | None = None
+    """Whether it may be called: `allow`, `require_approval` (a person is asked each time) or `deny` (nor listed)."""
+
+    risk: Risk | None = None
+    """How much harm a call can do, for rules of `permissions`. Left out: told from what the tool does."""
+
+    read_only: bool | None = None
+    """Whether it changes nothing. Left out: its `readOnlyHint` if the server is `trusted`, else its name."""
+
+    destructive: bool | None = None
+    """Whether it may destroy something. Left out: its `destructiveHint` if the server is `trusted`, else its name."""
+
+    idempotent: bool | None = None
+    """Whether doing it twice is doing it once. Left out: its `idempotentHint` if the server is `trusted`."""
+
+    arguments: Literal["coerce", "check", "pass"] | None = None
+    """What becomes of arguments: checked with harmless slips mended (`coerce`, the default), checked, or passed."""
+
+    inject_defaults: bool | None = None
+    """Whether arguments left out get the default of the tool's schema, so that rules see them. Default: yes."""
+
+    call_timeout: Seconds | None = Field(default=None, gt=0)
+    """Seconds to wait for the answer to a call; each progress message starts them anew. Default: 60, local tools 30."""
+
+    max_call_timeout: Seconds | None = Field(default=None, gt=0)
+    """Seconds for one call in all, whatever its progress. Default: 600."""
+
+    late: Literal["keep", "cancel"] | None = None
+    """What becomes of a call whose client gave up waiting: its result is kept for later (default), or it is cancelled.
+    A call that a person cancels is always cancelled."""
+
+    retry: RetrySettings | None = None
+    """When a failed call is tried again, or a number of tries. Default: never."""
+
+    cache: Seconds | None = Field(default=None, ge=0)
+    """Seconds that a result answers the same call again; concurrent identical calls run once. 0 or left out: never."""
+
+    cache_scope: Literal["private", "shared"] | None = None
+    """Whether kept results are for the principal that called (default) or for everybody."""
+
+    side_effects: Literal["serial", "parallel"] | None = None
+    """Whether tools that change something run one at a time for each server and client (default), or side by side."""
+
+    log_content: bool | None = None
+    """Whether the call log keeps arguments and results themselves, not only their size and digest. Default: no."""
+
+
+class CallDefaults(CallSettings, BaseModel):
+    """The `calls` section: how calls are treated unless their server or tool says otherwise, and limits over all."""
+
+    batch: int = Field(default=5, ge=1)
+    """Calls of one model turn that run at a time; further ones wait, and their results keep their order. A turn is a
+    JSON-RPC batch, a list of calls of the library, or calls with the same `_meta["mcpbridge/turn"]`."""
+
+    max_per_client: int = Field(default=0, ge=0)
+    """Calls of one client that run at a time; 0: no limit."""
+
+    max_queued: int = Field(default=64, ge=0)
+    """Calls that may wait for each of these limits; further ones are refused."""
+
+    rate_limit: RateText | None = None
+    """How often one client may call: `30/min`, `5/s`, `100/h`. Left out: no limit."""
+
+    max_chain: int = Field(default=0, ge=0)
+    """Calls that may follow one another in one run; 0: no limit. A run is what `_meta["mcpbridge/run"]` names, else
+    everything until a conversation pauses for `chain_pause`."""
+
+    chain_pause: Seconds = Field(default=60, gt=0)
+    """Seconds without a call after which a new run begins, where clients name none."""
+
+    max_calls: int = Field(default=0, ge=0)
+    """Calls that one conversation may make; 0: no limit."""
+
+    write_names: list[str] = [
+        "create_*",
+        "delete_*",
+        "remove_*",
+        "drop_*",
+        "destroy_*",
+        "send_*",
+        "push_*",
+        "write_*",
+        "update_*",
+        "insert_*",
+        "upsert_*",
+        "set_*",
+        "put_*",
+        "post_*",
+        "add_*",
+        "move_*",
+        "rename_*",
+        "merge_*",
+        "publish_*",
+        "deploy_*",
+        "execute_*",
+        "run_*",
+        "kill_*",
+        "edit_*",
+        "upload_*",
+        "pay_*",
+        "transfer_*",
+    ]
+    """Globs of names that tell of a side effect, where nothing better is known. `createIssue` and `create-issue` count
+    as `create_issue`, here and below."""
+
+    destructive_names: list[str] = ["delete_*", "remove_*", "drop_*", "destroy_*", "kill_*", "truncate_*", "purge_*"]
+    """Globs of names that tell of destruction, where nothing better is known."""
+
+    read_names: list[str] = ["get_*", "list_*", "search_*", "find_*", "read_*", "fetch_*", "query_*", "describe_*"]
+    """Globs of names that tell of mere reading, where nothing better is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a tool says of itself (spec, tools, annotations); None where it says nothing."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+
+
+NO_HINTS = Hints()
+NO_RETRY = RetrySettings(tries=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """How the calls of one tool are treated: every setting, resolved."""
+
+    permission: Permission = "allow"
+    risk: Risk = "medium"
+    effect: Effect = "unknown"
+    """What is known of it: it only reads, it changes something, or neither is known."""
+    is_destructive: bool = False
+    is_idempotent: bool = False
+    """Reading counts."""
+    arguments: Literal["coerce", "check", "pass"] = "coerce"
+    inject_defaults: bool = True
+    timeouts: Timeouts | None = None
+    """Its own; None: those of its server."""
+    late: Literal["keep", "cancel"] = "keep"
+    retry: RetrySettings = NO_RETRY
+    cache: float = 0.0
+    is_cache_shared: bool = False
+    is_serial: bool = False
+    """One call at a time for each server and client."""
+    max_concurrent: int = 0
+    """Calls of this tool at a time; 0: no limit of its own."""
+    rate_limit: Rate | None = None
+    """How often this tool may be called, by all clients together."""
+    server_rate_limit: Rate | None = None
+    """The same, of all tools of its server together."""
+    log_content: bool = False
+
+
+def resolve(
+    name: str,
+    hints: Hints,
+    *,
+    tool: CallSettings | None,
+    server: CallSettings | None,
+    calls: CallDefaults,
+    is_trusted: bool,
+    limits: tuple[int, Rate | None, Rate | None] = (0, None, None),
+    is_local: bool = False,
+) -> Conduct:
+    """The conduct of one tool. `name` is the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's."""
+    levels = [level for level in (tool, server, calls) if level is not None]
+    own = [level for level in (tool, server) if level is not None]
+
+    def nearest(key: str, default: _T) -> _T:
+        return next((value for level in levels if (value := getattr(level, key)) is not None), default)
+
+    spoken = _snake(name)
+    read_only = _known(nearest("read_only", None), hints.read_only, is_trusted, believed=False)
+    effect: Effect = "read" if read_only else "unknown" if read_only is None else "write"
+    if read_only is None:
+        if _matches(spoken, calls.write_names) or _matches(spoken, calls.destructive_names):
+            effect = "write"
+        elif _matches(spoken, calls.read_names):
+            effect = "read"
+    destructive = _known(nearest("destructive", None), hints.destructive, is_trusted, believed=True)
+    if destructive is None:
+        destructive = _matches(spoken, calls.destructive_names)
+    destructive = destructive and not read_only
+    effect = "write" if destructive else effect
+    idempotent = bool(_known(nearest("idempotent", None), hints.idempotent, is_trusted, believed=None))
+    guessed: Risk = "high" if destructive else "low" if effect == "read" else "medium"
+    idle = nearest("call_timeout", LOCAL_SECONDS if is_local else CALL_SECONDS)
+    has_own_time = is_local or any(
+        level.call_timeout is not None or level.max_call_timeout is not None for level in own[:1] if level is tool
+    )
+    return Conduct(
+        permission=nearest("permission", "allow"),
+        risk=nearest("risk", guessed),
+        effect=effect,
+        is_destructive=destructive,
+        is_idempotent=idempotent or effect == "read",
+        arguments=nearest("arguments", "coerce"),
+        inject_defaults=nearest("inject_defaults", default=True),
+        timeouts=Timeouts(idle, max(idle, nearest("max_call_timeout", LONGEST_SECONDS))) if has_own_time else None,
+        late=nearest("late", "keep"),
+        retry=nearest("retry", NO_RETRY),
+        cache=nearest("cache", 0.0),
+        is_cache_shared=nearest("cache_scope", "private") == "shared",
+        is_serial=effect == "write" and nearest("side_effects", "serial") == "serial",
+        max_concurrent=limits[0],
+        rate_limit=limits[1],
+        server_rate_limit=limits[2],
+        log_content=nearest("log_content", default=False),
+    )
+
+
+def _known(configured: bool | None, hint: bool | None, is_trusted: bool, *, believed: bool | None) -> bool | None:
+    """What is known of one claim. A server that is not trusted is `believed` only what speaks against its tool."""
+    if configured is not None:
+        return configured
+    return hint if is_trusted or (hint is not None and hint is believed) else None
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) or f"{name}_" == glob.removesuffix("*") for glob in globs)
+
+
+def _snake(name: str) -> str:
+    """`createIssue` and `create-issue` as `create_issue`."""
+    spaced = "".join(
+        f"_{letter}" if letter.isupper() and before.islower() else letter
+        for before, letter in zip(f" {name}", name, strict=False)
+    )
+    return spaced.replace("-", "_").replace(".", "_").lower()

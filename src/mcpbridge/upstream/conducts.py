@@ -1,0 +1,41 @@
+"""The conduct of every tool, from the settings of its server and the defaults; looked up once a tool."""
+
+from collections.abc import Mapping
+
+from mcpbridge.conduct import CallDefaults, Conduct, Hints, resolve
+from mcpbridge.model import Tool
+from mcpbridge.upstream.settings import ServerSettings
+
+__all__ = ["Conducts"]
+
+
+class Conducts:
+    """How the calls of each tool are treated."""
+
+    def __init__(self, servers: Mapping[str, ServerSettings], calls: CallDefaults) -> None:
+        self._servers, self._calls = servers, calls
+        self._known: dict[str, tuple[str, Hints, Conduct]] = {}
+
+    def of(self, tool: Tool) -> Conduct:
+        """The conduct of this tool."""
+        name, hints = tool.name, tool.hints
+        known = self._known.get(tool.id)
+        if known is not None and known[0] == name and known[1] == hints:
+            return known[2]
+        server = self._servers.get(tool.server)
+        own = server.tool.get(name) if server is not None else None
+        conduct = resolve(
+            name,
+            hints,
+            tool=own,
+            server=server,
+            calls=self._calls,
+            is_trusted=server is not None and server.trusted,
+            limits=(
+                own.max_concurrent if own is not None else 0,
+                own.rate_limit if own is not None else None,
+                server.rate_limit if server is not None else None,
+            ),
+        )
+        self._known[tool.id] = name, hints, conduct
+        return conduct
