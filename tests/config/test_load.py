@@ -32,7 +32,7 @@ def test_a_server_needs_a_command_or_a_url_and_no_more(tmp_path: Path) -> None:
         """,
     ).settings
     assert settings.servers["time"].command == "mcp-server-time"
-    assert settings.servers["time"].call_timeout == 60
+    assert settings.servers["time"].timeouts.idle == 60
     assert settings.servers["web"].url == "https://example.com/mcp"
     assert settings.source == str(tmp_path / "servers.toml")
 

@@ -3,10 +3,12 @@
 A name is resolved once, against the snapshot of that moment; what follows knows only the server and its own name.
 """
 
+from collections.abc import Awaitable
+
 from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Kind
+from mcpbridge.catalog.snapshot import Kind, ToolRef
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.delivery import Delivery
 from mcpbridge.downstream.finding import Finding
@@ -68,14 +70,21 @@ class Calls:
 
         return answer_list
 
-    async def call_tool(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
-        """`tools/call`: by wire name or alias."""
+    def call_tool(self, client: Client, frame: Frame, notify: Notify) -> Awaitable[bytes | Raw]:
+        """`tools/call`: by wire name or alias. No coroutine of its own: every call would pay for one more."""
         params = _params(frame)
         name = text(params, "name")
         try:
             ref = self._catalog.view(client.view).tool(name)
         except UnknownName:
-            ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name))
+            return self._find_and_call(client, name, params, notify)
+        return self._call(client, ref, name, params, notify)
+
+    async def _find_and_call(self, client: Client, name: str, params: Body, notify: Notify) -> bytes | Raw:
+        ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name))
+        return await self._call(client, ref, name, params, notify)
+
+    def _call(self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
         if ref.name != name:
             params.put("name", ref.name)
         arguments = params.get("arguments")
@@ -83,12 +92,10 @@ class Calls:
             raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
         if ref.is_marked and client.param_headers is not None:
             check_param_headers(ref.published_modern, params, client.param_headers)
-        target = ref.server, ref.name
         as_task = False, False
         if ref.task_support or "task" in params or "extensions" in client.capabilities:
             as_task = self._tasks.way_of(client, ref, params)
-        result = await self._deliver(client, "tools/call", target, params, notify, tool=ref, as_task=as_task)
-        return result.data
+        return self._deliver(client, "tools/call", (ref.server, ref.name), params, notify, tool=ref, as_task=as_task)
 
     async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         """`prompts/get`."""
@@ -96,7 +103,7 @@ class Calls:
         name = text(params, "name")
         ref = await self._find(client.view, name, lambda snapshot: snapshot.prompt(name))
         params.put("name", ref.name)
-        return (await self._deliver(client, "prompts/get", (ref.server, ref.name), params, notify)).data
+        return await self._deliver(client, "prompts/get", (ref.server, ref.name), params, notify)
 
     async def read_resource(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""
@@ -105,7 +112,7 @@ class Calls:
         target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
         params.put("uri", target[1])
         try:
-            return (await self._deliver(client, "resources/read", target, params, notify, cacheable=True)).data
+            return await self._deliver(client, "resources/read", target, params, notify, cacheable=True)
         except UpstreamAnswered as error:
             error.asked = uri
             raise
@@ -131,8 +138,8 @@ class Calls:
             nothing = Body(_NO_COMPLETION)
             return (complete_for_modern(nothing, self._server_info) if client.modern else nothing).data
         params.put("ref", ref)
-        return (await self._deliver(client, "completion/complete", target, params, notify)).data
+        return await self._deliver(client, "completion/complete", target, params, notify)
 
 
 def _params(frame: Frame) -> Body:
-    return Body(frame.params) if bytes(memoryview(frame.params)[:1]) else Body()
+    return Body(frame.params) if frame.params else Body()

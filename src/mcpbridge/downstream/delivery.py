@@ -69,7 +69,7 @@ class Delivery:
         cacheable: bool = False,
         tool: ToolRef | None = None,
         as_task: tuple[bool, bool] = (False, False),
-    ) -> Body:
+    ) -> bytes | Raw:
         """Send the call on its way; the result comes back as this client must get it.
 
         `tool`: what is called, if it is one. `as_task`: see `Tasks.way_of`.
@@ -112,12 +112,12 @@ class Delivery:
             is_final = not cacheable or not needs_driving(result)
             return complete_for_modern(
                 result, self._server_info, cacheable=cacheable and is_final, is_of_answers=is_of_answers
-            )
+            ).data
         if upstream is not None and client.version < upstream.version:
             if upstream.modern:
                 _require_kind(server, result, _FINAL)
             lower(method, result, spoken=upstream.version, understood=client.version)
-        return result
+        return result.data
 
     def _updates(self, client: Client, notify: Notify, server: str, token: Raw | None) -> Update:
         """What the client hears of the call meanwhile, where it said what it wants."""

@@ -47,4 +47,4 @@ class UnknownMethods:
         if upstream.modern != client.modern:
             return None
         params = Body(frame.params if bytes(memoryview(frame.params)[:1]) else EMPTY_OBJECT)
-        return (await self._delivery.deliver(client, frame.method, (server, ""), params, notify)).data
+        return await self._delivery.deliver(client, frame.method, (server, ""), params, notify)

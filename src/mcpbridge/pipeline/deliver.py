@@ -39,6 +39,8 @@ class Deliver:
             raise UpstreamUnavailable(call.upstream, "it is not configured any more")
         if call.instance is not None:
             return call.instance.request(call)
+        if call.client.profile is upstream.plain_profile and not (call.needs_task or call.takes_task):
+            return upstream.request(call)
         if call.needs_task and not upstream.runs_tasks:
             call.needs_task = False
         if not upstream.serves(call.client):

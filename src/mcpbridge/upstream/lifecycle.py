@@ -81,6 +81,8 @@ class Breaker:
         self._opened = 0
         self._open_until = 0.0
         self._is_probing = False
+        self.is_troubled = False
+        """The last call failed; else there is nothing to ask or to tell."""
 
     def retry_in(self, now: float) -> float:
         """Seconds until a call may pass; 0 when it may pass now."""
@@ -97,13 +99,14 @@ class Breaker:
         """A call was answered."""
         if self._in_a_row:
             self._in_a_row = self._opened = 0
-            self._is_probing = False
+            self._is_probing = self.is_troubled = False
 
     def failed(self, now: float) -> None:
         """A call got no answer, or an answer that tells of a fault of the server."""
         if now < self._open_until:
             return  # one of the burst that opened it
         self._in_a_row += 1
+        self.is_troubled = True
         if self._in_a_row >= OPEN_AFTER:
             self._opened += 1
             self._open_until = now + min(OPEN_AT_MOST, OPEN_FOR * self._opened)

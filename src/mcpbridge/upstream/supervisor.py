@@ -89,6 +89,9 @@ class Upstream:
         self.is_base, self.home = is_base, home
         self.is_shared = settings.isolation == "shared"
         self.profile = profile
+        self.plain_profile: Profile | None = None
+        """Calls of clients that can be asked exactly this go to this instance without a further look: the usual case,
+        a shared legacy session that can ask nobody anything. None while there is none, or it is not as simple."""
         self.restarts = 0
         self.modern = False
         """The last session was of the modern era."""
@@ -103,6 +106,7 @@ class Upstream:
         self._observer = observer
         self._client_info = client_info
         self._era = settings.era
+        self._has_agreed = False
         self._assigned = asyncio.Event()
         if not is_spare:
             self._assigned.set()
@@ -110,9 +114,7 @@ class Upstream:
         self.tasks = TaskBook(self._link.over)
         """Tasks of a legacy server that somebody waits for."""
         self._attribution = Attribution()
-        self._traffic = Traffic(
-            name, settings, self._link, self._attribution, self.tasks, takes_turns=self._takes_turns
-        )
+        self._traffic = Traffic(name, settings, self._link, self._attribution, self.tasks)
         self._listings = Listings(name, settings, partial(observer.offered, self) if is_base else None)
         self._notices = Notices(
             name,
@@ -123,6 +125,7 @@ class Upstream:
             logged=partial(observer.logged, self),
             elicitation_completed=partial(observer.elicitation_completed, self),
         )
+        self._settle()
 
     # -- where it stands
 
@@ -274,6 +277,7 @@ class Upstream:
         if profile is self.profile:
             return
         self.profile = profile
+        self._settle()
         session = self._link.session
         if session is not None and not session.modern:
             self._link.renew(session)
@@ -281,6 +285,7 @@ class Upstream:
     def assign(self, profile: Profile) -> None:
         """Open the spare for such clients."""
         self.profile = profile
+        self._settle()
         self._traffic.idle_since = asyncio.get_running_loop().time()
         self._assigned.set()
 
@@ -303,14 +308,17 @@ class Upstream:
         if session is not None and not session.modern and session.profile.roots and not self.settings.roots:
             session.roots_changed()
 
-    def _takes_turns(self) -> bool:
-        """It may ask somebody, and a question of it names no call: its transport has one stream.
+    def _settle(self) -> None:
+        """What follows for calls from the profile, the era and whether there is a session.
 
-        That holds for an instance of one client as well: each call of a modern one is asked by itself (`Asker.owner`).
+        Calls take turns where the server may ask somebody and a question of it names no call, since its transport has
+        one stream. That holds for an instance of one client as well: each call of a modern one is asked by itself
+        (`Asker.owner`).
         """
-        if self.profile is NOTHING or self.modern:
-            return False
-        return self.transport.kind != "streamable-http"
+        can_ask = self.profile is not NOTHING and not self.modern
+        self._traffic.takes_turns = can_ask and self.transport.kind != "streamable-http"
+        is_plain = self._has_agreed and self.is_shared and self.profile is NOTHING and not self.modern
+        self.plain_profile = self.profile if is_plain else None
 
     # -- the owner task
 
@@ -368,10 +376,14 @@ class Upstream:
             return await life.live()
         finally:
             self._era = life.era
+            self._has_agreed = False
+            self._settle()
 
     def _agreed(self, session: UpstreamSession) -> None:
         self.modern, self.version = session.modern, session.version
         self.capabilities, self.instructions = session.capabilities, session.instructions
+        self._has_agreed = True
+        self._settle()
         self._traffic.begin_anew()
 
     def _to_declare(self) -> Profile:

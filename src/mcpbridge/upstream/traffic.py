@@ -5,16 +5,16 @@ the session comes about is the business of `link` and the owner task.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 
 import anyio
+from msgspec import Raw
 
 from mcpbridge.errors import (
     SessionExpired,
     SignInNeeded,
     UpstreamAnswered,
-    UpstreamError,
     UpstreamGone,
     UpstreamHttpError,
     UpstreamTimeout,
@@ -51,18 +51,20 @@ class Traffic:
         link: Link,
         attribution: Attribution,
         tasks: TaskBook,
-        *,
-        takes_turns: Callable[[], bool],
     ) -> None:
-        """`takes_turns`: calls of one client at a time, since its questions would name no call."""
         self._name, self._link, self._attribution, self._tasks = name, link, attribution, tasks
-        self._takes_turns = takes_turns
+        self.takes_turns = False
+        """Calls of one client at a time, since questions of the server would name no call."""
         self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
         places = settings.max_concurrent + settings.max_queued
         self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
         self.gate = Gate(
-            name, slots=settings.max_concurrent, places=settings.max_queued, patience=settings.queue_timeout
+            f"Server '{name}'",
+            slots=settings.max_concurrent,
+            places=settings.max_queued,
+            patience=settings.queue_timeout,
         )
+        self._queue_timeout = settings.queue_timeout
         self._is_apart = settings.isolation != "shared"
         # Where clients are kept apart there is no other instance to go to: a turn is worth as much time as a call.
         patience = settings.timeouts.idle if self._is_apart else settings.queue_timeout
@@ -84,15 +86,15 @@ class Traffic:
         """Pass a call on and wait for its result; see `Upstream.request`."""
         gate, link = self.gate, self._link
         # What concerns a task waits for nobody's calls: questions that belong to a task name it.
-        takes_turns = self._takes_turns() and not call.method.startswith("tasks/")
+        takes_turns = self.takes_turns and not call.method.startswith("tasks/")
         if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
             client = call.client
             home = client.home if self._is_apart else None
             await self._turns.enter(client.owner, is_asked=link.is_asking, home=home)
-        has_slot = takes_slot(call)
+        has_slot = call.tool is not None or takes_slot(call)
         try:
             if has_slot and not gate.try_enter():
-                await gate.enter()
+                await self._wait(call)
         except BaseException:
             if takes_turns:
                 self._turns.leave()
@@ -103,24 +105,26 @@ class Traffic:
             session = link.session
             if session is None:
                 session = await link.wait_for_session()
+            breaker = self._breaker
+            if breaker.is_troubled:
+                self._ask_breaker(breaker)
             try:
-                return await self._send(session, call)
-            except SignInNeeded as needed:
-                await ask_to_sign_in(call, needed)
-                return await self._send(session, call)
-            except SessionExpired:
-                pass
-            except UpstreamAnswered as error:
-                if not session.modern or not _speaks_another_revision(session, error.error):
-                    raise
-            # Not executed: the server forgot us, or has changed its revisions. One new session, one more try (spec,
-            # streamable HTTP, 404; 2.13 of the project's notes).
-            link.renew(session)
-            return await self._send(await link.wait_for_session(), call)
+                result = await self._send(session, call)
+            except BaseException as error:
+                self._judge(breaker, error, call)
+                if not self._may_go_again(session, error):
+                    raise self._with_reason(error) from error
+                failed = error
+            else:
+                if breaker.is_troubled:
+                    breaker.succeeded()
+                return Body(result)
+            return await self._again(session, call, failed)
         finally:
             self._running.pop(call, None)
-            if not call.needs_task and not call.takes_task:
-                link.over(call)
+            questions = link.questions
+            if questions is not None and questions.is_open and not call.needs_task and not call.takes_task:
+                questions.over(call)
             self.idle_since = self._loop.time()
             if takes_turns:
                 self._turns.leave()
@@ -128,6 +132,12 @@ class Traffic:
                 gate.leave()
             if self._quiet is not None:
                 self._look_up()
+
+    async def _wait(self, call: Call) -> None:
+        """Wait for a slot; not beyond the deadline of the call, if it has one."""
+        began = self._loop.time()
+        await self.gate.enter(min(call.deadline - began, self._queue_timeout) if call.deadline else None)
+        call.waited(self._loop.time() - began)
 
     async def ready(self) -> None:
         """Return once there is a session. Only as many may wait as the queue takes later; see `Upstream.ready`."""
@@ -143,7 +153,7 @@ class Traffic:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
         owner = client.owner
         is_used = self._turns.blocks(owner) or bool(self._tasks and self._tasks.blocks(owner))
-        return self._takes_turns() and (is_used or self._attribution.is_strange_to(client))
+        return self.takes_turns and (is_used or self._attribution.is_strange_to(client))
 
     async def freed(self, seconds: float) -> bool:
         """Return when a call is over. False: none was within so many seconds, or somebody is being asked."""
@@ -188,57 +198,74 @@ class Traffic:
             self._quiet.set()
             self._quiet = None
 
-    async def _send(self, session: UpstreamSession, call: Call) -> Body:
-        breaker = self._breaker
-        wait = breaker.retry_in(self._loop.time())
-        if wait:
+    def _ask_breaker(self, breaker: Breaker) -> None:
+        if wait := breaker.retry_in(self._loop.time()):
             raise UpstreamUnavailable(
                 self._name, f"it failed many calls in a row and is left alone for {max(1, round(wait))} s more"
             )
-        began = self._loop.time()
+
+    def _send(self, session: UpstreamSession, call: Call) -> Awaitable[Raw]:
+        """Send it once. No coroutine of its own: every call would pay for one more."""
         if call.needs_task or call.takes_task:
             call.progress_token = session.next_id()
-        try:
-            result = await session.request(
-                call.method,
-                call.params,
-                call.timeouts or self._timeouts,
-                client_meta=call.meta,
-                name=call.target,
-                headers=call.headers,
-                update=call.update,
-                wants_progress=call.wants_progress,
-                log_level=call.log_level,
-                capabilities=self._capabilities(call) if session.modern else b"",
-                context=call,
-                id_=call.progress_token,
-            )
-        except UpstreamHttpError as error:
-            if error.status >= 500 or error.status == 408:
-                breaker.failed(self._loop.time())
-            else:
-                breaker.withdrawn()
-            raise
-        except UpstreamTimeout:
+        return session.request(
+            call.method,
+            call.params,
+            call.timeouts or self._timeouts,
+            client_meta=call.meta,
+            name=call.target,
+            headers=call.headers,
+            update=call.update,
+            wants_progress=call.wants_progress,
+            log_level=call.log_level,
+            capabilities=self._capabilities(call) if session.modern else b"",
+            context=call,
+            id_=call.progress_token,
+        )
+
+    def _judge(self, breaker: Breaker, error: BaseException, call: Call) -> None:
+        """What a failure says of the server."""
+        now = self._loop.time()
+        if isinstance(error, UpstreamTimeout):
             self._attribution.given_up(call)
             peer = self._link.peer
-            if peer is not None and peer.last_heard >= began:
+            if peer is not None and peer.last_heard >= now - error.seconds:
                 breaker.withdrawn()  # a slow tool of a server that answers others
             else:
-                breaker.failed(self._loop.time())
-            raise
-        except (UpstreamUnavailable, UpstreamGone) as error:
-            breaker.failed(self._loop.time())
-            raise self._with_reason(error) from error
-        except UpstreamAnswered:
+                breaker.failed(now)
+        elif isinstance(error, UpstreamAnswered):
             breaker.succeeded()  # an error of the server's own making is an answer
-            raise
-        except BaseException as error:
+        elif isinstance(error, UpstreamUnavailable | UpstreamGone) or (
+            isinstance(error, UpstreamHttpError) and (error.status >= 500 or error.status == 408)
+        ):
+            breaker.failed(now)
+        else:
             # Cancelled, refused by the channel, garbled: tells nothing, but must not pass for a call under way.
             if isinstance(error, asyncio.CancelledError):
                 self._attribution.given_up(call)
             breaker.withdrawn()
-            raise
+
+    def _may_go_again(self, session: UpstreamSession, error: BaseException) -> bool:
+        """The server certainly did not run the call, and there is something to do about it."""
+        if isinstance(error, UpstreamAnswered):
+            return session.modern and _speaks_another_revision(session, error.error)
+        return isinstance(error, SignInNeeded | SessionExpired)
+
+    async def _again(self, session: UpstreamSession, call: Call, failed: BaseException) -> Body:
+        """One more try: signed in, or on a new session (spec, streamable HTTP, 404; 2.13 of the project's notes)."""
+        if isinstance(failed, SignInNeeded):
+            await ask_to_sign_in(call, failed)
+        else:
+            self._link.renew(session)
+            session = await self._link.wait_for_session()
+        breaker = self._breaker
+        if breaker.is_troubled:
+            self._ask_breaker(breaker)
+        try:
+            result = await self._send(session, call)
+        except BaseException as error:
+            self._judge(breaker, error, call)
+            raise self._with_reason(error) from error
         breaker.succeeded()
         return Body(result)
 
@@ -248,7 +275,7 @@ class Traffic:
         profile = profile.with_roots() if self._has_roots else profile
         return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
 
-    def _with_reason(self, error: UpstreamError) -> UpstreamError:
+    def _with_reason(self, error: BaseException) -> BaseException:
         """The error, with the last thing that the server said before it went."""
         if isinstance(error, UpstreamGone) and (told := self._link.explain(error.what)) != error.what:
             return UpstreamGone(self._name, told)

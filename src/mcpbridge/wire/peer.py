@@ -142,8 +142,7 @@ class Peer:
             raise
         finally:
             self._pending.pop(id_, None)
-        error = bytes(frame.error)
-        if error and error != b"null":
+        if frame.error and (error := bytes(frame.error)) != b"null":
             raise UpstreamAnswered(self._name, error)
         result = frame.result
         if bytes(memoryview(result)[:1]) != b"{":
@@ -234,7 +233,7 @@ class Peer:
 
     def _answered(self, frame: Frame) -> None:
         id_ = bytes(frame.id)
-        if not (bytes(frame.jsonrpc) or bytes(memoryview(frame.result)[:1]) or bytes(frame.error)):
+        if not (frame.jsonrpc or frame.result or frame.error):
             return  # `{}`, or a log line in JSON that happens to have an "id": noise, not an answer
         pending = self._pending.get(id_) or self._pending.get(self._key(id_))
         if pending is None and id_ in (b"", b"null") and bytes(frame.jsonrpc):
