@@ -148,6 +148,7 @@ class Parking:
                 parked = self._resume(claims["parked"], claims["round"], client, call, answers)
             else:
                 restore(call.params, claims)
+                call.continues = True  # the state is ours and of this very request, made when it had been let through
                 parked = self._begin(client, call, bound, claims["round"])
         try:
             result = await self._attend(parked)
