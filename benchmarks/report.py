@@ -17,6 +17,7 @@ _TITLES = {
     "start-1": "Start to the answer of tools/list, 1 upstream",
     "start-20": "Start to the answer of tools/list, and memory when idle: 20 upstreams with 3,000 tools",
     "neighbours": "What other upstreams cost a call to one, stdio → stdio",
+    "way": "What the stages of a call cost, stdio → stdio",
 }
 
 Column = tuple[str, Callable[[Book, str, str], float | None], str]
@@ -35,8 +36,8 @@ def _times(heading: str, metric: str, base: str = "floor") -> Column:
     return heading, lambda book, row, subject: book.ratio(row, subject, metric, base), _RATIO
 
 
-def _added(heading: str, metric: str) -> Column:
-    return heading, lambda book, row, subject: book.added(row, subject, metric, "direct"), "{:,.0f}"
+def _added(heading: str, metric: str, base: str = "direct") -> Column:
+    return heading, lambda book, row, subject: book.added(row, subject, metric, base), "{:,.0f}"
 
 
 def _call_columns(base: str) -> list[Column]:
@@ -74,6 +75,7 @@ _COLUMNS: dict[str, list[Column]] = {
     "start-1": _START,
     "start-20": _START,
     "neighbours": _call_columns("alone"),
+    "way": [*_call_columns("bare"), _added("added at p50, µs", "p50_us_1", "bare")],
 }
 
 
@@ -141,6 +143,10 @@ def _over_direct(row: str) -> Callable[[Book], float | None]:
     return lambda book: book.added(row, "mcpbridge", "p50_us_1", "direct")
 
 
+def _with_stages(label: str) -> Callable[[Book], float | None]:
+    return lambda book: book.cheapest_ratio("way", label, "cpu_us_1", "bare")
+
+
 def _beside(label: str) -> Callable[[Book], float | None]:
     return lambda book: book.cheapest_ratio("neighbours", label, "cpu_us_1", "alone")
 
@@ -166,6 +172,13 @@ _TARGETS = [
     _Target("CPU a call beside one more upstream", _beside("1 more"), 1.05),
     _Target("CPU a call beside one that crashes", _beside("1 that crashes"), 1.05),
     _Target("CPU a call beside one that never answers", _beside("1 that never answers"), 1.05),
+    _Target("CPU a call with nothing configured, of the bare way's", _with_stages("nothing configured"), 1.1),
+    _Target(
+        "everything configured, added to the bare way at p50",
+        lambda book: book.added("way", "everything configured", "p50_us_1", "bare"),
+        150,
+        unit="µs",
+    ),
 ]
 """What the design asks of the bridge. 1.05 stands for "none measurable": two that are alike differ by as much."""
 

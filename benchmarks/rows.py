@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.book import Book
 from benchmarks.clients import CallFailed
 from benchmarks.running import Running, Starting, start, start_http_upstream
-from benchmarks.subjects import Direct, Subject, Unsupported, Upstream, Wire
+from benchmarks.subjects import Bridge, Direct, Subject, Unsupported, Upstream, Wire
 
 __all__ = ["ROWS", "Lab"]
 
@@ -236,6 +236,79 @@ def _neighbours(lab: Lab, row: str) -> None:
                     _one_round_of_calls(lab, row, each, counted=round_ >= 0)
 
 
+_BARE = """
+[calls]
+arguments = "pass"
+inject_defaults = false
+
+[observe]
+metrics = false
+"""
+"""Everything off that can be."""
+
+_FULL = """
+[calls]
+max_per_client = 64
+rate_limit = "1000000/s"
+max_calls = 1000000000
+
+[observe]
+metrics = true
+
+[call_log]
+enabled = true
+
+[[permissions]]
+principals = ["nobody"]
+permission = "deny"
+
+[[permissions]]
+tools = ["up/*"]
+when = "args.text.startsWith('secret')"
+permission = "require_approval"
+"""
+_FULL_SERVER = """
+trusted = true
+rate_limit = "1000000/s"
+
+[servers.up.tool.echo]
+read_only = true
+call_timeout = "20s"
+max_concurrent = 64
+rate_limit = "1000000/s"
+retry = 3
+"""
+"""Everything that can be on without a person or another process, so that each call reaches the server."""
+
+
+def _way(lab: Lab, row: str) -> None:
+    """What the stages of a call cost: with everything off, with nothing configured, with everything configured."""
+    bridge = next((subject for subject in lab.subjects if isinstance(subject, Bridge)), None)
+    if bridge is None:
+        return
+    ways = {
+        "bare": bridge.configured(sections=_BARE),
+        "bare, again": bridge.configured(sections=_BARE),  # the same once more: what differs here is noise
+        "nothing configured": bridge,
+        "everything configured": bridge.configured(sections=_FULL, server=_FULL_SERVER),
+        "answered from the cache": bridge.configured(sections="", server='[servers.up.tool.echo]\ncache = "10 min"'),
+    }
+    with ExitStack() as stack:
+        running: list[Running] = []
+        for label, subject in ways.items():
+            with lab.turn(row, label):
+                folder = lab.folder / row / label.replace(", ", "-").replace(" ", "-")
+                each = start(subject, "stdio", [Upstream.stdio("up")], folder)
+                stack.callback(each.stop)
+                each.row, each.label = row, label
+                each.await_tools(2)
+                running.append(each)
+        for round_ in range(-1, lab.rounds):
+            for each in lab.rotated(running, round_):
+                with lab.turn(row, each.label):
+                    _one_round_of_calls(lab, row, each, counted=round_ >= 0)
+
+
 ROWS: dict[str, Callable[[Lab, str], None]] = {
     "stdio-stdio": _calls("stdio", "stdio"),
     "stdio-http": _calls("stdio", "HTTP"),
@@ -246,5 +319,6 @@ ROWS: dict[str, Callable[[Lab, str], None]] = {
     "start-1": _start(1, 2),
     f"start-{MANY}": _start(MANY, TOOLS),
     "neighbours": _neighbours,
+    "way": _way,
 }
 """Each measures and notes under its own name, the second argument. Transports: the client's, then the upstream's."""

@@ -156,8 +156,13 @@ class Bridge(_Relay):
 
     name = "mcpbridge"
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = tuple(command)
+    def __init__(self, command: Sequence[str], *, sections: str = "", server: str = "") -> None:
+        """`sections` of the configuration besides the servers', and lines of each server's own."""
+        self._command, self._sections, self._server = tuple(command), sections, server
+
+    def configured(self, *, sections: str, server: str = "") -> "Bridge":
+        """The same with other settings."""
+        return Bridge(self._command, sections=sections, server=server)
 
     def version(self) -> str:
         return _output([*self._command, "--version"]).rsplit(" ", 1)[-1]
@@ -170,7 +175,8 @@ class Bridge(_Relay):
                 lines.append(f"url = {json.dumps(upstream.url)}")
             else:
                 lines += [f"command = {json.dumps(upstream.argv[0])}", f"args = {json.dumps(upstream.argv[1:])}"]
-            sections.append("\n".join(lines))
+            sections.append("\n".join([*lines, self._server]))
+        sections.append(self._sections)
         config = site.folder / "servers.toml"
         config.write_text("\n\n".join(sections) + "\n")
         http = ("--http", f"127.0.0.1:{site.port}") if site.front == "HTTP" else ()

@@ -25,7 +25,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from mcpbridge.config.foreign import NAME, NAME_LENGTH
 from mcpbridge.config.schema import Settings
-from mcpbridge.units import parse_bytes, parse_seconds, show_bytes, show_seconds
+from mcpbridge.units import parse_bytes, parse_rate, parse_seconds, show_bytes, show_seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/configuration.md"
@@ -59,8 +59,10 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def models_in(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """A model and those in its fields."""
+    """A model, the one that it shares fields with, and those in its fields."""
     yield model
+    if (shared := shared_model(model)) is not None:
+        yield shared
     for field in model.model_fields.values():
         kinds: list[Any] = [field.annotation]
         while kinds:
@@ -74,13 +76,19 @@ def models_in(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def table(model: type[BaseModel]) -> str:
-    """The fields of a model as a Markdown table."""
+    """The fields of a model as a Markdown table; those that it shares with others stand in the table of their own."""
+    shared = shared_model(model)
     rows = ["| key | value | default | |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
-        if name not in SET_WHILE_LOADING:
+        if name not in SET_WHILE_LOADING and (shared is None or name not in shared.model_fields):
             told = docstrings(model)[name].replace("|", r"\|").replace("\n", " ")
             rows.append(f"| `{name}` | {kind_of(field)} | {default_of(field)} | {told} |")
     return "\n".join(rows) + "\n"
+
+
+def shared_model(model: type[BaseModel]) -> type[BaseModel] | None:
+    """The model whose fields this one has besides its own; None if there is none."""
+    return next((base for base in model.__bases__ if issubclass(base, BaseModel) and base is not BaseModel), None)
 
 
 @cache
@@ -88,18 +96,21 @@ def docstrings(model: type[BaseModel]) -> dict[str, str]:
     """What stands below each field in the source."""
     [definition] = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     assert isinstance(definition, ast.ClassDef)
-    return {
+    own = {
         field.target.id: inspect.cleandoc(str(text.value.value))
         for field, text in zip(definition.body, definition.body[1:], strict=False)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }
+    shared = shared_model(model)
+    return own if shared is None else {**docstrings(shared), **own}
 
 
 def kind_of(field: FieldInfo) -> str:
     """What people write there."""
     reader = reader_of(field)
-    words = "time" if reader is parse_seconds else "size" if reader is parse_bytes else _words(field.annotation)
+    names: dict[object, str] = {parse_seconds: "time", parse_bytes: "size", parse_rate: "rate"}
+    words = names[reader] if reader else _words(field.annotation)
     limits = _limits(field)
     return f"{words}, {limits}" if limits else words
 
@@ -149,9 +160,12 @@ def default_of(field: FieldInfo) -> str:
 
 
 def reader_of(field: FieldInfo) -> Callable[[object], object] | None:
-    """`parse_seconds` or `parse_bytes`, where one of them reads the value."""
-    readers = [part.func for part in field.metadata if isinstance(part, BeforeValidator)]
-    return next((reader for reader in (parse_seconds, parse_bytes) if reader in readers), None)
+    """`parse_seconds`, `parse_bytes` or `parse_rate`, where one of them reads the value."""
+    parts = [*field.metadata]
+    for kind in (field.annotation, *get_args(field.annotation)):  # `Seconds | None` has its reader further in
+        parts += getattr(kind, "__metadata__", ())
+    readers = [part.func for part in parts if isinstance(part, BeforeValidator)]
+    return next((reader for reader in (parse_seconds, parse_bytes, parse_rate) if reader in readers), None)
 
 
 # -- the schema

@@ -1,5 +1,7 @@
 """What all tests share: the asyncio backend, since the per-message path of the bridge uses asyncio directly."""
 
+import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,20 @@ from harness import Place
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def _states(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("states")
+
+
+@pytest.fixture(autouse=True)
+def _own_state(_states: Path) -> None:
+    """A bridge in the test process keeps its state apart from the developer's, and from that of other tests."""
+    os.environ["XDG_STATE_HOME"] = str(_states / str(next(_numbers)))
 
 
 @pytest.fixture

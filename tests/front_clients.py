@@ -191,16 +191,16 @@ class Served:
 
 @asynccontextmanager
 async def http_server(
-    bridge: RunningBridge, settings: HttpSettings, folder: Path | None = None, **access: Any
+    bridge: RunningBridge, settings: HttpSettings, folder: Path | None = None, *, mounts: Any = None, **access: Any
 ) -> AsyncIterator["Served"]:
-    """The HTTP server, on a free port, or on a path in the folder."""
+    """The HTTP server, on a free port, or on a path in the folder. `mounts`: see `serve_http`."""
     if folder is None:
         door = entrance(settings, host="127.0.0.1", port=0, **access)
     else:
         door = entrance_at_path(settings, folder / "front.sock", **access)
     with door as at:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        serving = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result))
+        serving = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result, mounts=mounts or {}))
         await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
         try:
             yield Served(at, serving)

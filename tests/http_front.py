@@ -41,6 +41,8 @@ class ScriptedCore:
         self.notified: list[str] = []
         self.answers: list[tuple[Client, bytes]] = []
         """Answers of clients to requests of the bridge: who, and the id."""
+        self.lost: list[tuple[Client, bytes]] = []
+        """Requests whose answers have no way to their clients: whose, and the id."""
         self.held: asyncio.Queue[Notify] = asyncio.Queue()
         """One entry for each `hold` that began: how to say something before its answer."""
         self.release = asyncio.Event()
@@ -55,6 +57,9 @@ class ScriptedCore:
 
     def notification(self, client: Client, frame: Frame) -> None:
         self.notified.append(frame.method)
+
+    def unheard(self, client: Client, frame: Frame) -> None:
+        self.lost.append((client, bytes(frame.id)))
 
     def answered(self, client: Client, frame: Frame) -> None:
         self.answers.append((client, bytes(frame.id)))

@@ -22,11 +22,14 @@ LAYERS = [
     "wire",
     "conduct",
     "interaction",  # questions carry unparsed params
+    "events",
+    "context",  # what a call brings with it is read from its unparsed `_meta`
     "model",  # a call carries unparsed fields, whose type is the wire's
     "upstream",
     "backends",
     "policy",
     "storage",
+    "approvals",
     "results",
     "catalog",
     "sandbox",
@@ -45,7 +48,23 @@ LAYERS = [
 
 APART = {
     "wire": {"stdio", "streamable_http", "sse", "websocket"},
-    "pipeline": {"observe", "compress", "guard", "arguments", "cache", "retry", "limits", "deliver", "approval"},
+    "pipeline": {
+        "late",
+        "deadline",
+        "observe",
+        "tracing",
+        "compress",
+        "guard",
+        "arguments",
+        "cache",
+        "retry",
+        "limits",
+        "deliver",
+        "approval",
+        "hooks",
+        "rates",
+        "budgets",
+    },
 }
 """Modules of one layer that must not know each other: transports, and the stages of a call."""
 

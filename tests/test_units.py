@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.units import MAX_BYTES, MAX_SECONDS, parse_bytes, parse_seconds, show_bytes, show_seconds
+from mcpbridge.units import (
+    MAX_BYTES,
+    MAX_SECONDS,
+    Rate,
+    parse_bytes,
+    parse_rate,
+    parse_seconds,
+    show_bytes,
+    show_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +108,34 @@ def test_a_time_is_shown_in_its_largest_exact_unit(seconds: float, shown: str) -
 @pytest.mark.parametrize(("size", "shown"), [(0, "0 B"), (1000, "1000 B"), (65536, "64 KiB"), (64 * 1024**2, "64 MiB")])
 def test_a_size_is_shown_in_its_largest_exact_unit(size: int, shown: str) -> None:
     assert show_bytes(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "rate", "shown"),
+    [
+        ("30/min", Rate(30, 60), "30/min"),
+        ("5 / s", Rate(5, 1), "5/s"),
+        ("100/h", Rate(100, 3600), "100/h"),
+        ("1000/1d", Rate(1000, 86400), "1000/d"),
+        ("10/30s", Rate(10, 30), "10/30s"),
+        ("1/.5s", Rate(1, 0.5), "1/500ms"),
+        (Rate(2, 7), Rate(2, 7), "2/7s"),
+    ],
+)
+def test_a_rate_is_so_many_times_within_a_span(written: object, rate: Rate, shown: str) -> None:
+    assert parse_rate(written) == rate
+    assert str(rate) == shown
+
+
+@pytest.mark.parametrize(
+    "written", ["", "30", "30/", "/min", "0/min", "-1/s", "1.5/s", "5/0s", "5/fortnight", 30, None]
+)
+def test_what_is_no_rate_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="expected a rate such as"):
+        parse_rate(written)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**12))
+def test_a_rate_that_is_shown_reads_back_the_same(times: int, microseconds: int) -> None:
+    rate = Rate(times, microseconds / 1e6)
+    assert parse_rate(str(rate)) == rate

@@ -1,31 +1,65 @@
 """`Bridge`: builds everything from settings, as one async context manager. What every command runs."""
 
+import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
+from anyio import CancelScope
 from msgspec import Raw
 
 from mcpbridge._version import __version__
+from mcpbridge.approvals.by_client import ClientApprover
+from mcpbridge.approvals.by_handler import ApprovalHandler, HandlerApprover
+from mcpbridge.approvals.desk import Desk
+from mcpbridge.approvals.grants import Grants
+from mcpbridge.approvals.request import ApprovalEvent
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer
+from mcpbridge.conduct import CALL_SECONDS
 from mcpbridge.config.schema import Settings
+from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.failed_calls import failed_call
 from mcpbridge.downstream.opening import Identity
 from mcpbridge.downstream.server import Server
+from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.errors import BridgeError
+from mcpbridge.events import EventBus
 from mcpbridge.interaction import Asker
+from mcpbridge.pipeline.approval import Approval, Approver
+from mcpbridge.pipeline.arguments import CheckArguments
+from mcpbridge.pipeline.budgets import Budgets
+from mcpbridge.pipeline.cache import Cache
+from mcpbridge.pipeline.deadline import Deadline
 from mcpbridge.pipeline.deliver import Deliver
+from mcpbridge.pipeline.guard import Guard, Permit
+from mcpbridge.pipeline.hook_calls import Hook
+from mcpbridge.pipeline.hooks import Hooks
+from mcpbridge.pipeline.late import Late
+from mcpbridge.pipeline.limits import Limits
+from mcpbridge.pipeline.metrics import Metrics
+from mcpbridge.pipeline.observe import Observe
 from mcpbridge.pipeline.order import Plans
+from mcpbridge.pipeline.rates import Rates
+from mcpbridge.pipeline.retry import Retry
 from mcpbridge.pipeline.stage import Concern
+from mcpbridge.pipeline.tracing import Peer, TraceReceived, TraceSent
+from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
+from mcpbridge.storage.call_log import CallLog
+from mcpbridge.storage.log_settings import call_log_path
+from mcpbridge.storage.opening import LazyStore
+from mcpbridge.storage.store import Store
 from mcpbridge.storage.tokens import SealedFiles
 from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Show, Surroundings
@@ -38,11 +72,14 @@ from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup import StartupWait
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports import TransportMaker
-from mcpbridge.wire.envelope import SERVER_INFO
+from mcpbridge.wire.envelope import CONTEXT, RUN, SERVER_INFO, TURN
 from mcpbridge.wire.frame import Frame, encode
 from mcpbridge.wire.revisions import LATEST_LEGACY
 from mcpbridge.wire.stdio import StdioTransport
 from mcpbridge.wire.transport import Transport
+
+if TYPE_CHECKING:  # loaded where calls are traced
+    from mcpbridge.pipeline.tracing_setup import OpenTelemetry
 
 __all__ = ["Bridge", "RequestFailed"]
 
@@ -75,14 +112,36 @@ class Bridge:
         secrets: SecretStore | None = None,
         show: Show | None = None,
         is_interactive: bool = False,
+        dependencies: Mapping[str, Any] | None = None,
+        approver: ApprovalHandler | None = None,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
 
         `secrets` keeps what signing in brings (by default files of the user), `show` opens authorization pages, which
-        happens unasked only with `is_interactive` or where a server's settings say so.
+        happens unasked only with `is_interactive` or where a server's settings say so. `dependencies` is what hooks and
+        local tools find in `call.context.dependencies`. `approver` is asked first whether a call may be made that
+        somebody must agree to. `hooks` see calls, after those of the configuration: see `hook_calls.before`.
         """
         self.settings = settings
+        self._functions = tuple(hooks)
+        self.events = EventBus()
+        """What happens: `async for event in bridge.events.subscribe()`. See `Event`."""
+        tenants = {token.name: token.tenant for token in settings.http.tokens if token.tenant}
+        self._context = BridgeContext(dependencies or {}, self.events, tenants)
+        self._sessions = Sessions()
+        observe = settings.observe
+        self.metrics = Metrics(max_tools=observe.max_tools, max_clients=observe.max_clients)
+        """What is counted of calls, since this was made."""
         self._redact = redact
+        self._approver = approver
+        self.store: Store = LazyStore(settings.store)
+        """What outlives a call; opened when there is something to keep."""
+        where = partial(call_log_path, settings.call_log, settings.store)
+        self.audit = CallLog(where, settings.call_log, redact=redact)
+        """Where approvals are written down, whether or not calls are."""
+        self.call_log = self.audit if settings.call_log.enabled else None
+        """Where calls are written down; None if they are not."""
         self._flights = Flights()
         around = Surroundings(
             secrets or SealedFiles(),
@@ -99,7 +158,10 @@ class Bridge:
         self.server: Server
         self.pool: Pool
         self.catalog: Catalog
+        self.policy: Policy
         self.startup: StartupWait
+        self.approvals: Desk
+        """Calls that wait for a person to agree."""
 
     async def __aenter__(self) -> Self:
         self._stack = self._running()
@@ -129,34 +191,90 @@ class Bridge:
             ttl_ms=identity.list_ttl_ms,
             modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(server_info)),
         )
-        self.catalog = Catalog(settings.servers, builder)
         servers = {name: server.within(settings.calls) for name, server in settings.servers.items()}
         conducts = Conducts(servers, settings.calls)
+        self.policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
+        self.catalog = Catalog(settings.servers, builder, policy=self.policy)
         self.pool = Pool(servers, self._make_transport, self, client_info=server_info)
+        self._cache = Cache(settings.cache, servers, settings.calls)
+        directory = str(Path(settings.source).parent) if settings.source else None
+        check = CheckArguments()
+        self._hooks = Hooks(settings.hooks, self._functions, directory=directory, redact=self._redact, arguments=check)
+
+        def idle_of(server: str) -> float:
+            return servers[server].timeouts.idle if server in servers else CALL_SECONDS
+
+        otel = self._open_telemetry()
+        late = Late(self.store, servers, conducts.of, settings.calls.late_lifetime)
         concerns: list[Concern] = [
             # observe
+            *([TraceReceived(otel, keeps_content=settings.observe.otel_content)] if otel else []),
+            self._observer(),
             # guard
+            Guard(self.policy),
             # hooks
+            self._hooks,
             # arguments
+            check,
             # permit
+            Permit(self.policy),
             # rates and budgets
+            Budgets(settings.calls),
+            Rates(settings.calls.rate_limit, {name: how.rate_limit for name, how in servers.items() if how.rate_limit}),
             # approval
+            self._make_approval(),
             # late
+            late,
             # cache
+            self._cache,
             # time
+            Deadline(idle_of),
             # retry
+            Retry(),
             # limits
+            Limits(settings.calls, idle_of),
+            *([TraceSent(otel, self._peer, keeps_content=settings.observe.otel_content)] if otel else []),
         ]
         plan = Plans(Deliver(self.pool, answer_seconds=settings.questions.timeout), concerns, conducts.of)
         self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
-        self.server = Server(identity, self.catalog, self.pool, plan, self.startup, settings.questions)
+        self.server = Server(
+            identity,
+            self.catalog,
+            self.pool,
+            plan,
+            self.startup,
+            settings.questions,
+            late,
+            around=self._context,
+            audience=self.policy.audience if self.policy.names_callers else None,
+        )
         for name in self._transports.authorizations:
             self._transports.authorizations[name].on_signed_in = partial(self._signed_in, name)
-        async with self._flights.running(), self.pool.running():
+        async with (
+            self._keeping(),
+            self._flights.running(),
+            self.pool.running(),
+            self._cache.running(),
+            self._hooks.running(),
+            otel.running() if otel else nullcontext(),
+        ):
             try:
                 yield self
             finally:
+                self.approvals.end()
                 self.server.end()
+                late.end()
+                self.events.end()
+
+    @asynccontextmanager
+    async def _keeping(self) -> AsyncGenerator[None]:
+        """Closes what was written to, after everybody who writes; each takes seconds at most."""
+        try:
+            yield
+        finally:
+            with CancelScope(shield=True):
+                await self.audit.close()
+                await self.store.close()
 
     def _signed_in(self, name: str) -> None:
         """There is a token for a server that could not be used without: try it at once."""
@@ -206,13 +324,32 @@ class Bridge:
             ],
         }
 
-    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        user: str = "",
+        tenant: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        run: str = "",
+    ) -> dict[str, Any]:
         """Make a request as a client in this process; the same way as every other client's.
+
+        The rest is its context (`Call.context`): for whom it is made, and in which run. `user` counts as a principal,
+        as the holder of a token does: what is kept for one user, no other gets.
 
         Raises:
             RequestFailed: it was answered with an error.
         """
-        client = Client(version=LATEST_LEGACY)
+        client = Client(principal=user, version=LATEST_LEGACY, kept_session=self._sessions.of(user))
+        said: dict[str, Any] = (
+            {CONTEXT: {"tenant": tenant, "metadata": dict(metadata or {})}} if tenant or metadata else {}
+        )
+        if run:
+            said[RUN] = run
+        if said:
+            params = {**params, "_meta": {**params.get("_meta", {}), **said}}
         frame = Frame(id=Raw(b"1"), method=method, params=Raw(encode(params)))
         answer = await self.server.answer(client, frame, lambda message: None)
         message = msgspec.json.decode(answer.data)
@@ -221,10 +358,53 @@ class Bridge:
             raise RequestFailed(error.get("code", 0), error.get("message", ""), error.get("data"))
         return message["result"]
 
+    async def call_tools(
+        self,
+        calls: Sequence[Mapping[str, Any]],
+        *,
+        user: str = "",
+        tenant: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        run: str = "",
+    ) -> list[dict[str, Any]]:
+        """Call several tools as one turn of a model: side by side, at most `calls.batch` at a time.
+
+        Each of `calls` is what `tools/call` takes: `name` and `arguments`. The results come in the order of the calls.
+        One that fails is a result with `isError`, and no concern of the others. The rest is as for `request`.
+        """
+        turn = new_run()
+        most = asyncio.Semaphore(self.settings.calls.batch + self.settings.calls.max_queued)
+
+        async def result_of(params: Mapping[str, Any]) -> dict[str, Any]:
+            marked = {**params, "_meta": {**params.get("_meta", {}), TURN: turn}}
+            try:
+                async with most:  # so that no member finds the queue of its own turn full
+                    return await self.request(
+                        "tools/call", marked, user=user, tenant=tenant, metadata=metadata, run=run
+                    )
+            except RequestFailed as error:
+                return msgspec.json.decode(failed_call(str(error), type(error).__name__, modern=False))
+
+        async with asyncio.TaskGroup() as members:
+            tasks = [members.create_task(result_of(params)) for params in calls]
+        return [task.result() for task in tasks]
+
+    def clear_cache(self, *, server: str = "", tool: str = "") -> int:
+        """Forget kept results: all, those of one server, or of tools whose id (`server/tool`) matches a glob.
+
+        Says how many results were forgotten.
+        """
+        return self._cache.clear(server, tool)
+
+    def cache_status(self) -> dict[str, Any]:
+        """What is kept of results and how it served since the start, as JSON values; sizes in bytes."""
+        return self._cache.status()
+
     # -- Observer of the upstreams
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """An upstream listed anew."""
+        self._cache.offered(upstream.name, lists)
         tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
         ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
         self.catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
@@ -248,11 +428,70 @@ class Bridge:
     def stepped(self, upstream: Upstream) -> None:
         """An upstream changed its state."""
         log.debug("upstream state", upstream=upstream.name, state=upstream.status.state)
+        if upstream.status.state == "starting":
+            self._cache.forget(upstream.name)  # what it held in memory is gone
         if upstream.has_settled:
             self._settled.add(upstream.name)
         self.startup.noticed()
 
     # -- parts
+
+    def _make_approval(self) -> Approval:
+        settings = self.settings.approval
+        grants = Grants(self.store, once_seconds=settings.grant_lifetime, session_seconds=settings.session_lifetime)
+        self.approvals = Desk(settings, self.store, grants, self._audit)
+        ways: dict[str, Approver] = {"client": ClientApprover(self.settings.bridge.name), "pending": self.approvals}
+        approvers: list[Approver] = [HandlerApprover(self._approver)] if self._approver is not None else []
+        approvers += [ways[way] for way in settings.ask]
+        return Approval(
+            approvers,
+            grants,
+            seconds=settings.timeout,
+            policy=lambda: self.policy.version,
+            audit=self._audit,
+            needed=lambda tool, conduct: tool is not None and self.policy.for_tool(tool, conduct).needs_call,
+        )
+
+    def _audit(self, event: ApprovalEvent) -> None:
+        """Write down what became of an approval."""
+        request = event.request
+        log.info(
+            "approval", step=event.event, id=request.id, tool=request.tool, by=event.by, principal=request.principal
+        )
+        self.audit.append_event(
+            event.event,
+            {
+                "tool": request.tool,
+                "client": request.client,
+                "principal": request.principal,
+                "session": request.session,
+                "arguments": request.arguments_json,
+                "who": event.by,
+                "detail": event.scope or request.reason,
+                "approval": request.id,
+            },
+        )
+
+    def _observer(self) -> Observe:
+        record = self.call_log.append if self.call_log is not None else None
+        return Observe(self.metrics if self.settings.observe.metrics else None, self.events, record)
+
+    def _open_telemetry(self) -> "OpenTelemetry | None":
+        if not self.settings.observe.otel:
+            return None
+        from mcpbridge.pipeline.tracing_setup import OpenTelemetry
+
+        return OpenTelemetry.made()
+
+    def _peer(self, server: str) -> Peer:
+        """A server as traces name it."""
+        upstream, settings = self.pool.upstreams.get(server), self.settings.servers.get(server)
+        if upstream is None or settings is None:
+            return Peer()
+        if settings.url is None:
+            return Peer(upstream.version, "pipe")
+        where = urlsplit(settings.url)
+        return Peer(upstream.version, "tcp", where.hostname or "", where.port or 0)
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         return self._transports(name, settings)
@@ -268,6 +507,13 @@ class Bridge:
         }
         return {kind: sum(ref.server == server for ref in refs.values()) for kind, refs in kinds.items()}
 
+    def _counted(self, server: str) -> dict[str, Any]:
+        """Calls, errors and latency of a server since the start, if calls are counted."""
+        if not self.settings.observe.metrics:
+            return {}
+        whole = self.metrics.of_server(server)
+        return {"calls": whole.calls, "errors": whole.errors, "latency": whole.durations.summary()}
+
     def _status_of(self, upstream: Upstream) -> dict[str, Any]:
         transport = upstream.transport
         session = upstream.session
@@ -281,7 +527,9 @@ class Bridge:
             "protocol": session.version if session is not None else "",
             **self._published(upstream.name),
             "running": len(upstream.running),
+            **self._counted(upstream.name),
             "restarts": upstream.restarts,
+            "breaker": upstream.breaker_state,
             "instances": self.pool.instances(upstream.name),
         }
         if isinstance(transport, StdioTransport):

@@ -4,9 +4,11 @@
 with what is known of the tool itself into one `Conduct`, from which the tool's plan is compiled. Pure.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -99,7 +101,8 @@ class CallSettings(BaseModel):
     """When a failed call is tried again, or a number of tries. Default: never."""
 
     cache: Seconds | None = Field(default=None, ge=0)
-    """Seconds that a result answers the same call again; concurrent identical calls run once. 0 or left out: never."""
+    """Seconds that a result answers the same call again; concurrent identical calls run once. 0 or left out: never.
+    For a server or all calls it holds for tools that are known to only read. A tool that writes is never cached."""
 
     cache_scope: Literal["private", "shared"] | None = None
     """Whether kept results are for the principal that called (default) or for everybody."""
@@ -114,6 +117,9 @@ class CallSettings(BaseModel):
 class CallDefaults(CallSettings, BaseModel):
     """The `calls` section: how calls are treated unless their server or tool says otherwise, and limits over all."""
 
+    late_lifetime: Seconds = Field(default=3600, gt=0)
+    """Seconds that the result of a call whose client gave up waiting is kept."""
+
     batch: int = Field(default=5, ge=1)
     """Calls of one model turn that run at a time; further ones wait, and their results keep their order. A turn is a
     JSON-RPC batch, a list of calls of the library, or calls with the same `_meta["mcpbridge/turn"]`."""
@@ -125,7 +131,8 @@ class CallDefaults(CallSettings, BaseModel):
     """Calls that may wait for each of these limits; further ones are refused."""
 
     rate_limit: RateText | None = None
-    """How often one client may call: `30/min`, `5/s`, `100/h`. Left out: no limit."""
+    """How often one client may call: `30/min`, `5/s`, `100/h`. After a pause so many may come at once, then they come
+    evenly. Who is authenticated has one rate for all sessions. Left out: no limit."""
 
     max_chain: int = Field(default=0, ge=0)
     """Calls that may follow one another in one run; 0: no limit. A run is what `_meta["mcpbridge/run"]` names, else
@@ -199,7 +206,7 @@ class Conduct:
     """What is known of it: it only reads, it changes something, or neither is known."""
     is_destructive: bool = False
     is_idempotent: bool = False
-    """Reading counts."""
+    """Reading counts, if that is said by the configuration or by a trusted server; a name alone proves nothing."""
     arguments: Literal["coerce", "check", "pass"] = "coerce"
     inject_defaults: bool = True
     timeouts: Timeouts | None = None
@@ -230,14 +237,17 @@ def resolve(
     limits: tuple[int, Rate | None, Rate | None] = (0, None, None),
     is_local: bool = False,
 ) -> Conduct:
-    """The conduct of one tool. `name` is the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's."""
+    """The conduct of one tool. `name`: the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's."""
     levels = [level for level in (tool, server, calls) if level is not None]
     own = [level for level in (tool, server) if level is not None]
 
     def nearest(key: str, default: _T) -> _T:
-        return next((value for level in levels if (value := getattr(level, key)) is not None), default)
+        for level in levels:
+            if (value := getattr(level, key)) is not None:
+                return value
+        return default
 
-    spoken = _snake(name)
+    spoken = _spoken(name)
     read_only = _known(nearest("read_only", None), hints.read_only, is_trusted, believed=False)
     effect: Effect = "read" if read_only else "unknown" if read_only is None else "write"
     if read_only is None:
@@ -261,13 +271,13 @@ def resolve(
         risk=nearest("risk", guessed),
         effect=effect,
         is_destructive=destructive,
-        is_idempotent=idempotent or effect == "read",
+        is_idempotent=idempotent or bool(read_only),
         arguments=nearest("arguments", "coerce"),
         inject_defaults=nearest("inject_defaults", default=True),
         timeouts=Timeouts(idle, max(idle, nearest("max_call_timeout", LONGEST_SECONDS))) if has_own_time else None,
         late=nearest("late", "keep"),
         retry=nearest("retry", NO_RETRY),
-        cache=nearest("cache", 0.0),
+        cache=_kept_for(effect, tool, nearest("cache", 0.0)),
         is_cache_shared=nearest("cache_scope", "private") == "shared",
         is_serial=effect == "write" and nearest("side_effects", "serial") == "serial",
         max_concurrent=limits[0],
@@ -277,6 +287,12 @@ def resolve(
     )
 
 
+def _kept_for(effect: Effect, tool: CallSettings | None, seconds: float) -> float:
+    """Seconds that results are kept. What writes never; what may write only if that is said of the tool itself."""
+    is_meant = effect == "read" or (effect == "unknown" and tool is not None and tool.cache is not None)
+    return seconds if is_meant else 0.0
+
+
 def _known(configured: bool | None, hint: bool | None, is_trusted: bool, *, believed: bool | None) -> bool | None:
     """What is known of one claim. A server that is not trusted is `believed` only what speaks against its tool."""
     if configured is not None:
@@ -284,14 +300,25 @@ def _known(configured: bool | None, hint: bool | None, is_trusted: bool, *, beli
     return hint if is_trusted or (hint is not None and hint is believed) else None
 
 
-def _matches(name: str, globs: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, glob) or f"{name}_" == glob.removesuffix("*") for glob in globs)
+def _matches(spoken: Sequence[str], globs: Sequence[str]) -> bool:
+    matches = _pattern(tuple(globs)).fullmatch
+    return any(matches(name) for name in spoken)
 
 
-def _snake(name: str) -> str:
-    """`createIssue` and `create-issue` as `create_issue`."""
-    spaced = "".join(
-        f"_{letter}" if letter.isupper() and before.islower() else letter
-        for before, letter in zip(f" {name}", name, strict=False)
-    )
-    return spaced.replace("-", "_").replace(".", "_").lower()
+@lru_cache(maxsize=64)
+def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
+    """One pattern for all. `create` alone counts as `create_*`."""
+    either = [*globs, *(glob.removesuffix("_*") for glob in globs)]
+    return re.compile("|".join(translate(glob) for glob in dict.fromkeys(either))) if globs else _NOTHING
+
+
+_NOTHING = re.compile(r"(?!)")
+_NEW_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-. ]")
+_NAMESPACE = re.compile(r"[./:]")
+
+
+def _spoken(name: str) -> tuple[str, ...]:
+    """`createIssue` and `create-issue` as `create_issue`; of `github.createIssue` also what stands behind the dot."""
+    last = _NAMESPACE.split(name)[-1]
+    whole = _NEW_WORD.sub("_", name).lower()
+    return (whole,) if last == name else (whole, _NEW_WORD.sub("_", last).lower())

@@ -14,6 +14,7 @@
     │       └── BudgetSpent          this conversation has made as many calls as it may
     ├── UpstreamError            failed at, or on the way to, one upstream
     │   ├── UpstreamUnavailable    not connected; the call was not sent
+    │   │   └── UpstreamResting      it failed many calls in a row and is left alone; says when to come back
     │   ├── UpstreamGone           the connection ended while the call was under way
     │   ├── UpstreamTimeout        no answer by the deadline
     │   ├── UpstreamGarbled        an answer came that cannot be read
@@ -24,6 +25,8 @@
     │   ├── UrlRequired            it wants pages visited first, and this client opens none
     │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
     ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
+    ├── StoreFailed              what should be kept, or found again, cannot be
+    │   └── ValueTooLarge          larger than all that the store may hold
     └── ConfigError              set up wrong: file, key, what was expected
 
 Errors carry facts as attributes and build their own message: what failed and, in `advice`, what to
@@ -53,6 +56,7 @@ __all__ = [
     "RateLimited",
     "SessionExpired",
     "SignInNeeded",
+    "StoreFailed",
     "TaskLost",
     "UnknownName",
     "UpstreamAnswered",
@@ -60,9 +64,11 @@ __all__ = [
     "UpstreamGarbled",
     "UpstreamGone",
     "UpstreamHttpError",
+    "UpstreamResting",
     "UpstreamTimeout",
     "UpstreamUnavailable",
     "UrlRequired",
+    "ValueTooLarge",
     "nearest",
 ]
 
@@ -82,17 +88,20 @@ class BridgeError(Exception):
     advice: str = ""
     """What the reader (often a model) should do next; a sentence, or empty."""
 
+    facts: Mapping[str, object] = MappingProxyType({})
+    """What programs may want to know of it, as JSON values by `_meta` key; goes into the result beside the text."""
+
+    tries: int = 1
+    """How often the call was tried before it came to this."""
+
     def told(self) -> str:
         """The message and the advice, as one text for the one who called."""
-        text = str(self)
+        text = f"{self} (tried {self.tries} times)" if self.tries > 1 else str(self)
         return f"{text}. {self.advice}" if self.advice else text
 
 
 class CallRefused(BridgeError):
     """Refused by the bridge: no upstream saw the call."""
-
-    facts: Mapping[str, object] = MappingProxyType({})
-    """What programs may want to know of it, as JSON values by `_meta` key; goes into the result beside the text."""
 
 
 class BadRequest(CallRefused):
@@ -146,7 +155,7 @@ class RateLimited(Overloaded):
     def __init__(self, what: str, limit: str, retry_after: float) -> None:
         """`what` is limited to `limit`: "Server 'x'", "30/min"."""
         wait = max(1, ceil(retry_after))
-        super().__init__(f"{what} may be called {limit}")
+        super().__init__(f"{what} is limited to {limit}")
         self.retry_after = retry_after
         self.facts = {RETRY_AFTER: wait}
         self.advice = f"Nothing was sent. Try again in {wait} s."
@@ -201,6 +210,22 @@ class UpstreamUnavailable(UpstreamError):
     advice = "Nothing was sent; other servers still work. Try again later, or see `mcpbridge status`."
 
 
+class UpstreamResting(UpstreamUnavailable):
+    """It failed many calls in a row, so it gets none for a while. `retry_after` in seconds."""
+
+    def __init__(self, upstream: str, retry_after: float, *, is_probed: bool) -> None:
+        """`is_probed`: one call is finding out right now whether it works again."""
+        wait = max(1, ceil(retry_after))
+        if is_probed:
+            what = "it failed many calls in a row, and one call is finding out whether it works again"
+        else:
+            what = f"it failed many calls in a row and is left alone for {wait} s more"
+        super().__init__(upstream, what)
+        self.retry_after = retry_after
+        self.facts = {RETRY_AFTER: wait}
+        self.advice = f"Nothing was sent; other servers still work. Try again in {wait} s, or see `mcpbridge status`."
+
+
 class UpstreamGone(UpstreamError):
     """The connection ended while the call was under way. The call may have taken effect."""
 
@@ -230,6 +255,8 @@ class UpstreamHttpError(UpstreamError):
         super().__init__(upstream, what)
         self.status = status
         self.retry_after = retry_after
+        if retry_after is not None:
+            self.facts = {RETRY_AFTER: ceil(retry_after)}
         if status == 401:
             self.advice = (
                 "The server wants credentials: set `headers.Authorization` of this server in the configuration."
@@ -308,6 +335,22 @@ class AnswerTooLarge(BridgeError):
             f"The answer has {size / 2**20:.1f} MiB; an event of the stream that carries it may have "
             f"{limit / 2**20:.3g} MiB (`http.max_event`)"
         )
+        self.size, self.limit = size, limit
+
+
+class StoreFailed(BridgeError):
+    """Something cannot be kept or read: the file is unusable, or the disk is full."""
+
+    def __init__(self, what: str, *, file: str = "") -> None:
+        super().__init__(f"{file}: {what}" if file else what)
+        self.what, self.file = what, file
+
+
+class ValueTooLarge(StoreFailed):
+    """A value that is larger than all that the store may hold."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a value of {size} bytes does not fit into a store of {limit}")
         self.size, self.limit = size, limit
 
 

@@ -1,19 +1,23 @@
 """The values that travel through the bridge with a call."""
 
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Raw
 
 from mcpbridge.conduct import Hints
+from mcpbridge.context import NOWHERE, BridgeContext, CallContext, Session, context_of
 from mcpbridge.interaction import NOBODY, Asker
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.peer import Update
 
 __all__ = ["LOCAL", "Call", "Caller", "Instance", "Plan", "Session", "Tool", "ignore_update"]
+
+
+WORTH_TELLING = 0.001
+"""Seconds of waiting for a turn below which nobody is told."""
 
 
 def ignore_update(method: str, params: Raw) -> None:
@@ -37,19 +41,6 @@ class Tool(Protocol):
     def hints(self) -> Hints: ...  # noqa: D102
     @property
     def headers(self) -> Mapping[tuple[str, ...], str]: ...  # noqa: D102
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Session:
-    """What lasts over the calls of one client: a legacy session, a modern channel, or who the requests are of."""
-
-    principal: str = ""
-    """Who was authenticated; empty for the local user."""
-    client: str = ""
-    """`clientInfo.name`, as the client declared it."""
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
-    state: dict[str, Any] = field(default_factory=dict[str, Any])
-    """For hooks and local tools; the bridge itself keeps nothing in it."""
 
 
 class Caller(Protocol):
@@ -136,10 +127,47 @@ class Call:
     """The call's own deadlines, from when it is sent; None: those of its server."""
     continues: bool = False
     """A later round of a call that was let through before, proved by a sealed state: nobody is asked again."""
+    approval: str = ""
+    """Why a person must agree to it; empty: nobody has to."""
+    agreed: str = ""
+    """Digest of what a person has agreed to for this call, in this round or an earlier one; empty: nothing."""
+    deadline: float = 0.0
+    """Loop time by which it must be done, waiting included; 0: nothing set one."""
+    begun: Literal["", "questions", "task"] = ""
+    """What came of it that cannot be taken back: it is not tried again."""
+    within: "Call | None" = None
+    """The call that makes this one, if the bridge makes it on behalf of another: places that it holds serve both."""
     facts: dict[str, object] | None = None
     """What stages found out on the way, for observers; see `note`."""
+    around: BridgeContext = NOWHERE
+    """What is the same for all calls of the bridge that it is in."""
+    upstream_seconds: float = 0.0
+    """Seconds that the server took for it so far, over all tries."""
+    trace: object = None
+    """The span of the client's request, if calls are traced."""
+    kept_context: CallContext | None = None
+    """See `context`; made when somebody asks for it."""
     progress_token: bytes = b""
     """What the upstream names in progress of this call, once it was sent; if the answer is a task, it outlives that."""
+
+    def waited(self, seconds: float) -> None:
+        """Tell observers that it waited for its turn somewhere, for so long; `waited` is the sum."""
+        if seconds > WORTH_TELLING:
+            before = (self.facts or {}).get("waited")
+            self.note("waited", seconds + (before if isinstance(before, float) else 0.0))
+
+    @property
+    def context(self) -> CallContext:
+        """What surrounds it: run, session, user, tenant, what the program gave, whether it is still wanted."""
+        if self.kept_context is None:
+            tool = self.tool.id if self.tool is not None else ""
+            self.kept_context = context_of(self.meta, self.caller.session, tool, self.around)
+        return self.kept_context
+
+    def cancelled(self) -> None:
+        """Tell those who work on it that nobody wants its outcome any more."""
+        if self.kept_context is not None:
+            self.kept_context.cancellation.cancel()
 
     def note(self, name: str, value: object) -> None:
         """Tell observers something of the way of this call: `retries`, `cache`, `coerced`, `approval`, and so on."""

@@ -74,6 +74,9 @@ def parse_bytes(value: object) -> int:
     return int(size)
 
 
+_SPANS = {1.0: "s", 60.0: "min", 3600.0: "h", 86400.0: "d"}
+
+
 class Rate(NamedTuple):
     """How often something may happen: `times` within `seconds`."""
 
@@ -81,7 +84,8 @@ class Rate(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.times}/{show_seconds(self.seconds)}"
+        """As people write it."""
+        return f"{self.times}/{_SPANS.get(self.seconds) or show_seconds(self.seconds)}"
 
 
 def parse_rate(value: object) -> Rate:

@@ -52,6 +52,11 @@ def answered(error: Exception, method: str = "tools/list", *, modern: bool = Fal
     return message
 
 
+def facts_of(error: Exception) -> dict[str, object]:
+    """What is told of it beside its name: when to come back, if that is known."""
+    return {"mcpbridge/retryAfter": 3} if isinstance(error, UpstreamHttpError) else {}
+
+
 @pytest.mark.parametrize("modern", [False, True])
 @pytest.mark.parametrize("error", FAILURES, ids=lambda error: type(error).__name__)
 def test_a_failed_call_is_a_result_that_the_model_can_read(error: Exception, modern: bool) -> None:
@@ -62,7 +67,7 @@ def test_a_failed_call_is_a_result_that_the_model_can_read(error: Exception, mod
     assert "'up'" in content["text"]
     assert content["text"].endswith(".")
     assert len(content["text"]) > len(str(error)), "and what to do next"
-    assert result["_meta"] == {ERROR_NAME: type(error).__name__}
+    assert result["_meta"] == {ERROR_NAME: type(error).__name__, **facts_of(error)}
     assert ("resultType" in result) == modern
 
 
@@ -70,7 +75,7 @@ def test_a_failed_call_is_a_result_that_the_model_can_read(error: Exception, mod
 def test_any_other_failed_request_is_an_error_with_its_kind(error: Exception) -> None:
     said = answered(error, "resources/read")["error"]
     assert said["code"] == INTERNAL_ERROR
-    assert said["data"] == {ERROR_NAME: type(error).__name__}
+    assert said["data"] == {ERROR_NAME: type(error).__name__, **facts_of(error)}
 
 
 @pytest.mark.parametrize(("kind", "modern", "code"), [

@@ -20,7 +20,7 @@ from mcpbridge.errors import (
 )
 from mcpbridge.upstream import lifecycle, tending
 from mcpbridge.upstream import session as session_module
-from mcpbridge.upstream.lifecycle import OPEN_AFTER
+from mcpbridge.upstream.lifecycle import BreakerSettings
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from scripted_upstream import (
@@ -345,17 +345,19 @@ async def test_a_call_that_waits_out_a_renewed_session_is_told_when_none_comes(a
 
 # -- the breaker
 
+FAILURES = BreakerSettings().failures
+
 
 async def test_a_server_that_fails_every_call_is_left_alone_for_a_while() -> None:
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": UpstreamHttpError("up", 500, "HTTP 500")})
     async with supervised(transport) as (upstream, watcher):
         await watcher.reaches("ready")
-        for _ in range(OPEN_AFTER):
+        for _ in range(FAILURES):
             with pytest.raises(UpstreamHttpError):
                 await upstream.request(call_of())
         with pytest.raises(UpstreamUnavailable, match=r"failed many calls in a row and is left alone for \d+ s more"):
             await upstream.request(call_of())
-        assert len(transport.asked("tools/call")) == OPEN_AFTER
+        assert len(transport.asked("tools/call")) == FAILURES
 
 
 @pytest.mark.parametrize(
@@ -367,7 +369,7 @@ async def test_answers_that_are_no_failure_to_answer_do_not_open_the_breaker(ans
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": answer})
     async with supervised(transport) as (upstream, watcher):
         await watcher.reaches("ready")
-        for _ in range(OPEN_AFTER * 2):
+        for _ in range(FAILURES * 2):
             with pytest.raises((UpstreamAnswered, UpstreamHttpError, UpstreamGarbled)):
                 await upstream.request(call_of())
 
@@ -383,21 +385,18 @@ async def test_answers_that_are_no_failure_to_answer_do_not_open_the_breaker(ans
     ],
     ids=["rate limited", "garbled", "an error", "refused by the channel", "withdrawn"],
 )
-async def test_a_call_that_finds_out_whether_a_server_is_back_leaves_the_way_free_for_the_next(
-    monkeypatch: pytest.MonkeyPatch, outcome: Any
-) -> None:
+async def test_a_call_that_finds_out_whether_a_server_is_back_leaves_the_way_free_for_the_next(outcome: Any) -> None:
     """Whatever comes of it: else the server would be left alone for ever."""
-    monkeypatch.setattr(lifecycle, "OPEN_FOR", 0.0)
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": UpstreamHttpError("up", 500, "HTTP 500")})
-    async with supervised(transport) as (upstream, watcher):
+    async with supervised(transport, breaker={"open": 1e-6}) as (upstream, watcher):
         await watcher.reaches("ready")
-        for _ in range(OPEN_AFTER):
+        for _ in range(FAILURES):
             with pytest.raises(UpstreamHttpError):
                 await upstream.request(call_of())
         if outcome == "withdrawn":
             transport.script["tools/call"] = SILENCE
             call = asyncio.ensure_future(upstream.request(call_of()))
-            await transport.hears("tools/call", times=OPEN_AFTER + 1)
+            await transport.hears("tools/call", times=FAILURES + 1)
             call.cancel()
             await asyncio.wait([call])
         elif outcome == "overloaded":

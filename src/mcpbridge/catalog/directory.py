@@ -6,6 +6,7 @@ a client call tools by their bare names). Names come out of tables that were fil
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import copy
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -43,11 +44,21 @@ class Directory(Generic[_Ref]):
             bare[name].append(wire)
         self._wires = wires
         self._aliases = (ids, dotted, bare)
+        self._hidden: frozenset[str] = frozenset()
 
     @property
     def wires(self) -> Mapping[str, _Ref]:
         """What is listed, by wire name, in the order in which it came."""
-        return MappingProxyType(self._wires)
+        hidden = self._hidden
+        if not hidden:
+            return MappingProxyType(self._wires)
+        return MappingProxyType({wire: ref for wire, ref in self._wires.items() if wire not in hidden})
+
+    def hiding(self, wires: frozenset[str]) -> "Directory[_Ref]":
+        """The same names for the same things, of which these are not listed and not guessed."""
+        other = copy(self)
+        other._hidden = wires  # noqa: SLF001 - it is one of us
+        return other
 
     def find(self, name: str) -> _Ref:
         """What `name` means.
@@ -63,13 +74,19 @@ class Directory(Generic[_Ref]):
             if wires is not None and len(wires) == 1:
                 return self._wires[wires[0]]
             if wires is not None:
-                raise UnknownName(self._kind, name, candidates=wires[:_CANDIDATES], ambiguous=True)
+                shown = [wire for wire in wires if wire not in self._hidden]
+                raise UnknownName(self._kind, name, candidates=shown[:_CANDIDATES], ambiguous=True)
         raise UnknownName(self._kind, name, candidates=lambda: self._guesses(name))
 
     def _guesses(self, name: str) -> list[str]:
         """Wire names close to `name`, or whose bare name is."""
         _, _, bare = self._aliases
+        known = {**self._wires, **bare}
+        if self._hidden:
+            shown = {name: [wire for wire in wires if wire not in self._hidden] for name, wires in bare.items()}
+            bare = {name: wires for name, wires in shown.items() if wires}
+            known = {**self.wires, **bare}
         guesses: dict[str, None] = {}
-        for guess in likely_meant(name, {**self._wires, **bare}):
+        for guess in likely_meant(name, known):
             guesses |= dict.fromkeys([guess] if guess in self._wires else bare[guess][:_CANDIDATES])
         return list(guesses)[:_CANDIDATES]

@@ -6,9 +6,10 @@ restart, and still means the right place when the list has changed in between (s
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import compress
 
 import msgspec
 
@@ -51,13 +52,17 @@ class Listing:
         self._kind: Kind = kind
         self._entries = entries
         self._keys = [entry.key for entry in entries]
-        self._page_size = page_size or max(len(entries), 1)
+        self._asked_size, self._page_size = page_size, page_size or max(len(entries), 1)
         self._modern_members = modern_members
         self._pages: dict[tuple[int, str], bytes] = {}
         digest = sha256(kind.encode())
         for entry in entries:
             digest.update(entry.digest)
         self.digest = digest.hexdigest()
+
+    def only(self, kept: Iterable[bool]) -> "Listing":
+        """The same without some entries; `kept` says of each whether it stays. Cursors mean the same places."""
+        return Listing(self._kind, list(compress(self._entries, kept)), self._asked_size, self._modern_members)
 
     def page(self, cursor: str | None, *, revision: str) -> bytes:
         """The result object of the page behind `cursor`, on one line. An empty cursor is taken for none.

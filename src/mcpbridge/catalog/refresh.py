@@ -8,8 +8,10 @@ announces as changed and that comes out the same announces nothing.
 import asyncio
 from collections.abc import Callable, Mapping
 
+from mcpbridge.catalog.audiences import Audiences
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
 from mcpbridge.catalog.views import Views
+from mcpbridge.policy.decide import Audience, Policy
 from mcpbridge.upstream.settings import ServerSettings
 
 __all__ = ["Catalog", "OnChange", "OnViewChange"]
@@ -25,9 +27,17 @@ class Catalog:
     """The current snapshot. All methods are called on the event loop's thread."""
 
     def __init__(
-        self, settings: Mapping[str, ServerSettings], builder: Builder | None = None, *, settle: float = 0.05
+        self,
+        settings: Mapping[str, ServerSettings],
+        builder: Builder | None = None,
+        *,
+        settle: float = 0.05,
+        policy: Policy | None = None,
     ) -> None:
-        """`settle`: seconds to gather changes, counted from the first one, so that a steady stream cannot defer it."""
+        """`settle`: seconds to gather changes, counted from the first one, so that a steady stream cannot defer it.
+
+        `policy`: what it denies to an audience, that does not see.
+        """
         self._settings = settings
         self._builder = builder or Builder()
         self._settle = settle
@@ -39,17 +49,24 @@ class Catalog:
         self._listeners: list[OnChange] = []
         self._view_listeners: list[OnViewChange] = []
         self._views = Views(self._builder)
+        self._audiences = Audiences(policy)
+        self._changed: dict[str, frozenset[Kind]] = {}
+        self._changed_for: Mapping[tuple[str, Audience], frozenset[Kind]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._snapshot = self._builder.build((), settings)
 
     @property
     def snapshot(self) -> Snapshot:
-        """The catalog as it was last made; changes under way are not in it (see `flush`)."""
+        """The catalog as it was last made, hidden tools included; changes under way are not in it (see `flush`)."""
         return self._snapshot
 
-    def view(self, server: str) -> Snapshot:
-        """The catalog of one server by its own names, as of the last snapshot; the merged one for an empty name."""
-        return self._views.look(server, self._built, self._built_settings) if server else self._snapshot
+    def view(self, server: str, audience: Audience | None = None) -> Snapshot:
+        """The catalog of one server by its own names, as of the last snapshot; the merged one for an empty name.
+
+        It lists what this audience may call; everything, for None. Names mean the same in all of them.
+        """
+        whole = self._views.look(server, self._built, self._built_settings) if server else self._snapshot
+        return whole if audience is None else self._audiences.look(server, audience, whole)
 
     def update(self, offer: Offer) -> None:
         """A server's whole offer, in place of its last one."""
@@ -67,12 +84,20 @@ class Catalog:
         self._settings = settings
         self._schedule()
 
-    def flush(self, view: str = "") -> Snapshot:
+    def flush(self, view: str = "", audience: Audience | None = None) -> Snapshot:
         """The snapshot (see `view`) with every change up to now in it; listeners are told before this returns."""
         if self._timer is not None:
             self._timer.cancel()
             self._rebuild()
-        return self.view(view)
+        return self.view(view, audience)
+
+    def changed(self, server: str, audience: Audience) -> frozenset[Kind]:
+        """The kinds whose listing this audience sees otherwise in this view since the snapshot before.
+
+        Listeners ask when they are told. For an audience that nobody looked for lately, what changed for anybody.
+        """
+        everybody: frozenset[Kind] = frozenset()
+        return self._changed_for.get((server, audience), self._changed.get(server, everybody))
 
     def on_change(self, listener: OnChange) -> Callable[[], None]:
         """Tell `listener` of every new snapshot that lists something else. Returns how to stop that."""
@@ -107,9 +132,12 @@ class Catalog:
         changed: frozenset[Kind] = frozenset(
             kind for kind in KINDS if after.kind_digest(kind) != before.kind_digest(kind)
         )
+        views = self._views.refresh(self._built, self._built_settings)
+        self._changed = {"": changed, **views}
+        self._changed_for = self._audiences.refresh(self.view)
         if changed:
             for listener in tuple(self._listeners):
                 listener(self._snapshot, changed)
-        for server, kinds in self._views.refresh(self._built, self._built_settings).items():
+        for server, kinds in views.items():
             for view_listener in tuple(self._view_listeners):
                 view_listener(server, kinds)

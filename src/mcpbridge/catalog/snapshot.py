@@ -7,7 +7,7 @@ for is then a look-up.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
@@ -178,6 +178,15 @@ class Snapshot:
         """Changes when, and only when, what is listed of this kind changed."""
         return self._listings[kind].digest
 
+    def hiding(self, wires: frozenset[str]) -> "Snapshot":
+        """The same catalog, in which these tools are not listed and not guessed; all names mean what they meant."""
+        if not wires:
+            return self
+        names = self._tool_names.hiding(wires)
+        tools = self._listings["tools"].only(wire not in wires for wire in self.tools)
+        listings: dict[Kind, Listing] = {**self._listings, "tools": tools}
+        return replace(self, digest=_digest(listings), tools=names.wires, _tool_names=names, _listings=listings)
+
 
 class Builder:
     """Makes snapshots one after the other, and redoes only what changed in between."""
@@ -230,9 +239,8 @@ class Builder:
             kind: Listing(kind, making.listed[kind], self._page_size, self._modern_members(kind, offers))
             for kind in KINDS
         }
-        digest = sha256("".join(listings[kind].digest for kind in KINDS).encode()).hexdigest()
         return Snapshot(
-            digest=digest,
+            digest=_digest(listings),
             tools=tools.wires,
             prompts=prompts.wires,
             resources=MappingProxyType(resources),
@@ -247,7 +255,7 @@ class Builder:
     def _modern_members(self, kind: Kind, offers: Sequence[Offer]) -> bytes:
         """What ends each modern page. A list is fresh for as long as each part of it is (spec 2.12)."""
         ttl_ms = min([self._ttl_ms, *(offer.ttl_ms[kind] for offer in offers if kind in offer.ttl_ms)])
-        # The view is the same for everybody now, but saying so would let a cache in between outlive that.
+        # Not everybody sees the same (`audiences`), so no cache in between may give it to another.
         return b'"resultType":"complete","ttlMs":%d,"cacheScope":"private"%b' % (ttl_ms, self._modern_tail)
 
     def _accepted(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> dict[str, Accepted]:
@@ -397,6 +405,10 @@ class _Making:
         self.entries[key] = entry
         self.listed[kind].append(entry)
         return entry
+
+
+def _digest(listings: Mapping[Kind, Listing]) -> str:
+    return sha256("".join(listings[kind].digest for kind in KINDS).encode()).hexdigest()
 
 
 def _uris_of(accepted: Accepted | None, server: str, settings: ServerSettings | None) -> ServerUris:

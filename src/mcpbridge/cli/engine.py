@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 
 from mcpbridge.bridge import Bridge, RequestFailed
+from mcpbridge.cli.agreeing import ask_at_terminal
 from mcpbridge.cli.exits import OK, UNREACHABLE, CommandFailed, fail, only_error, report
 from mcpbridge.cli.output import note, progress, visible
 from mcpbridge.cli.signals import ended_by_signals
@@ -85,7 +86,9 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
         settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})
     enabled = [server for server in settings.servers.values() if not server.disabled]
     longest = max((server.init_timeout for server in enabled), default=0.0)
-    async with Bridge(settings, redact=redact) as bridge:
+    # No other command finds this bridge, so who runs this one is the only person that can be asked.
+    settings = settings.model_copy(update={"approval": settings.approval.model_copy(update={"ask": []})})
+    async with Bridge(settings, redact=redact, approver=ask_at_terminal) as bridge:
         with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
             await bridge.settled(longest + 1)
         yield bridge

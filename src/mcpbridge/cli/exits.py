@@ -9,6 +9,7 @@ from mcpbridge.cli.signals import INTERRUPTED
 from mcpbridge.errors import BridgeError, ConfigError
 
 __all__ = [
+    "DECIDED",
     "INTERRUPTED",
     "OK",
     "TIMED_OUT",
@@ -28,6 +29,8 @@ UNREACHABLE = 4
 """No upstream, or not the one that was meant, could be reached."""
 TOOL_ERROR = 5
 """The tool answered with an error, or there is no such tool, prompt or resource."""
+DECIDED = 6
+"""Somebody answered it before."""
 TIMED_OUT = 7
 
 

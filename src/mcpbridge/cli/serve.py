@@ -7,7 +7,7 @@ configuration or an address that cannot be used.
 import argparse
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib.util import find_spec
@@ -21,11 +21,16 @@ from mcpbridge.errors import ConfigError
 from mcpbridge.redaction import Redactor
 
 if TYPE_CHECKING:  # loaded where it is used: on stdio it is not
+    from mcpbridge.bridge import Bridge
     from mcpbridge.downstream.http import Entrance
+    from mcpbridge.downstream.http_mounts import App
 
 __all__ = ["DEFAULT_ADDRESS", "Address", "parse_address", "serve"]
 
 DEFAULT_ADDRESS = "127.0.0.1:8808"
+
+_ADMIN_TOKEN = "MCPBRIDGE_ADMIN_TOKEN"  # noqa: S105 - a name
+_SHORTEST_TOKEN = 16
 
 _DRAIN = 8.0
 """Seconds that the front may take to end, with the 5 that open HTTP requests are granted."""
@@ -65,12 +70,13 @@ def serve(arguments: Sequence[str]) -> int:
     try:
         loaded = load(options.config)
         token, address = _access(options, loaded, os.environ)
-        redact = Redactor([*loaded.secrets, *filter(None, [token])])
+        admin_token = _admin_token(os.environ)
+        redact = Redactor([*loaded.secrets, *filter(None, [token, admin_token])])
         view = _view(options, loaded)
         if view:  # the others are not even started
             alone = {view: loaded.settings.servers[view]}
             loaded = replace(loaded, settings=loaded.settings.model_copy(update={"servers": alone}))
-        front = _Front(address, token, options.no_auth, view)
+        front = _Front(address, token, admin_token, options.no_auth, view)
         return _run(loaded, redact, front, level=options.log_level)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
         code = report(error, as_json=False, redact=redact)
@@ -136,6 +142,20 @@ def _access(
     return token, address
 
 
+def _admin_token(environ: Mapping[str, str]) -> str | None:
+    """The token of who administers the bridge over HTTP, from the environment.
+
+    Raises:
+        ConfigError: it can be guessed.
+    """
+    token = environ.get(_ADMIN_TOKEN)
+    os.environ.pop(_ADMIN_TOKEN, None)  # no upstream has to know it, as above
+    if token and len(token) < _SHORTEST_TOKEN:
+        hint = "`mcpbridge token new` makes one."
+        raise ConfigError(f"shorter than {_SHORTEST_TOKEN} characters", key=_ADMIN_TOKEN, hint=hint)
+    return token or None
+
+
 def _view(options: argparse.Namespace, loaded: Loaded) -> str:
     """The one server to serve; empty: all of them.
 
@@ -161,6 +181,7 @@ class _Front(NamedTuple):
     address: Address | Path | None
     """None: standard input and output."""
     token: str | None
+    admin_token: str | None
     no_auth: bool
     view: str
 
@@ -208,7 +229,10 @@ async def _serve(
     import anyio
     import structlog
 
-    from mcpbridge.admin.status_socket import Status, publish, runtime_directory
+    from mcpbridge.admin.approvals import answers
+    from mcpbridge.admin.cache import answers as cache_answers
+    from mcpbridge.admin.control_socket import Document, publish, runtime_directory
+    from mcpbridge.admin.stats import stats_of
     from mcpbridge.bridge import Bridge
     from mcpbridge.cli.pages import open_in_browser
 
@@ -246,19 +270,43 @@ async def _serve(
         elif at:
             from mcpbridge.downstream.http import serve_http
 
-            await serve_http(bridge, loaded.settings.http, at, on_ready=ready)
+            await serve_http(bridge, loaded.settings.http, at, on_ready=ready, mounts=_mounts(bridge))
 
     with _entrance(loaded, front) as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
         show, is_interactive = open_in_browser(), streams is not None
         async with Bridge(loaded.settings, redact=redact, show=show, is_interactive=is_interactive) as bridge:
 
-            def told() -> Status:
+            def told(_: Document) -> Document:
                 return redact.values_of({**bridge.status(), "front": shown})
 
-            async with publish(told, runtime_directory(os.environ)):
+            def counted(_: Document) -> Document:
+                return redact.values_of(stats_of(bridge.metrics))
+
+            told_and_done = {"status": told, "stats": counted, **answers(bridge.approvals), **cache_answers(bridge)}
+            async with publish(told_and_done, runtime_directory(os.environ)):
                 with serving:
                     await run_front(bridge, at)
     return INTERRUPTED if signal.SIGINT in received else OK
+
+
+def _mounts(bridge: "Bridge") -> "dict[str, Callable[[], App]]":
+    """What is served beside MCP, by the path that it begins with; made when it is asked for."""
+    mounts = {"/api": lambda: _api(bridge)}
+    if bridge.settings.observe.metrics:
+        mounts["/metrics"] = lambda: _metrics(bridge)
+    return mounts
+
+
+def _metrics(bridge: "Bridge") -> "App":
+    from mcpbridge.admin.prometheus import make_metrics
+
+    return make_metrics(bridge, readers=frozenset(token.name for token in bridge.settings.http.tokens if token.metrics))
+
+
+def _api(bridge: "Bridge") -> "App":
+    from mcpbridge.admin.api import make_api
+
+    return make_api(bridge.approvals)
 
 
 def _entrance(loaded: Loaded, front: _Front) -> "AbstractContextManager[Entrance | None]":
@@ -270,5 +318,12 @@ def _entrance(loaded: Loaded, front: _Front) -> "AbstractContextManager[Entrance
 
     settings = loaded.settings.http
     if isinstance(address, Path):
-        return entrance_at_path(settings, address, token=front.token)
-    return entrance(settings, host=address.host, port=address.port, no_auth=front.no_auth, token=front.token)
+        return entrance_at_path(settings, address, token=front.token, admin_token=front.admin_token)
+    return entrance(
+        settings,
+        host=address.host,
+        port=address.port,
+        no_auth=front.no_auth,
+        token=front.token,
+        admin_token=front.admin_token,
+    )

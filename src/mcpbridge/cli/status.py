@@ -5,7 +5,7 @@ from typing import cast
 
 import click
 
-from mcpbridge.admin.status_socket import Status, ask_all, runtime_directory
+from mcpbridge.admin.control_socket import Document, ask_all, runtime_directory
 from mcpbridge.cli.exits import OK, UNREACHABLE, fail, report
 from mcpbridge.cli.options import as_json_option
 from mcpbridge.cli.output import print_json, print_table, visible
@@ -36,7 +36,7 @@ def command(*, as_json: bool) -> int:
     return OK
 
 
-def _show(bridge: Status) -> None:
+def _show(bridge: Document) -> None:
     if "error" in bridge:
         print(f"process {bridge.get('pid')}: {bridge['error']}")
         return
@@ -46,7 +46,7 @@ def _show(bridge: Status) -> None:
     print(visible(f"mcpbridge {bridge.get('version')}, process {bridge.get('pid')}, {bridge.get('front')}, {told}"))
     servers = cast("list[State]", bridge.get("servers", []))
     if servers:
-        titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Offers"]
+        titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Calls", "Offers"]
         print_table(titles, list(map(_row, servers)), wraps="State" if any(map(_is_troubled, servers)) else "Offers")
 
 
@@ -56,4 +56,12 @@ def _is_troubled(server: State) -> bool:
 
 def _row(server: State) -> list[str]:
     cells = [str(server.get(key) or "-") for key in ("transport", "protocol", "pid")]
-    return [str(server["name"]), describe(server), *cells, str(server.get("restarts", 0)), offers(server)]
+    cells += [str(server.get("restarts", 0)), _calls(server)]
+    return [str(server["name"]), describe(server), *cells, offers(server)]
+
+
+def _calls(server: State) -> str:
+    calls, errors = server.get("calls"), server.get("errors")
+    if calls is None:
+        return "-"
+    return f"{calls}, {errors} failed" if errors else str(calls)

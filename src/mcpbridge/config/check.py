@@ -50,6 +50,10 @@ def check(
                 lost = [missing for missing in expansion.missing if missing.key[1] == name]
                 _without_lost_values(cast("dict[str, object]", server), lost)
                 _from_directory(cast("dict[str, object]", server), directory)
+    for name in ("store", "call_log"):
+        section = expanded.get(name)
+        if isinstance(section, dict) and isinstance(path_ := cast("dict[str, object]", section).get("path"), str):
+            section["path"] = str(directory / Path(path_).expanduser()) if path_ else None
     try:
         settings = Settings.model_validate({**expanded, "source": str(path.absolute())})
     except ValidationError as error:
@@ -118,14 +122,17 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     found: set[str] = set()
     for one in resolved:
         section, name = one.key[2:4] if _is_of_server(one.key) and len(one.key) > 3 else ("", "")
+        if len(one.key) > 3 and one.key[0] == "hooks":
+            section, name = one.key[2:4]
         private = section in ("env", "headers") and name not in _PLAIN_NAMES
         if private or one.reference.startswith("file:") or SECRET_NAME.search(one.reference):
             found.add(one.value)
-    for server in settings.servers.values():
-        for name, value in (*server.env.items(), *server.headers.items()):
+    for holder in (*settings.servers.values(), *settings.hooks):
+        for name, value in (*holder.env.items(), *holder.headers.items()):
             if SECRET_NAME.search(name):
                 scheme, _, rest = value.partition(" ")  # "Bearer …", "Basic …"
                 found.add(rest if scheme.isalpha() and rest else value)
+    for server in settings.servers.values():
         found |= {secret for secret in (server.auth.client_secret, server.auth.private_key) if secret}
         if server.tls.key_password:
             found.add(server.tls.key_password)

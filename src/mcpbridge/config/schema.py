@@ -4,9 +4,16 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.conduct import CallDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
+from mcpbridge.pipeline.cache import CacheSettings
+from mcpbridge.pipeline.hook_settings import HookSettings
+from mcpbridge.pipeline.observe_settings import ObserveSettings
+from mcpbridge.policy.settings import PermissionRule
+from mcpbridge.storage.log_settings import CallLogSettings
+from mcpbridge.storage.settings import StoreSettings
 from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -83,6 +90,9 @@ class Settings(BaseModel):
     calls: CallDefaults = CallDefaults()
     """How calls are treated unless their server or tool says otherwise."""
 
+    permissions: list[PermissionRule] = []
+    """Who may call what: the first rule that matches a call decides, and if none does, the `permission` of its tool."""
+
     bridge: BridgeSettings = BridgeSettings()
     """How the bridge presents itself."""
 
@@ -95,8 +105,26 @@ class Settings(BaseModel):
     http: HttpSettings = HttpSettings()
     """The HTTP front."""
 
+    observe: ObserveSettings = ObserveSettings()
+    """What is counted and traced of calls."""
+
     questions: AskingSettings = AskingSettings()
     """What servers ask of clients meanwhile."""
+
+    approval: ApprovalSettings = ApprovalSettings()
+    """Who agrees to calls that a person must agree to."""
+
+    hooks: list[HookSettings] = []
+    """Programs and addresses that see calls, and may change, answer or refuse them; in this order."""
+
+    cache: CacheSettings = CacheSettings()
+    """How much is kept of results of tools with `cache`."""
+
+    store: StoreSettings = StoreSettings()
+    """Where it keeps what outlives a call."""
+
+    call_log: CallLogSettings = CallLogSettings()
+    """Which calls it writes down."""
 
     source: str | None = None
     """The path of the file; None when there is none. Set while loading, never by people."""

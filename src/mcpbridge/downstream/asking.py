@@ -82,6 +82,11 @@ class ClientRequests:
             self._waiting.pop(id_, None)
         return _result(frame, method)
 
+    @property
+    def is_open(self) -> bool:
+        """Some of them wait for their answers."""
+        return bool(self._waiting)
+
     def answered(self, frame: Frame) -> bool:
         """Take an answer of the client. False when it answers nothing that was asked."""
         id_ = bytes(frame.id)

@@ -14,8 +14,11 @@ from mcpbridge.downstream.delivery import Delivery
 from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import Handler, Startup, text
 from mcpbridge.downstream.param_headers import check_param_headers
+from mcpbridge.downstream.result_resources import RESULT_URIS, ResultResources
 from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered
+from mcpbridge.pipeline.arguments import told_of
+from mcpbridge.pipeline.coercion import UNWRAPPED, object_within
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS
@@ -39,10 +42,12 @@ class Calls:
         delivery: Delivery,
         tasks: Tasks,
         server_info: bytes,
+        results: ResultResources,
     ) -> None:
-        """`server_info`: the bridge's own, encoded."""
+        """`server_info`: the bridge's own, encoded. `results`: those that are kept."""
         self._catalog, self._pool, self._settled = catalog, pool, startup.settled
         self._find, self._deliver = finding.find, delivery.deliver
+        self._results = results
         self._tasks, self._server_info = tasks, server_info
 
     @property
@@ -66,7 +71,7 @@ class Calls:
             await self._settled()
             params = _params(frame)
             cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
-            return self._catalog.flush(client.view).page(kind, cursor, revision=client.version)
+            return self._catalog.flush(client.view, client.audience).page(kind, cursor, revision=client.version)
 
         return answer_list
 
@@ -81,21 +86,28 @@ class Calls:
         return self._call(client, ref, name, params, notify)
 
     async def _find_and_call(self, client: Client, name: str, params: Body, notify: Notify) -> bytes | Raw:
-        ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name))
+        ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
         return await self._call(client, ref, name, params, notify)
 
     def _call(self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
         if ref.name != name:
             params.put("name", ref.name)
         arguments = params.get("arguments")
+        unwrapped = False
         if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
-            raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
+            inside = object_within(arguments)
+            if inside is None:
+                raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
+            params.put("arguments", inside)  # here, so that all stages may count on an object
+            unwrapped = True
         if ref.is_marked and client.param_headers is not None:
             check_param_headers(ref.published_modern, params, client.param_headers)
         as_task = False, False
         if ref.task_support or "task" in params or "extensions" in client.capabilities:
             as_task = self._tasks.way_of(client, ref, params)
-        return self._deliver(client, "tools/call", (ref.server, ref.name), params, notify, tool=ref, as_task=as_task)
+        target = ref.server, ref.name
+        answer = self._deliver(client, "tools/call", target, params, notify, tool=ref, as_task=as_task)
+        return _unwrapped(answer) if unwrapped else answer
 
     async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         """`prompts/get`."""
@@ -109,6 +121,8 @@ class Calls:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""
         params = _params(frame)
         uri = text(params, "uri")
+        if uri.startswith(RESULT_URIS):
+            return await self._results.read(client, uri)
         target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
         params.put("uri", target[1])
         try:
@@ -139,6 +153,11 @@ class Calls:
             return (complete_for_modern(nothing, self._server_info) if client.modern else nothing).data
         params.put("ref", ref)
         return await self._deliver(client, "completion/complete", target, params, notify)
+
+
+async def _unwrapped(answer: Awaitable[bytes | Raw]) -> bytes | Raw:
+    """The answer to a call whose arguments came as text, telling of that."""
+    return told_of(Body(await answer), [UNWRAPPED.told()]).data
 
 
 def _params(frame: Frame) -> Body:

@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
+from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.model import Session
+from mcpbridge.policy.decide import ANYBODY, Audience
 from mcpbridge.wire.frame import Frame
 
 __all__ = ["Answer", "Client", "Notify", "Requests"]
@@ -35,6 +37,11 @@ class Requests(Protocol):
 
     async def request(self, method: str, params: bytes | Raw, notify: Notify, *, seconds: float | None = None) -> Raw:
         """Send one through `notify`; returns the result. Raises QuestionRefused; after `seconds`, if that is sooner."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Some of them wait for their answers."""
         ...
 
     def answered(self, frame: Frame) -> bool:
@@ -88,6 +95,12 @@ class Client:
     """Modern: the `Mcp-Param-*` headers of the request, by lower-case name; None where a channel has no headers."""
     subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
     """Resources that it subscribed to (legacy): URI in the client's spelling to what ends that."""
+    conversation: str = ""
+    """Modern, over HTTP: which of its conversations a request belongs to, as it says."""
+    sessions: Sessions | None = None
+    """Modern: where the session of one without a channel is found again."""
+    audience: Audience = ANYBODY
+    """Which rules of the policy are about it; that decides what it sees listed."""
     kept_session: Session | None = None
     """See `session`; made when somebody asks for it."""
 
@@ -101,7 +114,13 @@ class Client:
     def session(self) -> Session:
         """What lasts over its calls."""
         if self.kept_session is None:
-            self.kept_session = Session(self.principal, self.name)
+            if isinstance(self.channel, Client):
+                self.kept_session = self.channel.kept_session or Session(self.principal, self.name)
+                self.channel.kept_session = self.kept_session
+            elif self.sessions is not None:
+                self.kept_session = self.sessions.of(self.principal, self.name, self.conversation)
+            else:
+                self.kept_session = Session(self.principal, self.name)
         return self.kept_session
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from mcpbridge.downstream.batches import make_one_turn
 from mcpbridge.downstream.channel import Answer, Client
 from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.errors_to_wire import to_answer
@@ -168,21 +169,20 @@ class Conversation:
             text = "An empty batch" if not batch.members else f"Batches are part of revision {BATCHING} only"
             self._send(encode_error(b"null", INVALID_REQUEST, text))
             return
-        asked: list[Frame] = []
-        answers: list[bytes] = []
-        for member in batch.members:
-            if isinstance(member, Spoiled):
-                id_ = member.ids[0] if member.ids else b"null"
-                answers.append(encode_error(id_, INVALID_REQUEST, member.reason))
-            elif member.method and bytes(member.id):
-                asked.append(member)
-            elif member.method:
-                self._core.notification(self._client, member)
-            elif stray := self._take_other(member):
-                answers.append(stray)
+        make_one_turn(member for member in batch.members if isinstance(member, Frame))
+        said: list[bytes | asyncio.Task[bytes]] = []
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._gather(frame)) for frame in asked]
-        answers += [data for task in running if (data := task.result())]
+            for member in batch.members:
+                if isinstance(member, Spoiled):
+                    id_ = member.ids[0] if member.ids else b"null"
+                    said.append(encode_error(id_, INVALID_REQUEST, member.reason))
+                elif member.method and bytes(member.id):
+                    said.append(tasks.create_task(self._gather(member)))
+                elif member.method:
+                    self._core.notification(self._client, member)
+                elif stray := self._take_other(member):
+                    said.append(stray)
+        answers = [data for one in said if (data := one if isinstance(one, bytes) else one.result())]
         if answers and self._send(b"[%b]" % b",".join(answers)) is False:
             for answer in answers:  # together they were too much for the channel
                 self._send(answer)

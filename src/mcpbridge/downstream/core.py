@@ -37,6 +37,10 @@ class Core(Protocol):
         """Take one notification of the client."""
         ...
 
+    def unheard(self, client: Client, frame: Frame) -> None:
+        """The answer to this request has no way to its client any more, though the client may still be there."""
+        ...
+
     def answered(self, client: Client, frame: Frame) -> None:
         """Take the client's answer to a request that it was sent; one to nothing is dropped."""
         ...

@@ -12,12 +12,14 @@ from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.context import NOWHERE, BridgeContext
 from mcpbridge.downstream.asking import LegacyAsker, Unasked
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.levels import lower
 from mcpbridge.downstream.links import publish_uris
 from mcpbridge.downstream.pages import pages_first
 from mcpbridge.downstream.parking import Parking
+from mcpbridge.downstream.patience import Patience
 from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.downstream.updates import CallUpdates, own_log
 from mcpbridge.errors import UpstreamAnswered, UpstreamGarbled
@@ -52,11 +54,17 @@ class Delivery:
         server_info: bytes,
         *,
         extensions: frozenset[str] = frozenset(),
+        patience: Patience,
+        around: BridgeContext = NOWHERE,
     ) -> None:
-        """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross."""
+        """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross.
+
+        `patience`: is told of each call of a tool. `around`: what is the same for all calls.
+        """
         self._catalog, self._pool, self._plan, self._parking, self._tasks = catalog, pool, plan, parking, tasks
-        self._server_info, self._extensions = server_info, extensions
+        self._server_info, self._extensions, self._around = server_info, extensions, around
         self._clock = asyncio.get_running_loop().time
+        self._patience, self._waited_for = patience, patience.calls
 
     async def deliver(
         self,
@@ -84,9 +92,12 @@ class Delivery:
         if client.modern and client.log_level and upstream is not None and not upstream.modern:
             await self._bring_to_level(server, client.log_level)
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
-        call.tool, call.caller = tool, client
+        call.tool, call.caller, call.around = tool, client, self._around
         call.needs_task, call.takes_task = as_task
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
+        task = asyncio.current_task() if tool is not None else None
+        if task is not None:
+            self._waited_for[task] = call
         try:
             try:
                 result = await self._run(client, call, notify)
@@ -99,6 +110,14 @@ class Delivery:
                 result = await self._run(client, call, notify)
         except UpstreamAnswered as error:
             raise pages_first(error, client) from error
+        except asyncio.CancelledError:
+            call.cancelled()
+            raise
+        finally:
+            if task is not None:
+                del self._waited_for[task]
+        if self._patience.given_up:
+            await self._patience.finished(call, client, result, notify)
         if call.takes_task:
             result = self._tasks.created(client, call, result, notify)
         if isinstance(update, CallUpdates):

@@ -7,7 +7,7 @@ happened and what to do; everything else is a JSON-RPC error. What an upstream a
 import structlog
 
 from mcpbridge.downstream.channel import Answer, Client
-from mcpbridge.downstream.failed_calls import ERROR_NAME, NO_FACTS, failed_call
+from mcpbridge.downstream.failed_calls import ERROR_NAME, failed_call
 from mcpbridge.downstream.passed_on import passed_on
 from mcpbridge.errors import (
     AnswerTooLarge,
@@ -37,10 +37,9 @@ def to_answer(error: Exception, id_: bytes, method: str, *, modern: bool, client
         return passed_on(error, id_, method, client or Client(modern=modern))
     if isinstance(error, (UpstreamError, CallRefused, AnswerTooLarge, QuestionRefused)):
         name = type(error).__name__
-        facts = error.facts if isinstance(error, CallRefused) else NO_FACTS
         if method == "tools/call":
-            return Answer(encode_response(id_, failed_call(error.told(), name, modern=modern, facts=facts)))
-        return _error(id_, INTERNAL_ERROR, error.told(), {ERROR_NAME: name, **facts})
+            return Answer(encode_response(id_, failed_call(error.told(), name, modern=modern, facts=error.facts)))
+        return _error(id_, INTERNAL_ERROR, error.told(), {ERROR_NAME: name, **error.facts})
     if isinstance(error, BridgeError):
         return _error(id_, INTERNAL_ERROR, error.told())
     log.error("unexpected error while answering", method=method[:100], exc_info=error)

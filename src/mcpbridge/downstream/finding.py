@@ -7,6 +7,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.downstream.handling import Startup
 from mcpbridge.errors import UnknownName
+from mcpbridge.policy.decide import Audience
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 
@@ -21,8 +22,12 @@ class Finding:
     def __init__(self, catalog: Catalog, pool: Pool, startup: Startup) -> None:
         self._catalog, self._pool, self._more = catalog, pool, startup.more
 
-    async def find(self, view: str, name: str, look: Callable[[Snapshot], _Found]) -> _Found:
+    async def find(
+        self, view: str, name: str, look: Callable[[Snapshot], _Found], *, audience: Audience | None = None
+    ) -> _Found:
         """What `look` finds in a view; while servers are starting it may be a server's that has not listed yet.
+
+        `audience`: to whom tools are suggested where there is none of that name; None: no tools are looked for.
 
         Raises:
             UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
@@ -30,17 +35,17 @@ class Finding:
             Overloaded: too many wait for the start already.
         """
         try:
-            return look(self._catalog.view(view))
+            return look(self._catalog.view(view, audience))
         except UnknownName:
             upstream = self._unlisted(view) if view else self._named_in(name)
         if upstream is not None:
             await upstream.ready()  # its own start alone is waited for
         if view or upstream is not None:
-            return look(self._catalog.flush(view))
+            return look(self._catalog.flush(view, audience))
         while True:
             is_over = not await self._more()
             try:
-                return look(self._catalog.flush())
+                return look(self._catalog.flush(audience=audience))
             except UnknownName:
                 if is_over:
                     raise

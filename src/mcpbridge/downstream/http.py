@@ -5,10 +5,11 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import anyio
@@ -20,6 +21,7 @@ from mcpbridge.downstream.http_auth import Authenticator
 from mcpbridge.downstream.http_connection import BoundedConnection
 from mcpbridge.downstream.http_guard import Reach, is_loopback
 from mcpbridge.downstream.http_listening import listen, listen_at_path
+from mcpbridge.downstream.http_mounts import App
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.errors import ConfigError
 
@@ -51,16 +53,23 @@ class Entrance:
 
 @contextmanager
 def entrance(
-    settings: HttpSettings, *, host: str, port: int, no_auth: bool = False, token: str | None = None
+    settings: HttpSettings,
+    *,
+    host: str,
+    port: int,
+    no_auth: bool = False,
+    token: str | None = None,
+    admin_token: str | None = None,
 ) -> Generator[Entrance]:
     """Take the address, which can fail, before anything is started that has effects.
 
-    `port` 0 takes any free one. `token` is a plain bearer token besides the configured ones.
+    `port` 0 takes any free one. `token` is a plain bearer token besides the configured ones, `admin_token` one whose
+    holder may administer the bridge.
 
     Raises:
         ConfigError: the address cannot be used, or would let anyone in without a token.
     """
-    auth = Authenticator(settings.tokens, token)
+    auth = Authenticator(settings.tokens, token, admin_token)
     with listen(host, port) as listener:
         address, actual_port = listener.getsockname()[:2]
         loopback = is_loopback(address)
@@ -75,7 +84,9 @@ def entrance(
 
 
 @contextmanager
-def entrance_at_path(settings: HttpSettings, path: Path, *, token: str | None = None) -> Generator[Entrance]:
+def entrance_at_path(
+    settings: HttpSettings, path: Path, *, token: str | None = None, admin_token: str | None = None
+) -> Generator[Entrance]:
     """A Unix-domain socket as the address.
 
     Who can open it is this user, so no token is needed; one that is configured is asked for all the same.
@@ -84,14 +95,22 @@ def entrance_at_path(settings: HttpSettings, path: Path, *, token: str | None = 
         ConfigError: the path cannot be used.
     """
     with listen_at_path(path) as listener:
-        yield Entrance(listener, Authenticator(settings.tokens, token), "path", f"unix:{path}")
+        yield Entrance(listener, Authenticator(settings.tokens, token, admin_token), "path", f"unix:{path}")
 
 
 async def serve_http(
-    bridge: RunningBridge, settings: HttpSettings, at: Entrance, *, on_ready: Callable[[str], None]
+    bridge: RunningBridge,
+    settings: HttpSettings,
+    at: Entrance,
+    *,
+    on_ready: Callable[[str], None],
+    mounts: Mapping[str, Callable[[], App]] = MappingProxyType({}),
 ) -> None:
-    """Serve until cancelled, then let open requests finish for some seconds. `on_ready` gets the URL."""
-    app = make_app(bridge, settings, at.auth, reach=at.reach)
+    """Serve until cancelled, then let open requests finish for some seconds.
+
+    `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with.
+    """
+    app = make_app(bridge, settings, at.auth, reach=at.reach, mounts=mounts)
     await _serve(app, at.listener, lambda: on_ready(at.shown(settings.path)))
 
 

@@ -5,7 +5,9 @@ On the MCP route each request decides its own era, so both eras share one URL.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from time import monotonic
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mcpbridge.downstream.channel import Client
@@ -27,6 +29,7 @@ from mcpbridge.downstream.http_guard import Guard, Reach, preflight_headers
 from mcpbridge.downstream.http_legacy import LegacyFront
 from mcpbridge.downstream.http_message import declares_modern, decode_body
 from mcpbridge.downstream.http_modern import ModernFront
+from mcpbridge.downstream.http_mounts import App, Mounts, serve
 from mcpbridge.downstream.http_reply import Underway
 from mcpbridge.downstream.http_routes import Routes
 from mcpbridge.downstream.settings import HttpSettings
@@ -45,14 +48,20 @@ _GET_ONLY = ((b"allow", b"GET"),)
 _SSE_METHODS = ((b"allow", b"GET, POST"),)
 _UPGRADE = ((b"upgrade", b"websocket"),)
 _SOON = ((b"retry-after", b"1"),)
+_NO_MOUNTS: Mapping[str, Callable[[], App]] = MappingProxyType({})
 _STOPPING = Refused(503, "The bridge is stopping", headers=((b"retry-after", b"5"),), close=True)
 
 
 def make_app(
-    bridge: RunningBridge, settings: HttpSettings, auth: Authenticator, *, reach: Reach = "loopback"
+    bridge: RunningBridge,
+    settings: HttpSettings,
+    auth: Authenticator,
+    *,
+    reach: Reach = "loopback",
+    mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
 ) -> "HttpFront":
     """The ASGI application. `reach` decides which `Host` and `Origin` are right where none are configured."""
-    return HttpFront(bridge, settings, auth, reach=reach)
+    return HttpFront(bridge, settings, auth, reach=reach, mounts=mounts)
 
 
 class HttpFront:
@@ -66,14 +75,16 @@ class HttpFront:
         *,
         reach: Reach = "loopback",
         body_seconds: float = 30,
+        mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
     ) -> None:
-        """`body_seconds`: how long a client may take to send a request."""
+        """`body_seconds`: how long a client may take to send a request. `mounts`: see `Mounts`."""
         self._bridge = bridge
         self._settings = settings
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
         self._guard = Guard(reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins)
         self._routes = Routes(settings, lambda: bridge.server.views)
+        self._mounts = Mounts(mounts)
         self._underway = Underway()
         self._modern = ModernFront(bridge.server, settings, self._underway)
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
@@ -88,7 +99,7 @@ class HttpFront:
             return
         exchange = Exchange(scope, receive, send)
         try:
-            await self._serve(exchange, scope["headers"])
+            await self._serve(exchange, scope)
         except Refused as refused:
             await exchange.refuse(refused)
         except ClientLeft:
@@ -137,7 +148,8 @@ class HttpFront:
             self._sockets = WebSockets(self._bridge.server, self._settings)
         return self._sockets
 
-    async def _serve(self, exchange: Exchange, raw_headers: list[tuple[bytes, bytes]]) -> None:
+    async def _serve(self, exchange: Exchange, scope: Scope) -> None:
+        raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
         exchange.extra = self._guard.check(exchange.headers, len(exchange.headers), raw_headers)
         path = exchange.path
         if path == "/healthz":
@@ -153,6 +165,11 @@ class HttpFront:
         exchange.principal = self._auth.principal(exchange.headers.get(b"authorization"))
         if path == "/readyz":
             await self._readiness(exchange)
+            return
+        if path != self._settings.path and (app := self._mounts.find(path)) is not None:
+            is_admin = self._auth.is_admin(exchange.headers.get(b"authorization"))
+            who = {"principal": exchange.principal, "is_admin": is_admin}
+            await serve(app, scope, exchange.receive, exchange.send, who=who, extra=exchange.extra)
             return
         exchange.endpoint = self._routes.find(path)
         kind = exchange.endpoint.kind

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 
+from mcpbridge.downstream.batches import make_one_turn
 from mcpbridge.downstream.channel import Answer, Notify
 from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.http_carry import carry
 from mcpbridge.downstream.http_exchange import NO_HEADERS, Exchange, Refused
+from mcpbridge.downstream.http_fit import Request
 from mcpbridge.downstream.http_message import decode_message
 from mcpbridge.downstream.http_reply import Manner, Reply, Underway
 from mcpbridge.downstream.http_sessions import Session, Sessions
@@ -160,35 +162,24 @@ class LegacyFront:
         return answer if answer.data else Answer(encode_error(frame.id, _CANCELLED, "Request cancelled"), _CANCELLED)
 
     def _batch(self, session: Session, members: list[bytes]) -> Work | None:
-        """Members are served side by side; their answers leave together, as the revision allows."""
+        """Members are served side by side; their answers leave together, in the order of the requests."""
         if session.client.version != BATCHING:
             raise Refused(400, f"Batches exist in revision {BATCHING} only, which this session did not negotiate")
         if not 1 <= len(members) <= _MAX_BATCH:
             raise Refused(400, f"A batch must have 1 to {_MAX_BATCH} members; this one has {len(members)}")
-        works: list[Work] = []
-        answers: list[bytes] = []
-        for member in members:
-            try:
-                frame = decode_message(member)
-                if frame.method == "initialize":
-                    raise Refused(400, "initialize must not be part of a batch", id_=bytes(frame.id))
-            except Refused as refused:
-                answers.append(encode_error(refused.id, refused.code, str(refused)))
-                continue
-            work = self._single(session, frame)
-            if work is not None:
-                works.append(work)
-        if not works and not answers:
+        frames = [_decoded(member) for member in members]
+        make_one_turn(frame for frame in frames if isinstance(frame, Frame))
+        works = [frame if isinstance(frame, bytes) else self._single(session, frame) for frame in frames]
+        if not any(works):
             return None
 
         async def together(notify: Notify) -> Answer:
-            async def one(work: Work) -> None:
-                answers.append((await work(notify)).data)
+            async def one(work: bytes | Work) -> bytes:
+                return work if isinstance(work, bytes) else (await work(notify)).data
 
             async with asyncio.TaskGroup() as group:
-                for work in works:
-                    group.create_task(one(work))
-            return Answer(b"[%b]" % b",".join(answers))
+                answers = [group.create_task(one(work)) for work in works if work]
+            return Answer(b"[%b]" % b",".join(answer.result() for answer in answers))
 
         return together
 
@@ -200,6 +191,10 @@ class LegacyFront:
         over = Refused(404, "This session is over")
         self._underway.withdraw(over, lambda _, owner: owner is session)
         self._core.close(session.client)
+
+    def _unheard(self, session: Session, request: Request) -> None:
+        if isinstance(request, Frame):
+            self._core.unheard(session.client, request)
 
     def _session(self, exchange: Exchange, id_: bytes) -> Session:
         session_id = exchange.headers.get(b"mcp-session-id")
@@ -226,6 +221,18 @@ class LegacyFront:
             close_stream=close,
             # The session is not busy any more for it: if nobody comes back it expires, which cancels the call.
             outlived=partial(self.sessions.leave, session),
+            unheard=partial(self._unheard, session),
             primes=session.client.version in _PRIMED,
             max_event=self._settings.max_event,
         )
+
+
+def _decoded(member: bytes) -> Frame | bytes:
+    """One member of a batch, or the answer to one that is refused as it is."""
+    try:
+        frame = decode_message(member)
+        if frame.method == "initialize":
+            raise Refused(400, "initialize must not be part of a batch", id_=bytes(frame.id))
+    except Refused as refused:
+        return encode_error(refused.id, refused.code, str(refused))
+    return frame

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mcpbridge.context import short
 from mcpbridge.downstream.channel import Answer, Client, Notify
 from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.http_exchange import Exchange, Refused
@@ -17,7 +18,7 @@ from mcpbridge.downstream.http_streams import Stream
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.wire.codes import INVALID_PARAMS, UNSUPPORTED_VERSION
-from mcpbridge.wire.envelope import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from mcpbridge.wire.envelope import CLIENT_CAPABILITIES, CLIENT_INFO, CONVERSATION, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.log_levels import LEVELS
 from mcpbridge.wire.revisions import MODERN
@@ -123,6 +124,7 @@ class ModernFront:
             profile=Profile.declared(capabilities, meta[PROTOCOL_VERSION]) if capabilities else NOTHING,  # pyright: ignore[reportUnknownArgumentType]
             capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
             log_level=level if level in LEVELS else "",
+            conversation=short(meta.get(CONVERSATION, "")),
             param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,
         )
 

@@ -66,6 +66,8 @@ class Manner:
     """The HTTP status for an error code, where the answer is the whole response."""
     outlived: Callable[[], None] | None = None
     """Called when the client has left and its call goes on. None: its leaving cancels the call."""
+    unheard: Callable[[Request], None] | None = None
+    """Called with the request after that, if its answer cannot be fetched later either."""
     primes: bool = False
     """A stream begins with an event that holds an id and no data."""
     max_event: int = 0
@@ -245,6 +247,8 @@ class Reply:
             self._pump.cancel()
         if self._manner.outlived is not None:
             self._manner.outlived()
+            if self._manner.unheard is not None and not self._may_come_back:
+                self._manner.unheard(self._request)
         elif self._working and self._task is not None:
             self._task.cancel()
 

@@ -100,15 +100,18 @@ class Listeners:
             return ""
         return LEVELS[0] if "" in levels else min(levels, key=LEVELS.index)
 
-    def list_changed(self, kind: str, view: str = "") -> None:
-        """The list of `tools`, `prompts` or `resources` that this view shows is another one now."""
+    def list_changed(self, kind: str, view: str = "", concerns: Callable[[Client], bool] = lambda _: True) -> None:
+        """The list of `tools`, `prompts` or `resources` that this view shows is another one now.
+
+        `concerns` leaves out clients that see the same as before.
+        """
         method = f"notifications/{kind}/list_changed"
         message = encode_notification(method)
         for client in list(self.clients):
-            if client.initialized and client.view == view:
+            if client.initialized and client.view == view and concerns(client):
                 client.push(message)
         for listen in list(self.listens):
-            if kind in listen.lists and listen.view == view:
+            if kind in listen.lists and listen.view == view and (listen.client is None or concerns(listen.client)):
                 listen.send(method, {})
 
     def resource_updated(

@@ -61,7 +61,8 @@ class _Parked:
     client: Client
     bound: Binding
     """What its states belong to."""
-    server: str
+    call: Call
+    """The one that runs; later requests that resume it have calls of their own."""
     update: Update
     round: int = 0
     count: int = 0
@@ -147,17 +148,18 @@ class Parking:
             if "parked" in claims:
                 parked = self._resume(claims["parked"], claims["round"], client, call, answers)
             else:
-                restore(call.params, claims)
+                restore(call, claims)
                 call.continues = True  # the state is ours and of this very request, made when it had been let through
                 parked = self._begin(client, call, bound, claims["round"])
         try:
             result = await self._attend(parked)
         except UpstreamAnswered as error:
-            return self._relaying.visit_first(parked.client, bound, parked.round, error)
+            return self._relaying.visit_first(parked.client, bound, parked.round, error, agreed=parked.call.agreed)
         is_parked = parked.expiry is not None
         if is_parked or not needs_driving(result):
             return result
-        return self._relaying.questions(parked.client, bound, parked.round, call.upstream, result)
+        agreed = parked.call.agreed
+        return self._relaying.questions(parked.client, bound, parked.round, call.upstream, result, agreed=agreed)
 
     def ask(self, parked: _Parked, question: Question) -> asyncio.Future[Raw]:
         """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
@@ -190,7 +192,7 @@ class Parking:
         One's own go first; those of others only when they can hardly be waited for any more. A client over HTTP may
         leave for good in between its requests, and nobody is told.
         """
-        away = [parked for parked in self._parked.values() if parked.expiry is not None and parked.server == server]
+        away = [parked for parked in self._parked.values() if parked.expiry is not None and parked.call.upstream == server]
         own = [parked for parked in away if parked.client.principal == principal]
         now = asyncio.get_running_loop().time()
         for parked in own or away:  # in the order in which they were parked first
@@ -208,7 +210,7 @@ class Parking:
 
     def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _Parked:
         """Start the call in a task of its own, which outlives this request if it has to."""
-        parked = _Parked(secrets.token_hex(16), client, bound, call.upstream, call.update, rounds)
+        parked = _Parked(secrets.token_hex(16), client, bound, call, call.update, rounds)
         # Not `parked.update` itself: it is another one after each resume.
         call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
         call.client = _ModernAsker(self, parked)
@@ -217,7 +219,11 @@ class Parking:
         return parked
 
     async def _run(self, call: Call) -> Body:
-        return await self._plan(call)
+        try:
+            return await self._plan(call)
+        except asyncio.CancelledError:
+            call.cancelled()
+            raise
 
     async def _attend(self, parked: _Parked) -> Body:
         """Wait with the client's request, until there is a result or something to tell it."""

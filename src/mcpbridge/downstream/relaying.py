@@ -14,6 +14,7 @@ from mcpbridge.downstream.round_trips import Binding, input_required, read_answe
 from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.errors import BadRequest, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.interaction import QuestionRefused
+from mcpbridge.model import Call
 from mcpbridge.pipeline.driving import MAX_ROUNDS, read_questions, state_of
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS
@@ -27,8 +28,12 @@ class Relaying:
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 
-    def questions(self, client: Client, bound: Binding, rounds: int, server: str, result: Body) -> Body:
+    def questions(
+        self, client: Client, bound: Binding, rounds: int, server: str, result: Body, *, agreed: str = ""
+    ) -> Body:
         """A modern upstream's questions as they came, its state sealed into one of ours.
+
+        `agreed`: what a person agreed to before (`Call.agreed`): it holds for the rounds to come.
 
         Raises:
             UpstreamGarbled: it asks too often, or for what the client did not declare.
@@ -45,12 +50,16 @@ class Relaying:
         own = state_of(result)
         if own is not None:
             claims["state"] = read_state(own)
+        if agreed:
+            claims["agreed"] = agreed
         if requests:
             result.put("inputRequests", requests)
         result.put("requestState", self._sealer.seal(claims, bound.value))
         return result
 
-    def visit_first(self, client: Client, bound: Binding, rounds: int, error: UpstreamAnswered) -> Body:
+    def visit_first(
+        self, client: Client, bound: Binding, rounds: int, error: UpstreamAnswered, *, agreed: str = ""
+    ) -> Body:
         """A 2025-11-25 upstream wants pages visited before it runs the call (-32042): ask for that, then call again.
 
         Raises:
@@ -63,16 +72,18 @@ class Relaying:
         if rounds >= MAX_ROUNDS:
             raise UpstreamGarbled(error.upstream, f"it asked for a page more than {MAX_ROUNDS} times")
         requests = {f"q{number}": request_of(question, client) for number, question in enumerate(urls, 1)}
-        claims = {"visit": list(requests), "round": rounds + 1}
+        claims = {"visit": list(requests), "round": rounds + 1, "agreed": agreed}
         return input_required(requests, self._sealer.seal(claims, bound.value))
 
 
-def restore(params: Body, claims: dict[str, Any]) -> None:
-    """Make the params those that the upstream expects: its own state, or none.
+def restore(call: Call, claims: dict[str, Any]) -> None:
+    """Make the params those that the upstream expects: its own state, or none; and recall what was agreed to.
 
     Raises:
         QuestionRefused, BadRequest: a page was not visited.
     """
+    params = call.params
+    call.agreed = claims.get("agreed", "")
     if "visit" in claims:
         _require_visited(params, claims["visit"])
         params.drop("inputResponses")

@@ -5,7 +5,8 @@ becomes an answer in `errors_to_wire`, the one place for that.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -15,6 +16,7 @@ from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.context import NOWHERE, BridgeContext
 from mcpbridge.downstream.calls import Calls
 from mcpbridge.downstream.channel import Answer, Client, Notify
 from mcpbridge.downstream.delivery import Delivery
@@ -24,8 +26,11 @@ from mcpbridge.downstream.handling import EMPTY, Handler, Startup, text
 from mcpbridge.downstream.listeners import Listeners
 from mcpbridge.downstream.opening import Identity, Opening
 from mcpbridge.downstream.parking import Parking
+from mcpbridge.downstream.patience import Patience, says_timeout
+from mcpbridge.downstream.result_resources import ResultResources
 from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.downstream.session_tasks import LegacyTasks
+from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.task_ids import TaskIds
 from mcpbridge.downstream.task_news import TaskNews
@@ -35,12 +40,14 @@ from mcpbridge.downstream.upstream_news import UpstreamNews
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
 from mcpbridge.model import Plan
+from mcpbridge.pipeline.late import Late
+from mcpbridge.policy.decide import Audience
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from mcpbridge.wire.frame import Frame, encode, encode_response
 from mcpbridge.wire.log_levels import LEVELS
-from mcpbridge.wire.references import cancelled_id
+from mcpbridge.wire.references import cancelled_id, cancelled_reason
 
 __all__ = ["Server"]
 
@@ -51,8 +58,20 @@ class Server:
     """Answers the requests of all clients."""
 
     def __init__(
-        self, identity: Identity, catalog: Catalog, pool: Pool, plan: Plan, startup: Startup, asking: AskingSettings
+        self,
+        identity: Identity,
+        catalog: Catalog,
+        pool: Pool,
+        plan: Plan,
+        startup: Startup,
+        asking: AskingSettings,
+        late: Late,
+        *,
+        around: BridgeContext = NOWHERE,
+        audience: Callable[[str, str], Audience] | None = None,
     ) -> None:
+        """`around`: what is the same for all calls. `audience`: of a client's name and principal, where it matters."""
+        self._audience, self._catalog = audience, catalog
         sealer = Sealer(asking.state_key or "", seconds=asking.timeout)
         self._parking = Parking(plan, sealer, seconds=asking.timeout)
         ids = TaskIds(sealer)
@@ -61,14 +80,28 @@ class Server:
         server_info = encode({"name": identity.name, "version": identity.version})
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
         self._withdrawn: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.sessions = Sessions()
+        """What lasts over the requests of modern clients without a channel."""
         self.listeners = Listeners()
         self.news = UpstreamNews(catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients)
         """What upstreams tell by themselves comes in here."""
         allowed = identity.extensions
         tasks = Tasks(catalog, pool, plan, ids, server_info, self._session_tasks, extensions=allowed)
         finding = Finding(catalog, pool, startup)
-        delivery = Delivery(catalog, pool, plan, self._parking, tasks, server_info, extensions=allowed)
-        calls = Calls(catalog, pool, startup, finding, delivery, tasks, server_info)
+        self._patience = Patience(late, pool.works_on)
+        delivery = Delivery(
+            catalog,
+            pool,
+            plan,
+            self._parking,
+            tasks,
+            server_info,
+            extensions=allowed,
+            patience=self._patience,
+            around=around,
+        )
+        results = ResultResources(late.store, server_info)
+        calls = Calls(catalog, pool, startup, finding, delivery, tasks, server_info, results)
         both = calls.handlers
         opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout)
         self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks))
@@ -136,6 +169,10 @@ class Server:
         owner = cancel_as or client
         if cancel_as is not None:
             client.channel = cancel_as
+        elif client.modern:
+            client.sessions = self.sessions
+        if self._audience is not None:
+            client.audience = self._audience(client.name, client.principal)
         running = self._running.get(owner)
         if running is None:
             running = self._running[owner] = {}
@@ -159,6 +196,8 @@ class Server:
         except (msgspec.DecodeError, RecursionError) as error:
             return to_answer(BadRequest(INVALID_PARAMS, f"Invalid params: {error}"), id_, "", modern=client.modern)
         except Exception as error:  # noqa: BLE001 - the error-to-wire boundary: every failure becomes an answer
+            if self._patience.failed(task, error):
+                return Answer(b"")
             return to_answer(error, id_, frame.method, modern=client.modern, client=client)
         finally:
             running.pop(id_, None)
@@ -169,6 +208,8 @@ class Server:
         """Take a notification of a client."""
         if frame.method == "notifications/initialized":
             client.initialized = True
+            if self._audience is not None:  # from now on it may be told of changes, before it asks for anything
+                client.audience = self._audience(client.name, client.principal)
             for upstream in self.news.used_by(client) if client.profile.roots else ():
                 if upstream.has_missed_roots:
                     upstream.roots_changed()
@@ -179,6 +220,12 @@ class Server:
             client.project, client.project_again_at = None, 0.0
             for upstream in used:
                 upstream.roots_changed()
+
+    def unheard(self, client: Client, frame: Frame) -> None:
+        """The answer to this request has no way to its client any more, though the client may still be there."""
+        task = self._running.get(client, {}).get(bytes(frame.id))
+        if task is not None:
+            self._patience.give_up(client, task)
 
     def answered(self, client: Client, frame: Frame) -> None:
         """Take an answer (a result or an error) of a client to a request that the bridge sent to it."""
@@ -196,7 +243,11 @@ class Server:
     def _view_changed(self, view: str, kinds: frozenset[str]) -> None:
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
         for kind in sorted(lists):
-            self.listeners.list_changed(kind, view)
+            self.listeners.list_changed(kind, view, partial(self._sees_change, kind, view))
+
+    def _sees_change(self, kind: str, view: str, client: Client) -> bool:
+        """Only tools are hidden from some."""
+        return kind != "tools" or kind in self._catalog.changed(view, client.audience)
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         return EMPTY
@@ -226,9 +277,10 @@ class Server:
 
     def _cancel(self, client: Client, frame: Frame) -> None:
         task = self._running.get(client, {}).get(cancelled_id(frame.params))
-        if task is not None:
-            self._withdrawn.add(task)
-            task.cancel()
+        if task is None or (says_timeout(cancelled_reason(frame.params)) and self._patience.give_up(client, task)):
+            return
+        self._withdrawn.add(task)
+        task.cancel()
 
     def _unknown_method(self, client: Client, method: str) -> BadRequest:
         text = f"Method not found: {method[:100]}"

@@ -21,6 +21,16 @@ class TokenSettings(BaseModel):
     sha256: str
     """SHA-256 of the token, as 64 hexadecimal digits."""
 
+    admin: bool = False
+    """Whether its holder may administer the bridge: approve calls, use `/api`. A client that a model drives should not
+    have such a token, or the model could approve its own calls."""
+
+    metrics: bool = False
+    """Whether its holder may read `/metrics`, as those who administer may."""
+
+    tenant: str = Field(default="", max_length=200)
+    """The tenant that its calls are for, whatever the client says of itself. Left out: what the client says."""
+
     @field_validator("sha256")
     @classmethod
     def _is_a_digest(cls, value: str) -> str:

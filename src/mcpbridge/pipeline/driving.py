@@ -77,6 +77,7 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
         QuestionRefused: the client does not answer; the protocol knows no way to tell the upstream.
         UpstreamGarbled: it asks for the impossible, for what was not declared to it, or without end.
     """
+    call.begun = "questions"
     loop = asyncio.get_running_loop()
     began, rounds, wait = loop.time(), 0, FIRST_WAIT
     visited: dict[bytes, tuple[Question, Raw]] = {}
@@ -103,6 +104,7 @@ async def drive(call: Call, result: Body, send: Callable[[Call], Awaitable[Body]
                 if key not in answers:
                     answers[key] = visited[bytes(question.params)][1]
             _put(call.params, answers, state_of(result))
+            call.deadline = 0.0  # each round has its own time: what a person took is not the server's
             result = await send(call)
     finally:
         for question, _ in visited.values():

@@ -57,6 +57,7 @@ async def follow(call: Call, task: Body, upstream: Upstream) -> Body:
         QuestionRefused: it wants an answer that its client does not give.
         UpstreamError, Overloaded: the server cannot be reached any more, or time is up.
     """
+    call.begun = "task"
     state = read_task(call.upstream, task)
     following = (_Modern if upstream.modern else _Legacy)(call, state, upstream)
     try:
@@ -74,7 +75,7 @@ class _Following:
         call.update = self._heard
         self._loop = asyncio.get_running_loop()
         self._began = self._told_at = self._loop.time()
-        self._total = upstream.settings.timeouts.total
+        self._total = (call.timeouts or upstream.settings.timeouts).total
         self._asking = 0.0
         self._pause = FIRST_LOOK
         self._progress = 0

@@ -23,10 +23,18 @@ class Entry:
 
 
 class Store(Protocol):
-    """Values by kind (`result`, `grant`, `approval`, …) and handle."""
+    """Values by kind (`result`, `grant`, `approval`, …) and handle. Handles given by the store are `[a-z2-7]{26}`."""
 
     async def put(self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "") -> str:
-        """Keep a value for so many seconds; returns its handle. A given handle replaces what it named before."""
+        """Keep a value for so many seconds; returns its handle.
+
+        A given handle replaces what it named before for this principal. The store is bounded: beyond that the oldest
+        values go, first those of the kind that takes the most room.
+
+        Raises:
+            ValueTooLarge: it is larger than all that may be kept.
+            StoreFailed: it cannot be kept now. Not from the bridge's own store, which then keeps it in memory.
+        """
         ...
 
     async def get(self, kind: str, handle: str, *, principal: str) -> bytes | None:

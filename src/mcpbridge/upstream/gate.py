@@ -5,7 +5,7 @@ cannot get a slot in time, or finds the queue full, is refused before the server
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -23,11 +23,13 @@ def takes_slot(call: Call) -> bool:
 class Gate:
     """At most `slots` calls at a time; `places` more wait in order of arrival, none longer than `patience` seconds."""
 
-    def __init__(self, name: str, *, slots: int, places: int, patience: float) -> None:
-        self._name, self._slots, self._places, self._patience = name, slots, places, patience
+    def __init__(self, what: str, *, slots: int, places: int, patience: float) -> None:
+        """`what` is it that takes only so many, as refusals name it: `Server 'x'`."""
+        self._what, self._slots, self._places, self._patience = what, slots, places, patience
         self._free = slots
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._resting: Counter[Call] = Counter()
+        self._resting: dict[Call, int] = {}
+        """Calls that lend out their slot, and for how many questions."""
 
     @property
     def is_busy(self) -> bool:
@@ -41,8 +43,8 @@ class Gate:
             return True
         return False
 
-    async def enter(self) -> None:
-        """Wait for a slot.
+    async def enter(self, patience: float | None = None) -> None:
+        """Wait for a slot; `patience` in seconds, if it is not the usual one.
 
         Raises:
             Overloaded: the queue is full, or the wait took too long.
@@ -52,13 +54,12 @@ class Gate:
             if self.try_enter():
                 return
         if len(self._queue) >= self._places:
-            raise Overloaded(
-                f"Server '{self._name}' is busy: {self._slots} calls run and {self._places} wait, more are not taken"
-            )
+            raise Overloaded(f"{self._what} is busy: {_calls(self._slots)} and {self._places} wait, more are not taken")
+        patience = self._patience if patience is None else max(0.0, patience)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
@@ -66,9 +67,8 @@ class Gate:
             elif turn in self._queue:
                 self._queue.remove(turn)
             if isinstance(error, TimeoutError):
-                raise Overloaded(
-                    f"Server '{self._name}' was busy for {self._patience:g} s with {self._slots} other calls"
-                ) from None
+                others = "another call" if self._slots == 1 else f"{self._slots} other calls"
+                raise Overloaded(f"{self._what} was busy for {round(patience, 2):g} s with {others}") from None
             raise
 
     def leave(self) -> None:
@@ -86,8 +86,8 @@ class Gate:
 
         It is one slot, however many questions of the call wait.
         """
-        self._resting[call] += 1
-        if self._resting[call] == 1:
+        questions = self._resting[call] = self._resting.get(call, 0) + 1
+        if questions == 1:
             self.leave()
         try:
             yield
@@ -96,6 +96,10 @@ class Gate:
             if not self._resting[call]:
                 del self._resting[call]
                 self._free -= 1
+
+
+def _calls(slots: int) -> str:
+    return "1 call runs" if slots == 1 else f"{slots} calls run"
 
 
 class WaitingRoom:

@@ -6,8 +6,13 @@ Numbers after systemd (starts in a window), Kubernetes (reset after a stable tim
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["Breaker", "Lifecycle", "Wait"]
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.units import Seconds
+
+__all__ = ["Breaker", "BreakerSettings", "BreakerState", "Lifecycle", "Wait"]
 
 FIRST_DELAY = 0.5
 """Seconds; the bound of the first wait, which doubles with every failure."""
@@ -23,11 +28,10 @@ FAILED_RETRY = 300.0
 ON_DEMAND_AFTER = 10.0
 """Seconds since the last attempt before a call may cause another one out of turn."""
 
-OPEN_AFTER = 5
-"""Consecutive failed calls that open the breaker."""
-OPEN_FOR = 10.0
-"""Seconds the breaker stays open the first time; multiplied by how often it opened in a row."""
-OPEN_AT_MOST = 300.0
+PROBE_SECONDS = 1.0
+"""Seconds after which it is worth asking again, while one call is finding out."""
+JITTER = 0.2
+"""By so much of it at most, at random, an open time is shorter: bridges of one server should not all come at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +77,51 @@ class Lifecycle:
         return now - self.last_attempt >= ON_DEMAND_AFTER
 
 
+BreakerState = Literal["closed", "open", "half-open"]
+"""`open`: no call passes; `half-open`: one call may, or does, find out whether it works again."""
+
+
+class BreakerSettings(BaseModel):
+    """The `breaker` table of a server: when it gets no calls for a while, since all of them fail."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    failures: int = Field(default=5, ge=0)
+    """Calls in a row that got no answer, or an answer that tells of a fault of the server. 0: it always gets calls."""
+
+    open: Seconds = Field(default=10, gt=0)
+    """Seconds without calls the first time, and so many more each time that the call which finds out fails as well."""
+
+    max_open: Seconds = Field(default=300, gt=0)
+    """Seconds without calls at most."""
+
+
 class Breaker:
     """Stops calls to an upstream that fails every one of them, and lets one through from time to time."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: BreakerSettings) -> None:
+        self._limit, self._open, self._longest = settings.failures, settings.open, settings.max_open
         self._in_a_row = 0
         self._opened = 0
         self._open_until = 0.0
-        self._is_probing = False
+        self._is_tripped = self._is_probing = False
         self.is_troubled = False
-        """The last call failed; else there is nothing to ask or to tell."""
+        """Not every one of the last calls was answered: what becomes of the next is to be told."""
+
+    def state(self, now: float) -> BreakerState:
+        """Where it stands."""
+        if not self._is_tripped:
+            return "closed"
+        return "open" if now < self._open_until else "half-open"
 
     def retry_in(self, now: float) -> float:
-        """Seconds until a call may pass; 0 when it may pass now."""
-        if self._in_a_row < OPEN_AFTER:
+        """Seconds until a call may pass; 0 when it may pass now. If it is not closed then, that call is the probe."""
+        if not self._is_tripped:
             return 0.0
         if now < self._open_until:
             return self._open_until - now
         if self._is_probing:
-            return 1.0  # one call is finding out
+            return PROBE_SECONDS
         self._is_probing = True
         return 0.0
 
@@ -99,20 +129,20 @@ class Breaker:
         """A call was answered."""
         if self._in_a_row:
             self._in_a_row = self._opened = 0
-            self._is_probing = self.is_troubled = False
+            self._is_tripped = self._is_probing = self.is_troubled = False
 
-    def failed(self, now: float) -> None:
-        """A call got no answer, or an answer that tells of a fault of the server."""
-        if now < self._open_until:
-            return  # one of the burst that opened it
+    def failed(self, now: float, chance: float) -> None:
+        """A call got no answer, or one that tells of a fault of the server. `chance` is uniform in [0, 1)."""
+        if not self._limit or (self._is_tripped and now < self._open_until):
+            return  # in the second case: one of the burst that opened it
         self._in_a_row += 1
         self.is_troubled = True
-        if self._in_a_row >= OPEN_AFTER:
+        if self._in_a_row >= self._limit:
             self._opened += 1
-            self._open_until = now + min(OPEN_AT_MOST, OPEN_FOR * self._opened)
-            self._is_probing = False
-            self._in_a_row = OPEN_AFTER
+            self._open_until = now + min(self._longest, self._open * self._opened) * (1 - JITTER * chance)
+            self._is_tripped, self._is_probing = True, False
+            self._in_a_row = self._limit
 
     def withdrawn(self) -> None:
-        """A call was cancelled by its caller: it tells nothing."""
+        """The probe was cancelled by its caller, or the like: it tells nothing, so the next call finds out."""
         self._is_probing = False

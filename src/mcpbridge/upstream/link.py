@@ -102,22 +102,24 @@ class Link:
         """Try now to connect, whatever the wait."""
         self._dial_now.set()
 
-    async def wait_for_session(self) -> UpstreamSession:
-        """The session, waiting for one that is about to come.
+    async def wait_for_session(self, patience: float = float("inf")) -> UpstreamSession:
+        """The session, waiting for one that is about to come; `patience` in seconds, if it is less than usual.
 
         Raises:
             UpstreamUnavailable: none comes soon; says why.
         """
         if not self._comes_soon() and self.status.state != "unavailable":
             await self._dial_on_demand()
+        patience = max(0.0, min(patience, self._patience))
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 while (session := self.session) is None:
                     if not self._comes_soon():
                         raise UpstreamUnavailable(self._name, self.state_text)
                     await self._stepped.wait()
         except TimeoutError:
-            raise UpstreamUnavailable(self._name, self.state_text) from None
+            what = f"{self.state_text} (the call waited {patience:.3g} s for it)"
+            raise UpstreamUnavailable(self._name, what) from None
         return session
 
     def over(self, call: Call) -> None:

@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from mcpbridge.errors import Overloaded
 from mcpbridge.interaction import NOTHING, Asker, Profile
+from mcpbridge.model import Call
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
 from mcpbridge.wire.transport import Transport
@@ -87,6 +88,10 @@ class Pool:
             finally:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
+
+    def works_on(self, call: Call) -> bool:
+        """A server has the call, or runs it as a task."""
+        return call.begun == "task" or any(call in upstream.running for upstream in self.everyone())
 
     async def settled(self, seconds: float) -> bool:
         """Wait until every upstream is ready or has failed once. False when time was up before."""

@@ -19,6 +19,7 @@ from pydantic import (
 from mcpbridge.conduct import CALL_SECONDS, LONGEST_SECONDS, CallSettings
 from mcpbridge.units import RateText, Seconds
 from mcpbridge.upstream.auth_settings import AuthSettings
+from mcpbridge.upstream.lifecycle import BreakerSettings
 from mcpbridge.wire.deadlines import Timeouts
 
 __all__ = ["TRANSPORT_SPELLINGS", "NameFilter", "ServerSettings", "TlsSettings", "ToolSettings"]
@@ -197,6 +198,9 @@ class ServerSettings(CallSettings, BaseModel):
 
     queue_timeout: Seconds = 10
     """Seconds that a call may wait for its place."""
+
+    breaker: BreakerSettings = BreakerSettings()
+    """When it gets no calls for a while, since all of them fail."""
 
     tools: NameFilter = NameFilter()
     """Which of its tools to offer."""

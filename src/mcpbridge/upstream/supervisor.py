@@ -19,6 +19,7 @@ from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.model import Call
 from mcpbridge.upstream.attribution import Attribution
 from mcpbridge.upstream.life import Life
+from mcpbridge.upstream.lifecycle import BreakerState
 from mcpbridge.upstream.link import Link, Status
 from mcpbridge.upstream.listings import Listings, Lists
 from mcpbridge.upstream.notices import Notices
@@ -147,6 +148,11 @@ class Upstream:
     async def stepped(self) -> None:
         """Return at its next change of state."""
         await self._link.stepped()
+
+    @property
+    def breaker_state(self) -> BreakerState:
+        """Whether calls pass: `closed`, `open` while it is left alone, `half-open` while one call finds out."""
+        return self._traffic.breaker_state
 
     def poke(self) -> None:
         """Try now to connect, whatever the wait."""

@@ -5,18 +5,22 @@ the session comes about is the business of `link` and the owner task.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
+from time import perf_counter
 
 import anyio
 from msgspec import Raw
 
 from mcpbridge.errors import (
+    Overloaded,
     SessionExpired,
     SignInNeeded,
     UpstreamAnswered,
     UpstreamGone,
     UpstreamHttpError,
+    UpstreamResting,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -25,7 +29,7 @@ from mcpbridge.model import Call
 from mcpbridge.upstream.attribution import Attribution
 from mcpbridge.upstream.auth_asking import ask_to_sign_in
 from mcpbridge.upstream.gate import Gate, WaitingRoom, takes_slot
-from mcpbridge.upstream.lifecycle import Breaker
+from mcpbridge.upstream.lifecycle import Breaker, BreakerState
 from mcpbridge.upstream.link import Link
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
@@ -33,11 +37,14 @@ from mcpbridge.upstream.tasks import TaskBook
 from mcpbridge.upstream.turns import Turns
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import UNSUPPORTED_VERSION, code_of, supported_versions
+from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.extensions import declared_up
 from mcpbridge.wire.frame import encode
 
 __all__ = ["Traffic"]
 
+_NOTICEABLE = 0.001
+"""Seconds of waiting that count against the time of a call; less is not worth new deadlines."""
 _OWN_EXTENSIONS = encode(declared_up({}, tasks=True))
 
 
@@ -69,9 +76,11 @@ class Traffic:
         # Where clients are kept apart there is no other instance to go to: a turn is worth as much time as a call.
         patience = settings.timeouts.idle if self._is_apart else settings.queue_timeout
         self._turns = Turns(name, places=settings.max_queued, patience=patience)
+        self._turn_timeout = patience
         self._running = attribution.running
         self._timeouts = settings.timeouts
-        self._breaker = Breaker()
+        self._breaker_settings = settings.breaker
+        self._breaker = Breaker(settings.breaker)
         self._loop = asyncio.get_running_loop()
         self._quiet: asyncio.Event | None = None
         """Set when a call is over; made only while somebody waits for the last one to be."""
@@ -90,7 +99,8 @@ class Traffic:
         if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
             client = call.client
             home = client.home if self._is_apart else None
-            await self._turns.enter(client.owner, is_asked=link.is_asking, home=home)
+            if not self._turns.try_enter(client.owner, is_asked=link.is_asking, home=home):
+                await self._wait_for_turn(call, home)
         has_slot = call.tool is not None or takes_slot(call)
         try:
             if has_slot and not gate.try_enter():
@@ -101,17 +111,18 @@ class Traffic:
             raise
         self._running[call] = None
         self.has_served = True
+        sent_at = 0.0
         try:
             session = link.session
             if session is None:
-                session = await link.wait_for_session()
+                session = await self._wait_for_session(call)
             breaker = self._breaker
-            if breaker.is_troubled:
-                self._ask_breaker(breaker)
+            is_probe = breaker.is_troubled and self._ask_breaker(breaker)
+            sent_at = perf_counter()
             try:
                 result = await self._send(session, call)
             except BaseException as error:
-                self._judge(breaker, error, call)
+                self._judge(breaker, error, call, is_probe)
                 if not self._may_go_again(session, error):
                     raise self._with_reason(error) from error
                 failed = error
@@ -121,6 +132,8 @@ class Traffic:
                 return Body(result)
             return await self._again(session, call, failed)
         finally:
+            if sent_at:
+                call.upstream_seconds += perf_counter() - sent_at
             self._running.pop(call, None)
             questions = link.questions
             if questions is not None and questions.is_open and not call.needs_task and not call.takes_task:
@@ -134,10 +147,31 @@ class Traffic:
                 self._look_up()
 
     async def _wait(self, call: Call) -> None:
-        """Wait for a slot; not beyond the deadline of the call, if it has one."""
+        """Wait for a slot, not beyond the deadline of the call."""
+        with self._waiting(call) as left:
+            await self.gate.enter(min(left, self._queue_timeout))
+
+    async def _wait_for_turn(self, call: Call, home: object) -> None:
+        """Wait until other clients' calls are over, not beyond the deadline of the call."""
+        with self._waiting(call) as left:
+            patience, is_asked = min(left, self._turn_timeout), self._link.is_asking
+            await self._turns.enter(call.client.owner, is_asked=is_asked, home=home, patience=patience)
+
+    async def _wait_for_session(self, call: Call) -> UpstreamSession:
+        """Wait for the server to start, not beyond the deadline of the call."""
+        with self._waiting(call) as left:
+            return await self._link.wait_for_session(left)
+
+    @contextmanager
+    def _waiting(self, call: Call) -> Generator[float]:
+        """The call waits meanwhile; gives the seconds that it may. If nothing counted its time so far, that begins."""
         began = self._loop.time()
-        await self.gate.enter(min(call.deadline - began, self._queue_timeout) if call.deadline else None)
-        call.waited(self._loop.time() - began)
+        if not call.deadline:
+            call.deadline = began + (call.timeouts or self._timeouts).idle
+        try:
+            yield call.deadline - began
+        finally:
+            call.waited(self._loop.time() - began)
 
     async def ready(self) -> None:
         """Return once there is a session. Only as many may wait as the queue takes later; see `Upstream.ready`."""
@@ -147,7 +181,12 @@ class Traffic:
 
     def begin_anew(self) -> None:
         """There is a new session: what failed on the last one says nothing of it."""
-        self._breaker = Breaker()
+        self._breaker = Breaker(self._breaker_settings)
+
+    @property
+    def breaker_state(self) -> BreakerState:
+        """Whether calls pass; see `Breaker`."""
+        return self._breaker.state(self._loop.time())
 
     def is_held_from(self, client: Asker) -> bool:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
@@ -198,20 +237,41 @@ class Traffic:
             self._quiet.set()
             self._quiet = None
 
-    def _ask_breaker(self, breaker: Breaker) -> None:
-        if wait := breaker.retry_in(self._loop.time()):
-            raise UpstreamUnavailable(
-                self._name, f"it failed many calls in a row and is left alone for {max(1, round(wait))} s more"
+    def _ask_breaker(self, breaker: Breaker) -> bool:
+        """Whether a call that may pass is the one that finds out.
+
+        Raises:
+            UpstreamResting: it may not: it is too soon, or another one finds out.
+        """
+        now = self._loop.time()
+        wait, state = breaker.retry_in(now), breaker.state(now)
+        if wait:
+            raise UpstreamResting(self._name, wait, is_probed=state == "half-open")
+        return state == "half-open"
+
+    def _rest_of(self, timeouts: Timeouts, call: Call) -> Timeouts:
+        """The deadlines of a call that may have waited somewhere.
+
+        Raises:
+            Overloaded: it has no time left.
+        """
+        used = timeouts.idle - (call.deadline - self._loop.time())
+        if used >= timeouts.idle:
+            raise Overloaded(
+                f"The call has {timeouts.idle:g} s, which it waited to be sent to server '{self._name}': for its turn, "
+                "for a next try, or for a start"
             )
+        return Timeouts(timeouts.idle, timeouts.total, used) if used > _NOTICEABLE else timeouts
 
     def _send(self, session: UpstreamSession, call: Call) -> Awaitable[Raw]:
         """Send it once. No coroutine of its own: every call would pay for one more."""
         if call.needs_task or call.takes_task:
             call.progress_token = session.next_id()
+        timeouts = call.timeouts or self._timeouts
         return session.request(
             call.method,
             call.params,
-            call.timeouts or self._timeouts,
+            self._rest_of(timeouts, call) if call.deadline else timeouts,
             client_meta=call.meta,
             name=call.target,
             headers=call.headers,
@@ -223,27 +283,28 @@ class Traffic:
             id_=call.progress_token,
         )
 
-    def _judge(self, breaker: Breaker, error: BaseException, call: Call) -> None:
+    def _judge(self, breaker: Breaker, error: BaseException, call: Call, is_probe: bool) -> None:
         """What a failure says of the server."""
         now = self._loop.time()
         if isinstance(error, UpstreamTimeout):
             self._attribution.given_up(call)
             peer = self._link.peer
-            if peer is not None and peer.last_heard >= now - error.seconds:
+            if peer is None or peer.last_heard < now - error.seconds:
+                breaker.failed(now, random.random())
+            elif is_probe:
                 breaker.withdrawn()  # a slow tool of a server that answers others
-            else:
-                breaker.failed(now)
         elif isinstance(error, UpstreamAnswered):
             breaker.succeeded()  # an error of the server's own making is an answer
         elif isinstance(error, UpstreamUnavailable | UpstreamGone) or (
             isinstance(error, UpstreamHttpError) and (error.status >= 500 or error.status == 408)
         ):
-            breaker.failed(now)
+            breaker.failed(now, random.random())
         else:
             # Cancelled, refused by the channel, garbled: tells nothing, but must not pass for a call under way.
             if isinstance(error, asyncio.CancelledError):
                 self._attribution.given_up(call)
-            breaker.withdrawn()
+            if is_probe:
+                breaker.withdrawn()
 
     def _may_go_again(self, session: UpstreamSession, error: BaseException) -> bool:
         """The server certainly did not run the call, and there is something to do about it."""
@@ -255,16 +316,16 @@ class Traffic:
         """One more try: signed in, or on a new session (spec, streamable HTTP, 404; 2.13 of the project's notes)."""
         if isinstance(failed, SignInNeeded):
             await ask_to_sign_in(call, failed)
+            call.deadline = 0.0  # the time that a person takes is not the call's
         else:
             self._link.renew(session)
-            session = await self._link.wait_for_session()
+            session = await self._wait_for_session(call)
         breaker = self._breaker
-        if breaker.is_troubled:
-            self._ask_breaker(breaker)
+        is_probe = breaker.is_troubled and self._ask_breaker(breaker)
         try:
             result = await self._send(session, call)
         except BaseException as error:
-            self._judge(breaker, error, call)
+            self._judge(breaker, error, call, is_probe)
             raise self._with_reason(error) from error
         breaker.succeeded()
         return Body(result)

@@ -39,30 +39,38 @@ class Turns:
                 await change.wait()
         return change.is_set()
 
-    async def enter(self, owner: object, *, is_asked: bool, home: object = None) -> None:
-        """Wait until only this client's calls run.
+    def try_enter(self, owner: object, *, is_asked: bool, home: object = None) -> bool:
+        """Come in if only this client's calls run, and nobody else waits for them to be over.
 
         `is_asked`: this client is being asked something by this session right now. Then its calls go first, since the
         answer may depend on them (sampling that uses the same server's tools). `home`: where the session is kept for
         one home, calls of that home count as this client's for that.
-
-        Raises:
-            Overloaded: too many wait, or the wait took too long.
         """
         if not self._inside or (self._owner is owner and (is_asked or not self._queue)):
             self._owner, self._home = owner, home
             self._inside += 1
-            return
+            return True
         if is_asked and home is not None and home == self._home:
             self._inside += 1
+            return True
+        return False
+
+    async def enter(self, owner: object, *, is_asked: bool, home: object = None, patience: float | None = None) -> None:
+        """Wait until only this client's calls run; see `try_enter`. `patience` in seconds, if it is not the usual one.
+
+        Raises:
+            Overloaded: too many wait, or the wait took too long.
+        """
+        if self.try_enter(owner, is_asked=is_asked, home=home):
             return
         if len(self._queue) >= self._places:
             raise Overloaded(f"Server '{self._name}' is busy with another client's calls, and {self._places} wait")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = owner, home, turn
+        patience = self._patience if patience is None else max(0.0, patience)
         self._queue.append(entry)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
@@ -71,7 +79,7 @@ class Turns:
                 self._queue.remove(entry)
             if isinstance(error, TimeoutError):
                 raise Overloaded(
-                    f"Server '{self._name}' was busy for {self._patience:g} s with calls of another client, "
+                    f"Server '{self._name}' was busy for {patience:.3g} s with calls of another client, "
                     "which it may ask questions"
                 ) from None
             raise

@@ -20,6 +20,8 @@ class Timeouts:
     """No answer and no progress for so long ends it."""
     total: float
     """Nothing extends it beyond this."""
+    used: float = 0.0
+    """How much of both had passed before it was sent."""
 
 
 class Timed(Protocol):
@@ -51,8 +53,8 @@ class Deadlines(Generic[_Request]):
         self._sweep_at = 0.0
 
     def start(self, request: _Request, timeouts: Timeouts) -> None:
-        """Its time begins now."""
-        now = self._loop.time()
+        """Its time begins now, or began a while ago."""
+        now = self._loop.time() - timeouts.used
         request.began = now
         request.seconds = timeouts.idle
         request.idle_ends = now + timeouts.idle

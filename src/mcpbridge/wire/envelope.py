@@ -9,7 +9,17 @@ from msgspec import Raw
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import Fields, encode
 
-__all__ = ["PREFIX", "RequestMeta", "complete_for_modern", "strip_for_legacy"]
+__all__ = [
+    "CONTEXT",
+    "CONVERSATION",
+    "OWN",
+    "PREFIX",
+    "RUN",
+    "TURN",
+    "RequestMeta",
+    "complete_for_modern",
+    "strip_for_legacy",
+]
 
 PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = PREFIX + "protocolVersion"
@@ -18,6 +28,17 @@ CLIENT_INFO = PREFIX + "clientInfo"
 LOG_LEVEL = PREFIX + "logLevel"
 SERVER_INFO = PREFIX + "serverInfo"
 SUBSCRIPTION_ID = PREFIX + "subscriptionId"
+
+TURN = "mcpbridge/turn"
+"""In `_meta` of a request: names the model turn that it belongs to, of which only a few calls run at a time."""
+RUN = "mcpbridge/run"
+"""In `_meta` of a request: names the run (one piece of work, of several calls) that it belongs to."""
+CONTEXT = "mcpbridge/context"
+"""In `_meta` of a request: what the client says of itself: `tenant`, `user` (text), `metadata` (an object)."""
+CONVERSATION = "mcpbridge/conversation"
+"""In `_meta` of a modern request over HTTP: names the client's conversation that it belongs to."""
+OWN = "mcpbridge/"
+"""Begins every key that is for a bridge; none crosses it."""
 
 _HOP_BY_HOP = frozenset(
     {
@@ -64,7 +85,7 @@ class RequestMeta:
         if client_meta is None and not self._envelope and not token:
             return params.data
         sent = client_meta.fields if client_meta is not None else {}
-        meta = {key: value for key, value in sent.items() if key not in _HOP_BY_HOP}
+        meta = {key: value for key, value in sent.items() if key not in _HOP_BY_HOP and not key.startswith(OWN)}
         if self._envelope:
             meta |= self._envelope
             if capabilities:

@@ -152,14 +152,18 @@ class ServerProcess:
         """Return once it has exited."""
         await self._exited.wait()
 
-    async def stop(self, before_closing: Callable[[], None]) -> None:
+    async def stop(self, before_closing: Callable[[], None], *, at_once: bool = False) -> None:
         """End it and all its descendants: stdin closed, 2 s, SIGTERM, 3 s, SIGKILL, then the sweep by cookie.
 
-        `before_closing` is called before the output pipes are closed, for who still reads them.
+        `before_closing` is called before the output pipes are closed, for who still reads them. `at_once`: SIGKILL
+        without any grace, for what has nothing to tidy up.
         """
         self.close_stdin()
         try:
-            if not await self._exits_within(STDIN_GRACE):
+            if at_once:
+                self._signal_group(signal.SIGKILL)
+                await self._exits_within(TERM_GRACE)
+            elif not await self._exits_within(STDIN_GRACE):
                 self._signal_group(signal.SIGTERM)
                 if not await self._exits_within(TERM_GRACE):
                     self._signal_group(signal.SIGKILL)

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from mcpbridge.wire.envelope import SUBSCRIPTION_ID
 
-__all__ = ["cancelled_id", "progress_token", "subscription_id"]
+__all__ = ["cancelled_id", "cancelled_reason", "progress_token", "subscription_id"]
 
 
 class _ProgressParams(msgspec.Struct, rename="camel"):
@@ -17,6 +17,10 @@ class _ProgressParams(msgspec.Struct, rename="camel"):
 
 class _CancelledParams(msgspec.Struct, rename="camel"):
     request_id: Raw = Raw()
+
+
+class _Reason(msgspec.Struct):
+    reason: str = ""
 
 
 class _Stamp(msgspec.Struct):
@@ -31,6 +35,7 @@ _SUBSCRIPTION = SUBSCRIPTION_ID.split("/")[-1].encode()
 """The slash before it may be escaped."""
 _decode_stamped = msgspec.json.Decoder(_Stamped).decode
 _decode_progress = msgspec.json.Decoder(_ProgressParams).decode
+_decode_reason = msgspec.json.Decoder(_Reason).decode
 _decode_cancelled = msgspec.json.Decoder(_CancelledParams).decode
 
 
@@ -40,6 +45,14 @@ def cancelled_id(params: Raw) -> bytes:
         return bytes(_decode_cancelled(params).request_id)
     except (msgspec.DecodeError, RecursionError):
         return b""
+
+
+def cancelled_reason(params: Raw) -> str:
+    """Why, in the words of a `notifications/cancelled`."""
+    try:
+        return _decode_reason(params).reason
+    except (msgspec.DecodeError, RecursionError):
+        return ""
 
 
 def progress_token(params: Raw) -> bytes:

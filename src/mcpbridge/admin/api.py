@@ -1,0 +1,88 @@
+"""The HTTP API of a running bridge, for those who administer it: `/api/…`.
+
+A Starlette application, made at the first request for it. Who calls was found out before (`HttpFront`); what stands
+in `request.state` says whether they may administer. An ordinary token may not: a model that holds one could approve
+its own call.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from mcpbridge.admin.approvals import Problem, decide, listed
+from mcpbridge.approvals.desk import Desk
+
+__all__ = ["make_api"]
+
+_LARGEST_BODY = 64 * 1024
+_STATUS_OF = {"invalid": 400, "unknown": 404, "decided": 409}
+_NOT_ADMIN = (
+    "Only who administers the bridge may use this: give a token of `http.tokens` the setting `admin = true`, or start "
+    "the bridge with MCPBRIDGE_ADMIN_TOKEN in its environment, and send that token as `Authorization: Bearer TOKEN`"
+)
+
+_Endpoint = Callable[[Request], Awaitable[JSONResponse]]
+
+
+def make_api(desk: Desk) -> Starlette:
+    """The application; its paths begin with `/api`."""
+
+    async def approvals(_: Request) -> JSONResponse:
+        return JSONResponse({"approvals": await listed(desk)})
+
+    async def answer(request: Request) -> JSONResponse:
+        by = f"api:{request.state.principal or 'admin'}"
+        return JSONResponse(await decide(desk, request.path_params["id"], await _object_of(request), by))
+
+    return Starlette(
+        routes=[
+            Route("/api/approvals", _for_admins(approvals), methods=["GET"]),
+            Route("/api/approvals/{id}", _for_admins(answer), methods=["POST"]),
+        ],
+        exception_handlers={HTTPException: _http_error, Problem: _problem},
+    )
+
+
+def _for_admins(endpoint: _Endpoint) -> _Endpoint:
+    async def checked(request: Request) -> JSONResponse:
+        if not getattr(request.state, "is_admin", False):
+            return _error(403, "forbidden", _NOT_ADMIN)
+        return await endpoint(request)
+
+    return checked
+
+
+async def _object_of(request: Request) -> dict[str, Any]:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_BODY:
+            raise HTTPException(413, f"The body is larger than {_LARGEST_BODY} bytes")
+    try:
+        document: object = json.loads(body)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise Problem("invalid", 'the body must be a JSON object such as {"decision": "approve", "for": "once"}')
+    return cast("dict[str, Any]", document)
+
+
+def _http_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = {404: "unknown", 405: "method", 413: "invalid"}.get(error.status_code, "error")
+    return _error(error.status_code, code, error.detail, error.headers)
+
+
+def _problem(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Problem)
+    return _error(_STATUS_OF[error.code], error.code, str(error))
+
+
+def _error(status: int, code: str, message: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": {"code": code, "message": message}}, status, headers)

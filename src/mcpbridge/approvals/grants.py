@@ -1,0 +1,66 @@
+"""Yeses that are kept: for one later call, or for the same call throughout a session.
+
+A grant is found by what it is for (`binding_of`), so a call with other arguments, of a tool whose definition changed,
+of somebody else or under another policy finds none. Of several callers exactly one gets a grant for one call.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from mcpbridge.approvals.request import ApprovalRequest, Scope
+from mcpbridge.storage.store import Store
+
+__all__ = ["Grant", "Grants"]
+
+_KIND = "grant"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A yes that was kept."""
+
+    request: str
+    """Id of the request that it was given to."""
+    by: str
+    scope: Scope
+
+
+class Grants:
+    """The kept yeses, in the store."""
+
+    def __init__(self, store: Store, *, once_seconds: float, session_seconds: float) -> None:
+        """How long a yes holds: for one call, and for a session."""
+        self._store, self._once_seconds, self._session_seconds = store, once_seconds, session_seconds
+
+    async def put(self, request: ApprovalRequest, scope: Scope, by: str) -> None:
+        """Keep a yes."""
+        seconds = self._once_seconds if scope == "once" else self._session_seconds
+        body = msgspec.json.encode(Grant(request.id, by, scope))
+        handle = _handle(request, scope)
+        await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=handle)
+
+    async def use(self, request: ApprovalRequest) -> Grant | None:
+        """The yes that lets this call pass; one for a single call is used up by that. None: somebody must be asked."""
+        store, principal = self._store, request.principal
+        body = await store.get(_KIND, _handle(request, "session"), principal=principal)
+        if body is not None:
+            return msgspec.json.decode(body, type=Grant)
+        beginning = _beginning(request)
+        for entry in await store.entries(_KIND, principal=principal):
+            if entry.handle.startswith(beginning):
+                body = await store.take(_KIND, entry.handle, principal=principal)
+                if body is not None:  # another call may have been quicker
+                    return msgspec.json.decode(body, type=Grant)
+        return None
+
+
+def _beginning(request: ApprovalRequest) -> str:
+    return f"once-{request.binding}-"
+
+
+def _handle(request: ApprovalRequest, scope: Scope) -> str:
+    """A grant for one call has a name of its own: two people may each have agreed to one of two equal calls."""
+    if scope == "once":
+        return _beginning(request) + request.id
+    return f"session-{request.binding}-{request.session}"

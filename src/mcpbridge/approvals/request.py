@@ -1,0 +1,97 @@
+"""What a person is asked to agree to, and what came of it: the values that approvers, grants and records share."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+
+from mcpbridge.wire.canonical import canonical_digest
+
+__all__ = ["ID_LENGTH", "ApprovalEvent", "ApprovalRequest", "Audit", "Scope", "Verdict", "binding_of", "new_id"]
+
+Scope = Literal["once", "session"]
+"""What a yes is for: this call, or the same call as often as it comes in this session."""
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+"""What nobody mistakes for another letter when it is read out or typed."""
+ID_LENGTH = 8
+"""Forty bits: enough for something that is known for minutes, and that only those can answer who may."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """One call that waits for a person."""
+
+    id: str
+    server: str
+    tool: str
+    """`server/tool`."""
+    arguments_json: bytes
+    """The arguments as the server would get them."""
+    reason: str
+    """Why somebody has to agree; empty if the rule does not say."""
+    principal: str
+    """Who calls: who was authenticated; empty for the local user."""
+    client: str
+    """`clientInfo.name`, as the client declared it."""
+    session: str
+    at: float
+    """Seconds since 1970."""
+    expires: float
+    """Seconds since 1970, when silence becomes a no."""
+    binding: str
+    """Digest of all that a grant is for; see `binding_of`."""
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments as Python values; of a member named twice the last."""
+        return msgspec.json.decode(self.arguments_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a person said."""
+
+    granted: Scope | Literal[""]
+    """Empty: no."""
+    by: str
+    """Who said it: `client`, `handler`, `cli:NAME`, `api:NAME`."""
+    why: str = ""
+    """Of a no: how it came about, as the end of a sentence about the call; empty: somebody said no."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalEvent:
+    """One step of an approval, to be written down."""
+
+    event: Literal["asked", "granted", "denied", "expired", "cancelled", "unavailable", "used"]
+    """`expired`: nobody answered in time; `cancelled`: the call was withdrawn; `used`: a grant let a call pass."""
+    request: ApprovalRequest
+    by: str = ""
+    """Who answered, or who is asked; of `used`: who had given the grant."""
+    scope: str = ""
+
+
+Audit = Callable[[ApprovalEvent], object]
+"""Writes an event down, without waiting."""
+
+
+def new_id() -> str:
+    """A name for a request that nobody guesses while it is open, and that can be typed."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(ID_LENGTH))
+
+
+def binding_of(principal: str, tool: str, definition: bytes, arguments: bytes, policy: str) -> str:
+    """A digest of what a grant is for: who calls which tool, as it is defined, with what, under which policy.
+
+    Arguments are told apart by `wire/canonical.py`: order and blanks do not count, numbers as they are written do.
+    """
+    parts = (principal, tool, sha256(definition).hexdigest(), canonical_digest(arguments), policy)
+    whole = sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        whole.update(b"%d:%b" % (len(data), data))
+    return whole.hexdigest()

@@ -1,0 +1,185 @@
+"""What surrounds a call: whose it is, what lasts over the calls of a client, what the program gave, and who listens.
+
+A call has its context from the moment somebody asks for it (`Call.context`); until then it costs nothing. What clients
+say of themselves in `_meta` is what they say: only the principal, and a tenant fixed by a token, are proved.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, cast
+
+import msgspec
+
+from mcpbridge.events import EventBus
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import CONTEXT, RUN
+
+__all__ = [
+    "NOWHERE",
+    "BridgeContext",
+    "CallContext",
+    "CallEvents",
+    "Cancellation",
+    "Session",
+    "context_of",
+    "new_run",
+    "run_of",
+    "short",
+]
+
+_LONGEST = 200
+"""Characters of a name that a client gives; what is longer counts as none."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Session:
+    """What lasts over the calls of one client: a legacy session, a modern channel, or who the requests are of."""
+
+    principal: str = ""
+    """Who was authenticated; empty for the local user."""
+    client: str = ""
+    """`clientInfo.name`, as the client declared it."""
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    """For hooks and local tools; the bridge itself keeps nothing in it."""
+
+
+class Cancellation:
+    """Tells that nobody wants the outcome of a call any more."""
+
+    __slots__ = ("_event", "is_cancelled")
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        """May be read from any thread."""
+        self._event: asyncio.Event | None = None
+
+    async def wait(self) -> None:
+        """Return when it is cancelled."""
+        if self.is_cancelled:
+            return
+        self._event = self._event or asyncio.Event()
+        await self._event.wait()
+
+    def cancel(self) -> None:
+        """It is not wanted any more. On the event loop."""
+        self.is_cancelled = True
+        if self._event is not None:
+            self._event.set()
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeContext:
+    """What is the same for all calls of one bridge."""
+
+    dependencies: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """What the program gave: `Bridge(dependencies=...)`."""
+    events: EventBus = field(default_factory=EventBus)
+    tenants: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """Tenant by principal, where a token fixes it."""
+
+
+NOWHERE = BridgeContext()
+"""Of calls that are made outside of any bridge."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallEvents:
+    """Publishes in the name of one call."""
+
+    bus: EventBus
+    run: str
+    session: str
+    tool: str
+
+    def publish(self, name: str, data: object = None) -> None:
+        """Tell everybody who listens to `Bridge.events`, from any thread."""
+        self.bus.publish(name, data, run=self.run, session=self.session, tool=self.tool)
+
+
+@dataclass(slots=True, eq=False)
+class CallContext:
+    """What hooks, rules with conditions and local tools may know of a call beside its arguments."""
+
+    run: str
+    """The run that it belongs to: as the client names it, else made for this call alone."""
+    session: Session
+    user: str
+    """Who was authenticated; for the local user what the client or the program says, or empty."""
+    tenant: str
+    """As the caller's token fixes it, else as the client says; or empty."""
+    metadata: Mapping[str, Any]
+    """As the client says."""
+    dependencies: Mapping[str, Any]
+    """What the program gave: `Bridge(dependencies=...)`."""
+    events: CallEvents
+    cancellation: Cancellation = field(default_factory=Cancellation)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What hooks and local tools keep over the calls of one session."""
+        return self.session.state
+
+    @property
+    def cancelled(self) -> bool:
+        """Nobody wants the outcome any more; `cancellation.wait()` waits for that."""
+        return self.cancellation.is_cancelled
+
+
+class _Said(msgspec.Struct):
+    tenant: Any = ""
+    user: Any = ""
+    metadata: Any = None
+
+
+_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def new_run() -> str:
+    """A run id that no other call has."""
+    return secrets.token_hex(8)
+
+
+def run_of(meta: Body | None) -> str:
+    """The run that a request's `_meta` names; empty when it names none."""
+    return _text_in(meta, RUN)
+
+
+def context_of(meta: Body | None, session: Session, tool: str, around: BridgeContext) -> CallContext:
+    """The context of a call: what its `_meta` says, as far as it can be read, and what surrounds it."""
+    said = _said(meta)
+    user = session.principal or short(said.user)
+    tenant = around.tenants.get(session.principal, "") if session.principal else ""
+    told: object = said.metadata
+    metadata = MappingProxyType(cast("dict[str, Any]", told)) if isinstance(told, dict) else _NOTHING
+    run = run_of(meta) or new_run()
+    events = CallEvents(around.events, run, session.id, tool)
+    return CallContext(run, session, user, tenant or short(said.tenant), metadata, around.dependencies, events)
+
+
+def _said(meta: Body | None) -> _Said:
+    """What the client says of itself; what has the wrong shape counts as not said."""
+    try:
+        raw = meta.get(CONTEXT) if meta is not None else None
+        return _decode_said(raw) if raw is not None else _Said()
+    except (msgspec.DecodeError, RecursionError):
+        return _Said()
+
+
+def _text_in(meta: Body | None, key: str) -> str:
+    try:
+        raw = meta.get(key) if meta is not None else None
+        return short(_decode_text(raw)) if raw is not None else ""
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+
+
+def short(value: object) -> str:
+    """A name that a client gives; empty if it is none, or too long for one."""
+    return value if isinstance(value, str) and len(value) <= _LONGEST else ""

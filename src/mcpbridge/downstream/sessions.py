@@ -1,0 +1,86 @@
+"""What lasts over the requests of modern clients that have no connection of their own.
+
+A modern request declares everything anew and belongs to no session (spec 2026-07-28). What the bridge keeps for a
+client over its calls is found again by who was authenticated, the client's name, and the conversation it names; never
+by the name alone, so that nobody gets at another principal's.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from time import monotonic
+
+from mcpbridge.model import Session
+
+__all__ = ["Sessions"]
+
+_PLACES = 10_000
+"""Sessions that are kept."""
+_IDLE = 3600.0
+"""Seconds without a request after which a session is over."""
+
+_Key = tuple[str, str]
+"""Client name and conversation."""
+
+
+class _Kept:
+    __slots__ = ("session", "used")
+
+    def __init__(self, session: Session, now: float) -> None:
+        self.session, self.used = session, now
+
+
+class Sessions:
+    """Sessions by principal, client name and conversation. The one unused longest makes room."""
+
+    def __init__(self, *, places: int = _PLACES, idle: float = _IDLE, clock: Callable[[], float] = monotonic) -> None:
+        self._places, self._idle, self._clock = places, idle, clock
+        self._kept: dict[str, OrderedDict[_Key, _Kept]] = {}
+        """By principal; those used longest ago first."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def of(self, principal: str, client: str = "", conversation: str = "") -> Session:
+        """The session of these, the same object as long as it is in use."""
+        now = self._clock()
+        own = self._kept.get(principal)
+        if own is None:
+            own = self._kept[principal] = OrderedDict()
+        key = client, conversation
+        kept = own.get(key)
+        if kept is not None and now - kept.used < self._idle:
+            kept.used = now
+            own.move_to_end(key)
+            return kept.session
+        if kept is not None:
+            self._drop(principal, key)
+            own = self._kept.setdefault(principal, OrderedDict())
+        if self._count >= self._places:
+            self._make_room(principal, now)
+            own = self._kept.setdefault(principal, OrderedDict())
+        session = Session(principal, client)
+        own[key] = _Kept(session, now)
+        self._count += 1
+        return session
+
+    def _make_room(self, principal: str, now: float) -> None:
+        """Let go of what is idle, else of the oldest: of the same principal first, so that nobody crowds others out."""
+        for other, own in list(self._kept.items()):
+            while own and now - next(iter(own.values())).used >= self._idle:
+                self._drop(other, next(iter(own)))
+        if self._count < self._places:
+            return
+        own = self._kept.get(principal)
+        if not own:
+            filled = {other: next(iter(kept.values())).used for other, kept in self._kept.items() if kept}
+            principal = min(filled, key=filled.__getitem__)
+            own = self._kept[principal]
+        self._drop(principal, next(iter(own)))
+
+    def _drop(self, principal: str, key: _Key) -> None:
+        own = self._kept[principal]
+        del own[key]
+        self._count -= 1
+        if not own:
+            del self._kept[principal]

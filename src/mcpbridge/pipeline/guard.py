@@ -1,0 +1,109 @@
+"""Let a call pass, refuse it, or have a person asked, as the policy says.
+
+In two places. `Guard` stands outermost: what is denied whatever its arguments are costs nothing more. `Permit` stands
+behind the stage that completes the arguments, since conditions must see them as the tool gets them. A tool of which
+every call is allowed has neither.
+"""
+
+from collections.abc import Awaitable, Mapping
+
+import structlog
+
+from mcpbridge.conduct import Conduct
+from mcpbridge.errors import NotPermitted
+from mcpbridge.model import Call, Plan, Tool
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.policy.decide import Decision, Policy
+from mcpbridge.wire.body import Body
+
+__all__ = ["Guard", "Permit"]
+
+log = structlog.get_logger("mcpbridge.policy")
+
+
+class Guard:
+    """Concern: refuses calls that no arguments make permissible."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """For tools that are denied to somebody."""
+        if tool is None or not self._policy.may_hide:
+            return None
+        policy, audience_of = self._policy.for_tool(tool, conduct), self._policy.audience
+        if policy.is_hidden is False:
+            return None
+
+        def guard(call: Call, proceed: Plan) -> Awaitable[Body]:
+            caller = call.caller
+            audience = audience_of(caller.name, caller.principal)
+            if policy.hides(audience):
+                raise _refused(call, tool, policy.decide(audience, _Asked(call)))
+            return proceed(call)
+
+        return guard
+
+
+class Permit:
+    """Concern: decides about each call by its arguments; says in `Call.approval` where a person must agree."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """For tools of which the arguments decide, or a person."""
+        if tool is None:
+            return None
+        policy, audience_of = self._policy.for_tool(tool, conduct), self._policy.audience
+        if policy.is_open or policy.is_hidden or not policy.needs_call:
+            return None
+
+        def permit(call: Call, proceed: Plan) -> Awaitable[Body]:
+            caller = call.caller
+            decision = policy.decide(audience_of(caller.name, caller.principal), _Asked(call))
+            if decision.permission == "deny":
+                raise _refused(call, tool, decision)
+            if decision.permission == "require_approval":
+                call.approval = decision.reason or f"the policy wants a person to agree to calls of {tool.id}"
+                call.note("permission", decision.permission)
+            return proceed(call)
+
+        return permit
+
+
+class _Asked:
+    """A call, for conditions."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    @property
+    def client(self) -> Mapping[str, object]:
+        caller = self._call.caller
+        return {"name": caller.name, "principal": caller.principal}
+
+    @property
+    def arguments(self) -> Body:
+        return self._call.params.inner("arguments") or Body()
+
+    @property
+    def context(self) -> Mapping[str, object]:
+        around = self._call.context
+        return {
+            "run": around.run,
+            "session": around.session.id,
+            "user": around.user,
+            "tenant": around.tenant,
+            "metadata": dict(around.metadata),
+        }
+
+
+def _refused(call: Call, tool: Tool, decision: Decision) -> NotPermitted:
+    caller = call.caller
+    rule = None if decision.rule is None else decision.rule + 1
+    log.info("call denied", tool=tool.id, client=caller.name[:100], principal=caller.principal, rule=rule)
+    call.note("permission", decision.permission)
+    return NotPermitted(f"{tool.id} is denied by the policy{f': {decision.reason}' if decision.reason else ''}")

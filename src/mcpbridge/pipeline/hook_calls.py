@@ -1,0 +1,231 @@
+"""What a hook gets to know of a call: a value for functions of the program, a JSON document for all others.
+
+Functions become hooks by `before` and `after`, and are given to `Bridge(hooks=[...])`.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, overload
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.context import CallContext
+from mcpbridge.errors import BridgeError, UpstreamAnswered
+from mcpbridge.model import Call, Tool
+from mcpbridge.pipeline.hook_settings import HookEvent, HookFailure
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import EMPTY_OBJECT, encode
+
+__all__ = ["Answer", "Happening", "Hook", "HookCall", "HookFunction", "after", "before"]
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """One call, as the hooks before this one have left it. Nothing in it changes the call: what a hook returns does."""
+
+    event: HookEvent
+    id: str
+    """The same before and after one call."""
+    tool: str
+    """Its id: `server/tool`."""
+    server: str
+    name: str
+    """The server's own name of the tool."""
+    arguments: dict[str, Any]
+    context: CallContext
+    client: str
+    """The client's name, as it says itself; empty for the program."""
+    principal: str
+    """Who was authenticated; empty for the local user."""
+    result: dict[str, Any] | None = None
+    """After the call, unless it failed."""
+    error: Exception | None = None
+    """After the call, if it failed or was refused. A result that tells of a failure (`isError`) is none."""
+    duration: float = 0.0
+    """Seconds that the call took, after it."""
+    facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What happened to it on its way: `cache`, `retries`, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a hook returns to give the result itself: before a call, nothing is sent then; after it, in its place."""
+
+    result: Mapping[str, Any] | str
+    """A tool result (`content`, `structuredContent`, `isError`), or a text."""
+
+
+HookFunction = Callable[[HookCall], Any | Awaitable[Any]]
+"""Returns None to let the call pass, an `Answer`, or (before a call) a mapping: the arguments to go on with. Raises
+`HookRefused` to refuse it. A function that is not async runs on the event loop: it must not take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A function of the program that sees calls; made by `before` and `after`."""
+
+    event: HookEvent
+    function: HookFunction
+    tools: Sequence[str] = ("*",)
+    servers: Sequence[str] = ("*",)
+    timeout: float | None = 5.0
+    """Seconds, if it is async; None: as long as it likes."""
+    failure: HookFailure = "closed"
+    name: str = ""
+
+    def __call__(self, call: HookCall) -> Any:
+        """The function itself, for tests of it."""
+        return self.function(call)
+
+
+@overload
+def before(function: HookFunction, /) -> Hook: ...
+@overload
+def before(
+    *,
+    tools: str | Sequence[str] = "*",
+    servers: str | Sequence[str] = "*",
+    timeout: float | None = 5.0,
+    failure: HookFailure = "closed",
+    name: str = "",
+) -> Callable[[HookFunction], Hook]: ...
+def before(
+    function: HookFunction | None = None,
+    /,
+    *,
+    tools: str | Sequence[str] = "*",
+    servers: str | Sequence[str] = "*",
+    timeout: float | None = 5.0,
+    failure: HookFailure = "closed",
+    name: str = "",
+) -> Hook | Callable[[HookFunction], Hook]:
+    """Make a function a hook that runs before calls of these tools; it may change, answer or refuse them.
+
+    `tools` are globs of ids (`server/tool`) or of names, `servers` of servers. With `failure="open"` a call goes on
+    when the function raises something else than a refusal, or takes longer than `timeout` seconds.
+    """
+    make = _maker("tool_call.before", tools, servers, timeout, failure, name)
+    return make if function is None else make(function)
+
+
+@overload
+def after(function: HookFunction, /) -> Hook: ...
+@overload
+def after(
+    *,
+    tools: str | Sequence[str] = "*",
+    servers: str | Sequence[str] = "*",
+    timeout: float | None = 5.0,
+    failure: HookFailure = "open",
+    name: str = "",
+) -> Callable[[HookFunction], Hook]: ...
+def after(
+    function: HookFunction | None = None,
+    /,
+    *,
+    tools: str | Sequence[str] = "*",
+    servers: str | Sequence[str] = "*",
+    timeout: float | None = 5.0,
+    failure: HookFailure = "open",
+    name: str = "",
+) -> Hook | Callable[[HookFunction], Hook]:
+    """Make a function a hook that runs after calls of these tools, failed and refused ones too; see `before`."""
+    make = _maker("tool_call.after", tools, servers, timeout, failure, name)
+    return make if function is None else make(function)
+
+
+def _maker(
+    event: HookEvent,
+    tools: str | Sequence[str],
+    servers: str | Sequence[str],
+    timeout: float | None,
+    failure: HookFailure,
+    name: str,
+) -> Callable[[HookFunction], Hook]:
+    def make(function: HookFunction) -> Hook:
+        called = name or getattr(function, "__name__", "") or type(function).__name__
+        return Hook(event, function, _several(tools), _several(servers), timeout, failure, called)
+
+    return make
+
+
+def _several(globs: str | Sequence[str]) -> Sequence[str]:
+    return (globs,) if isinstance(globs, str) else tuple(globs)
+
+
+@dataclass(slots=True, eq=False)
+class Happening:
+    """A call at the moment when its hooks run."""
+
+    tool: Tool
+    call: Call
+    arguments: bytes = EMPTY_OBJECT
+    """As the tool gets them, as far as that is known."""
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    result: Body | None = None
+    error: Exception | None = None
+    duration: float = 0.0
+
+    def value(self, event: HookEvent) -> HookCall:
+        """For a function."""
+        call, tool = self.call, self.tool
+        return HookCall(
+            event,
+            self.id,
+            tool.id,
+            tool.server,
+            tool.name,
+            msgspec.json.decode(self.arguments) or {},
+            call.context,
+            call.caller.name,
+            call.caller.principal,
+            self.result.value() if self.result is not None else None,
+            self.error,
+            self.duration,
+            MappingProxyType(dict(call.facts or {})),
+        )
+
+    def document(self, event: HookEvent, *, content: bool) -> bytes:
+        """For a program or an address; `content`: with arguments and result."""
+        call, tool, context = self.call, self.tool, self.call.context
+        told: dict[str, object] = {
+            "event": event,
+            "id": self.id,
+            "tool": tool.id,
+            "server": tool.server,
+            "name": tool.name,
+            "client": call.caller.name,
+            "principal": call.caller.principal,
+            "user": context.user,
+            "tenant": context.tenant,
+            "session": context.session.id,
+            "run": context.run,
+            "metadata": dict(context.metadata),
+        }
+        if content:
+            told["arguments"] = Raw(self.arguments)
+        if event == "tool_call.after":
+            told["duration"] = round(self.duration, 6)
+            told["facts"] = call.facts or {}
+            told["is_error"] = self.error is not None or _tells_failure(self.result)
+            if self.error is not None:
+                told["error"] = _told_error(self.error, content=content)
+            elif content and self.result is not None:
+                told["result"] = Raw(bytes(self.result.data))
+        return encode(told)
+
+
+def _told_error(error: Exception, *, content: bool) -> dict[str, object]:
+    told: dict[str, object] = {"class": type(error).__name__}
+    # The message of an error of the bridge is made for those who call; that of any other may hold anything.
+    told["message"] = error.told() if isinstance(error, BridgeError) else "an error inside the bridge"
+    if content and isinstance(error, UpstreamAnswered):
+        told["answer"] = Raw(bytes(error.error))
+    return told
+
+
+def _tells_failure(result: Body | None) -> bool:
+    return result is not None and b'"isError"' in bytes(result.data) and bytes(result.get("isError") or b"") == b"true"

@@ -1,0 +1,131 @@
+"""How many calls run at a time: of one model turn, of one client, of one tool; and one change at a time.
+
+The slots of a server itself are counted where its calls are sent (`upstream/gate.py`). A call takes its places always
+in the same order, from what is most its own to what it shares with most others: turn, client, changes, tool, server.
+So no two calls ever wait for one another, and who waits for a busy tool keeps nobody else's place. A call that the
+bridge makes on behalf of another one (`Call.within`) uses the places which that one holds.
+
+Waiting ends at the call's deadline; where it has none, after as long as the call itself might take.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+from mcpbridge.conduct import CallDefaults, Conduct
+from mcpbridge.model import Call, Plan, Tool
+from mcpbridge.pipeline.callers import client_of
+from mcpbridge.pipeline.lending import Lending
+from mcpbridge.pipeline.places import Limit, Place, Places
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import TURN
+
+__all__ = ["Limits"]
+
+
+class Limits:
+    """Concern: the places of all calls."""
+
+    def __init__(self, calls: CallDefaults, patience: Callable[[str], float]) -> None:
+        """`patience`: seconds that a call to a server may wait at each limit, if it has no deadline of its own."""
+        self._patience = patience
+        self.batch, self.per_client = calls.batch, calls.max_per_client
+        self.places = Places(queued=calls.max_queued)
+        self.held: dict[Call, list[Place]] = {}
+        """The places of the calls that run."""
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """Every tool has one, since any call may name its turn; for one without limits a look at that is all.
+
+        Only calls of tools are limited here: other requests take a slot of their server, and that is all.
+        """
+        if tool is None:
+            return None
+        seconds = conduct.timeouts.idle if conduct.timeouts is not None else self._patience(tool.server)
+        return _Limited(self, tool, conduct, seconds)
+
+    async def enter(self, call: Call, limit: Limit, seconds: float) -> Place:
+        """Take a place, or wait for one.
+
+        Raises:
+            Overloaded: too many wait already, or the wait took too long.
+        """
+        place = self.places.use(limit)
+        if place.try_enter():
+            return place
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        call.deadline = call.deadline or began + seconds  # its time counts from its first wait on
+        try:
+            await place.enter(call.deadline - began)
+        except BaseException:
+            self.places.give_up(place)
+            raise
+        finally:
+            call.waited(loop.time() - began)
+        return place
+
+
+class _Limited:
+    """Stage: the limits of one tool's calls."""
+
+    def __init__(self, limits: Limits, tool: Tool, conduct: Conduct, seconds: float) -> None:
+        self._limits, self._seconds, self._server = limits, seconds, tool.server
+        self._is_serial = conduct.is_serial
+        self._serial = f"Server '{tool.server}' for changes of one client (`side_effects = \"serial\"`)"
+        slots = conduct.max_concurrent
+        text = f"Tool '{tool.id}' (`max_concurrent`)"
+        self._own = Limit(("tool", tool.id, slots), text, slots) if slots else None
+        self._is_always = self._is_serial or bool(slots or limits.per_client)
+
+    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+        """No coroutine of its own where nothing is limited: every call would pay for it."""
+        if not self._is_always and (call.meta is None or TURN not in call.meta):
+            return proceed(call)
+        return self._run(call, proceed)
+
+    async def _run(self, call: Call, proceed: Plan) -> Body:
+        limits = self._limits
+        inherited = _held_by(limits.held, call.within) if call.within is not None else ()
+        inside: list[Place] = []
+        lending: Lending | None = None
+        try:
+            for limit in self._limits_of(call):
+                if limit.key not in inherited:
+                    place = await limits.enter(call, limit, self._seconds)
+                    inside.append(place)
+            limits.held[call] = inside
+            if call.client.profile:
+                lending = call.client = Lending(call, inside)
+            return await proceed(call)
+        finally:
+            limits.held.pop(call, None)
+            if lending is not None:
+                lending.is_over = True
+                if call.client is lending:
+                    call.client = lending.asker
+            for place in reversed(inside):
+                limits.places.leave(place)
+
+    def _limits_of(self, call: Call) -> Iterator[Limit]:
+        """In the order in which every call takes them."""
+        limits = self._limits
+        client = client_of(call)
+        turn = call.meta.get(TURN) if call.meta is not None else None
+        if turn is not None and bytes(turn) != b"null":
+            yield Limit(("turn", client, bytes(turn)), "This turn (`calls.batch`)", limits.batch)
+        if limits.per_client:
+            yield Limit(("client", client), "This client (`calls.max_per_client`)", limits.per_client)
+        if self._is_serial:
+            yield Limit(("changes", self._server, client), self._serial, 1)
+        if self._own is not None:
+            yield self._own
+
+
+def _held_by(held: dict[Call, list[Place]], call: Call | None) -> set[object]:
+    """What this call holds, and those that it is made on behalf of."""
+    found: set[object] = set()
+    while call is not None:
+        found |= {place.key for place in held.get(call, ())}
+        call = call.within
+    return found

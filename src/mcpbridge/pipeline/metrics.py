@@ -1,0 +1,249 @@
+"""Counts and durations of calls, in memory, per tool, server and client. They begin anew with the process.
+
+The counting is a few additions on a `Series` that the caller holds; sums, rates and quantiles are made by whoever asks.
+Names that clients and servers choose make series, so there is a limit to each; what is beyond counts as `other`.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from mcpbridge.storage.records import Outcome
+
+__all__ = ["BUCKETS", "OTHER", "Durations", "Metrics", "Series", "Total", "total"]
+
+BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Seconds; upper bounds of the buckets, those that the semantic conventions of MCP give. A last one has no bound."""
+
+OTHER = "other"
+"""The tool or client of everything beyond a limit."""
+
+_MOST_SERIES = 10_000
+_MOST_NAMES = 20
+"""Names of errors, and answers to approvals, that one series tells apart: servers may invent error codes."""
+_LONGEST_CLIENT = 64
+
+
+class Durations:
+    """A histogram of seconds."""
+
+    __slots__ = ("buckets", "seconds")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        """How many fell into each, not cumulated."""
+        self.seconds = 0.0
+        """The sum."""
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.buckets[bisect_left(BUCKETS, seconds)] += 1
+        self.seconds += seconds
+
+    def include(self, other: "Durations") -> None:
+        """Add those of another."""
+        self.buckets = [mine + theirs for mine, theirs in zip(self.buckets, other.buckets, strict=True)]
+        self.seconds += other.seconds
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.buckets)
+
+    def cumulated(self) -> list[int]:
+        """How many took at most the bound of each bucket; the last is all of them."""
+        return list(accumulate(self.buckets))
+
+    def quantile(self, share: float) -> float | None:
+        """Seconds that this share of them stayed below, estimated within a bucket; None when there is none.
+
+        What is beyond the last bound counts as that bound.
+        """
+        count = self.count
+        if not count:
+            return None
+        rank, below = share * count, 0
+        for number, here in enumerate(self.buckets[:-1]):
+            if here and below + here >= rank:
+                lower = BUCKETS[number - 1] if number else 0.0
+                return lower + (BUCKETS[number] - lower) * max(0.0, rank - below) / here
+            below += here
+        return BUCKETS[-1]
+
+    def summary(self) -> dict[str, float]:
+        """Estimated median and 95th percentile, seconds; empty when there is none."""
+        told = {name: self.quantile(share) for name, share in (("p50", 0.5), ("p95", 0.95))}
+        return {name: round(seconds, 4) for name, seconds in told.items() if seconds is not None}
+
+
+@dataclass(slots=True, eq=False)
+class Series:
+    """What is counted of the calls of one tool (or method, for requests that call no tool) by one client."""
+
+    server: str = ""
+    tool: str = ""
+    """The tool's id; empty for requests that call none."""
+    method: str = ""
+    client: str = ""
+    """`clientInfo.name`, as declared."""
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    durations: Durations = field(default_factory=Durations)
+    """From when the bridge took the call up to its end: waiting, approval and retries included."""
+    upstream: Durations = field(default_factory=Durations)
+    """What the server took of that, where the call got so far."""
+    bytes_in: int = 0
+    """Of arguments, as the server got them; of requests that call no tool, of the params."""
+    bytes_out: int = 0
+    """Of results."""
+    retries: int = 0
+    cache_hits: int = 0
+    coerced: int = 0
+    """Calls with arguments that were mended."""
+    refused: dict[str, int] = field(default_factory=dict[str, int])
+    """Calls that the bridge refused, by class of the refusal."""
+    failed: dict[str, int] = field(default_factory=dict[str, int])
+    """Calls that failed, by class of the error or the server's error code."""
+    approvals: dict[str, int] = field(default_factory=dict[str, int])
+    """Calls that a person was asked about, by what came of it."""
+
+    def ended(self, outcome: Outcome, seconds: float, upstream_seconds: float, sent: int, received: int) -> None:
+        """Count a call that is over. `sent`, `received`: bytes. On the way of every call."""
+        outcomes = self.outcomes
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+        durations = self.durations
+        durations.buckets[bisect_left(BUCKETS, seconds)] += 1
+        durations.seconds += seconds
+        if upstream_seconds:
+            durations = self.upstream
+            durations.buckets[bisect_left(BUCKETS, upstream_seconds)] += 1
+            durations.seconds += upstream_seconds
+        self.bytes_in += sent
+        self.bytes_out += received
+
+    def went_wrong(self, outcome: Outcome, error: str) -> None:
+        """Count why a call was refused or failed."""
+        if outcome == "refused":
+            _count(self.refused, error)
+        elif outcome == "failed":
+            _count(self.failed, error)
+
+    def took_note(self, facts: Mapping[str, object]) -> None:
+        """Count what stages noted of a call (`Call.note`)."""
+        retries = facts.get("retries")
+        if isinstance(retries, int):
+            self.retries += retries
+        if facts.get("cache") in ("hit", "shared"):
+            self.cache_hits += 1
+        if facts.get("coerced"):
+            self.coerced += 1
+        approval = facts.get("approval")
+        if isinstance(approval, str):
+            _count(self.approvals, _ANSWERS.get(approval.partition(" ")[0], "granted"))  # the rest names people
+
+    @property
+    def calls(self) -> int:
+        """Calls in all, refused and cancelled ones too."""
+        return sum(self.outcomes.values())
+
+    @property
+    def errors(self) -> int:
+        """Calls that failed, there or on the way, or whose result is an error of the tool."""
+        return self.outcomes.get("failed", 0) + self.outcomes.get("tool_error", 0)
+
+
+_ANSWERS = {"denied": "denied", "nobody": "unanswered"}
+
+
+def _count(names: dict[str, int], name: str) -> None:
+    if name not in names and len(names) >= _MOST_NAMES:
+        name = OTHER
+    names[name] = names.get(name, 0) + 1
+
+
+class Total(Series):
+    """The sum of several series."""
+
+    __slots__ = ()
+
+    def include(self, other: Series) -> None:
+        """Add those of another."""
+        self.durations.include(other.durations)
+        self.upstream.include(other.upstream)
+        for mine, theirs in (
+            (self.outcomes, other.outcomes),
+            (self.refused, other.refused),
+            (self.failed, other.failed),
+            (self.approvals, other.approvals),
+        ):
+            for name, number in theirs.items():
+                mine[name] = mine.get(name, 0) + number
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.retries += other.retries
+        self.cache_hits += other.cache_hits
+        self.coerced += other.coerced
+
+
+def total(series: Iterable[Series]) -> Total:
+    """Several series as one."""
+    whole = Total()
+    for one in series:
+        whole.include(one)
+    return whole
+
+
+class Metrics:
+    """All series of one bridge."""
+
+    def __init__(self, *, max_tools: int = 2000, max_clients: int = 50) -> None:
+        """How many tools, and client names, are told apart."""
+        self._max_tools, self._max_clients = max_tools, max_clients
+        self._series: dict[tuple[str, str, str, str], Series] = {}
+        self._tools: set[str] = set()
+        self._clients: set[str] = set()
+
+    def __iter__(self):
+        return iter(self._series.values())
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def series(self, server: str, tool: str, method: str, client: str) -> Series:
+        """Where calls of this tool by this client count; made at the first one."""
+        client = client[:_LONGEST_CLIENT]
+        key = server, tool, method, client
+        known = self._series.get(key)
+        if known is not None:
+            return known
+        if tool and not self._admits(tool, self._tools, self._max_tools):
+            tool = OTHER
+        if client and not self._admits(client, self._clients, self._max_clients):
+            client = OTHER
+        if len(self._series) >= _MOST_SERIES:
+            tool, client = tool and OTHER, OTHER
+        key = server, tool, method, client
+        known = self._series.get(key)
+        if known is None:
+            known = self._series[key] = Series(server, tool, method, client)
+        return known
+
+    def of_server(self, server: str) -> Total:
+        """Everything of one server."""
+        return total(series for series in self if series.server == server)
+
+    def by_tool(self) -> dict[tuple[str, str, str], Total]:
+        """Everything by server, tool (or empty) and method, over all clients."""
+        found: dict[tuple[str, str, str], Total] = {}
+        for series in self:
+            key = series.server, series.tool, series.method
+            found.setdefault(key, Total(*key)).include(series)
+        return found
+
+    def _admits(self, name: str, known: set[str], most: int) -> bool:
+        if name in known:
+            return True
+        if len(known) >= most:
+            return False
+        known.add(name)
+        return True

@@ -1,0 +1,94 @@
+"""How often calls may come: for each client, each server, each tool. Who comes too soon is told when to come back.
+
+A call passes when each of its buckets has a token, and only then takes one of each: one that is refused costs nobody
+anything. Later rounds of a call, and its retries, count no further. Reading resources and getting prompts counts for
+the client and the server as well.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from mcpbridge.conduct import Conduct
+from mcpbridge.errors import RateLimited
+from mcpbridge.model import Call, Plan, Tool
+from mcpbridge.pipeline.bucket import Bucket
+from mcpbridge.pipeline.callers import payer_of
+from mcpbridge.pipeline.recent import Recent
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.units import Rate
+from mcpbridge.wire.body import Body
+
+__all__ = ["Rates"]
+
+_COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+
+class _Shared:
+    """A bucket that all clients share, and how refusals name what it is for."""
+
+    __slots__ = ("bucket", "rate", "what")
+
+    def __init__(self, what: str, rate: Rate) -> None:
+        self.what, self.rate, self.bucket = what, rate, Bucket(rate)
+
+
+class Rates:
+    """Concern: the buckets of all clients, servers and tools."""
+
+    def __init__(
+        self, client: Rate | None, servers: Mapping[str, Rate], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`client`: what each client may; `servers`: how often each server may be called, where that is limited."""
+        self._rate = client
+        self._clients = Recent(partial(Bucket, client)) if client is not None else None
+        self._servers, self._clock = servers, clock
+        self._shared: dict[tuple[str, Rate], _Shared] = {}
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """Nothing where no rate is set. Without a tool, the server is known with the call only."""
+        if tool is None:
+            return self._uncalled if self._clients is not None or self._servers else None
+        rates = (f"Tool '{tool.id}'", conduct.rate_limit), (f"Server '{tool.server}'", conduct.server_rate_limit)
+        shared = [self._find(what, rate) for what, rate in rates if rate is not None]
+        return partial(self._counted, shared) if shared or self._clients is not None else None
+
+    def _uncalled(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+        if call.method not in _COUNTED:
+            return proceed(call)
+        rate = self._servers.get(call.upstream)
+        shared = [self._find(f"Server '{call.upstream}'", rate)] if rate is not None else []
+        return self._counted(shared, call, proceed)
+
+    def _counted(self, shared: list[_Shared], call: Call, proceed: Plan) -> Awaitable[Body]:
+        if not call.continues:
+            self._take(shared, call)
+        return proceed(call)
+
+    def _take(self, shared: list[_Shared], call: Call) -> None:
+        """A token of each.
+
+        Raises:
+            RateLimited: one has none; names the one that takes longest.
+        """
+        now = self._clock()
+        own = self._clients.of(payer_of(call)) if self._clients is not None else None
+        longest, refused = 0.0, ("", self._rate)
+        if own is not None and (wait := own.wait(now)):
+            longest, refused = wait, ("This client", self._rate)
+        for one in shared:
+            if (wait := one.bucket.wait(now)) > longest:
+                longest, refused = wait, (one.what, one.rate)
+        if longest:
+            raise RateLimited(refused[0], str(refused[1]), longest)
+        if own is not None:
+            own.take(now)
+        for one in shared:
+            one.bucket.take(now)
+
+    def _find(self, what: str, rate: Rate) -> _Shared:
+        key = what, rate
+        known = self._shared.get(key)
+        if known is None:
+            known = self._shared[key] = _Shared(what, rate)
+        return known

@@ -1,0 +1,34 @@
+"""What is kept of clients, for a bounded number of them: those that were not heard of for longest are forgotten."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["Recent"]
+
+_Value = TypeVar("_Value")
+
+MOST = 10_000
+"""Clients that are remembered, if nothing else is said."""
+
+
+class Recent(Generic[_Value]):
+    """Values by client, each made when the client is first heard of."""
+
+    def __init__(self, make: Callable[[], _Value], *, most: int = MOST) -> None:
+        self._make, self._most = make, most
+        self._values: OrderedDict[Hashable, _Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of(self, key: Hashable) -> _Value:
+        """The value of this client, which was heard of just now."""
+        value = self._values.get(key)
+        if value is None:
+            value = self._values[key] = self._make()
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+        else:
+            self._values.move_to_end(key)
+        return value

@@ -1,0 +1,102 @@
+"""Try a failed call again, where that is safe.
+
+What the server certainly did not run is tried again whatever the tool does: it was not connected, or it turned the
+call away and said when to come back. A call that was sent and got no answer may have taken effect; that is tried again
+only where doing it twice is doing it once (reading counts). Never tried again: what got an answer, an error too; what
+ran out of time; a call that asked somebody something or became a task, since that cannot be taken back; and nothing
+beyond the call's deadline, or beyond the budget of its server.
+"""
+
+import asyncio
+import random
+from collections import defaultdict
+
+import structlog
+
+from mcpbridge.conduct import Conduct, RetrySettings
+from mcpbridge.errors import (
+    SignInNeeded,
+    UpstreamError,
+    UpstreamGone,
+    UpstreamHttpError,
+    UpstreamResting,
+    UpstreamUnavailable,
+)
+from mcpbridge.model import Call, Plan, Tool
+from mcpbridge.pipeline.backoff import RetryBudget, pause
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.wire.body import Body
+
+__all__ = ["Retry", "why_again"]
+
+log = structlog.get_logger("mcpbridge.retry")
+
+
+class Retry:
+    """Concern: makes the stage of each tool that is tried again, and keeps the budgets of their servers."""
+
+    def __init__(self) -> None:
+        self.budgets: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """One for tools with more than one try."""
+        if tool is None or conduct.retry.tries <= 1:
+            return None
+        return _Retried(conduct.retry, self.budgets[tool.server], is_idempotent=conduct.is_idempotent)
+
+
+class _Retried:
+    """Stage: the tries of one tool's calls."""
+
+    def __init__(self, settings: RetrySettings, budget: RetryBudget, *, is_idempotent: bool) -> None:
+        self._settings, self._budget, self._is_idempotent = settings, budget, is_idempotent
+        self._clock = asyncio.get_running_loop().time
+
+    async def __call__(self, call: Call, proceed: Plan) -> Body:
+        self._budget.called(self._clock())
+        deadline, tries = call.deadline, 1
+        while True:
+            try:
+                return await proceed(call)
+            except UpstreamError as error:
+                error.tries = tries
+                wait = self._wait(call, error, tries)
+                now = self._clock()
+                is_too_late = bool(deadline) and now + (wait or 0.0) >= deadline
+                if wait is None or is_too_late or not self._budget.may_retry(now):
+                    raise
+                log.info("trying again", upstream=call.upstream, tool=call.target, reason=error.what, wait=wait)
+            await asyncio.sleep(wait)
+            call.deadline = deadline
+            call.note("retries", tries)
+            tries += 1
+
+    def _wait(self, call: Call, error: UpstreamError, tries: int) -> float | None:
+        """Seconds before the next try; None: there is none."""
+        if tries >= self._settings.tries or not why_again(call, error, is_idempotent=self._is_idempotent):
+            return None
+        asked = error.retry_after if isinstance(error, UpstreamHttpError) else None
+        return (asked or 0.0) + pause(self._settings, tries, random.random())
+
+
+def why_again(call: Call, error: UpstreamError, *, is_idempotent: bool) -> str:
+    """Why a failed call may be sent once more: `unsent`, or `harmless`; empty when it may not. Pure."""
+    if call.begun or isinstance(error, SignInNeeded | UpstreamResting):
+        return ""  # a person is needed first, or the server is to be left alone
+    if isinstance(error, UpstreamUnavailable) or _is_turned_away(error):
+        return "unsent"
+    is_unknown = isinstance(error, UpstreamGone) or (isinstance(error, UpstreamHttpError) and _is_passing(error.status))
+    may_make_task = call.needs_task or call.takes_task
+    if is_unknown and is_idempotent and not may_make_task and "requestState" not in call.params:
+        return "harmless"
+    return ""
+
+
+def _is_turned_away(error: UpstreamError) -> bool:
+    """The server did not take the call, and says when to come back (RFC 9110, Retry-After)."""
+    return isinstance(error, UpstreamHttpError) and error.status in (429, 503) and error.retry_after is not None
+
+
+def _is_passing(status: int) -> bool:
+    """A status that may be another one in a moment."""
+    return status in (408, 429) or (status >= 500 and status not in (501, 505))

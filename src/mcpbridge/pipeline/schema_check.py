@@ -1,0 +1,183 @@
+"""A tool's input schema, compiled: is a value right, and if not, what is wrong with it.
+
+The only module that knows the validator. It is loaded at the first call of a tool that has something to check, fetches
+nothing from anywhere, asserts no formats, and bounds the work that a `pattern` may cause.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from typing import Any, NoReturn, cast
+
+import msgspec
+from msgspec import Raw
+
+__all__ = ["MAX_FAULTS", "Check", "Fault", "Path", "Schema", "Uncheckable", "compiled", "decode_exact", "is_checkable"]
+
+Path = tuple[str | int, ...]
+Schema = dict[str, Any]
+
+MAX_FAULTS = 100
+"""Faults of one value that are looked at; further ones are of the same kind in a long list."""
+MAX_BRANCHES, MAX_DEPTH = 8, 3
+"""Alternatives of one place whose faults are looked at, and alternatives within alternatives."""
+MANY_BYTES = 16 << 10
+"""A value may have as many faults as bytes, nearly, and the validator tells of all at once, 20 µs each, or of one."""
+BACKTRACK_LIMIT = 10_000
+"""Steps that one `pattern` may take beyond linear time (it has look-around or back references), about 1 ms."""
+
+_ANNOTATIONS = frozenset({"$schema", "$id", "$comment", "title", "description", "examples", "deprecated", "format"})
+_NOT_ASSERTED = frozenset({"format", "contentEncoding", "contentMediaType"})
+_NOT_EVALUATED = frozenset({"BacktrackLimitExceeded", "RegexEngineFailure"})
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Uncheckable(Exception):
+    """The schema is none that values can be checked against; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a value."""
+
+    path: Path
+    """Where, from the top of the value."""
+    keyword: str
+    """The keyword of the schema that it breaks."""
+    facts: Schema
+    """What the keyword wanted, by the validator's names: `types`, `options`, `limit`, `property`, `unexpected`, …
+
+    `count`: of alternatives there are so many; 0: several fit where one must.
+    """
+    place: Path
+    """How the check came to the keyword from the top of the schema, `$ref`s included."""
+    branches: tuple[tuple["Fault", ...], ...] = ()
+    """For `anyOf` and `oneOf`: what keeps the value from being each of them."""
+
+
+class Check:
+    """One compiled schema."""
+
+    __slots__ = ("_errors", "_first", "_flat", "_levels", "is_valid", "schema")
+
+    def __init__(self, schema: Schema, validator: Any, levels: int) -> None:
+        self.schema, self._levels = schema, levels
+        self.is_valid: Callable[[object], bool] = validator.is_valid if not levels else self._is_valid
+        """Whether a value is right. Raises ValueError or RecursionError for what cannot be looked at."""
+        self._errors: Callable[[object], Iterable[Any]] = validator.iter_errors
+        self._first: Callable[[object], None] = validator.validate
+        self._flat: Callable[[object], bool] = validator.is_valid
+
+    def _is_valid(self, value: object) -> bool:
+        if isinstance(value, dict | list):
+            _refuse_deeper(cast("object", value), self._levels)
+        return self._flat(value)
+
+    def faults(self, value: object, size: int) -> list[Fault]:
+        """What is wrong, at most `MAX_FAULTS`; only the first fault of a value of more than `MANY_BYTES`.
+
+        `size`: bytes of the value as JSON. Empty when all that is wrong is nothing that we assert.
+
+        Raises:
+            ValueError: it cannot be looked at.
+        """
+        if self._levels:
+            _refuse_deeper(value, self._levels)
+        if size <= MANY_BYTES:
+            return list(_faults(islice(self._errors(value), MAX_FAULTS)))
+        from jsonschema_rs import ValidationError
+
+        try:
+            self._first(value)
+        except ValidationError as error:
+            return list(_faults([error]))
+        return []
+
+
+def _refuse_deeper(value: object, levels: int) -> None:
+    inner = cast("Iterable[object]", value.values() if isinstance(value, dict) else value)
+    for one in inner:
+        if isinstance(one, dict | list):
+            if not levels:
+                raise ValueError("nested too deeply for a schema that leads back to itself")
+            _refuse_deeper(cast("object", one), levels - 1)
+
+
+def compiled(schema: Schema, levels: int = 0) -> Check:
+    """The check of a schema, of the draft that it names, else of 2020-12 (spec 2025-11-25, JSON Schema usage).
+
+    `levels`: how deep a value may be to be looked at; 0: as deep as it is.
+
+    Raises:
+        Uncheckable: it is no valid schema, of an unknown draft, or refers to what is not in it.
+    """
+    from jsonschema_rs import FancyRegexOptions, validator_for
+
+    options = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
+    try:
+        validator = validator_for(schema, validate_formats=False, retriever=_refuse, pattern_options=options)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Uncheckable(str(error).partition("\n")[0][:200]) from error
+    return Check(schema, validator, levels)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ValueError(f"not within the schema: {what[:100]}")
+
+
+def is_checkable(schema: Schema) -> bool:
+    """Whether the schema says anything that an object could break, as far as a glance tells."""
+    if schema.keys() - _ANNOTATIONS - {"type", "properties", "additionalProperties", "required"}:
+        return True
+    if schema.get("type", "object") != "object" or schema.get("required"):
+        return True
+    if schema.get("additionalProperties", True) not in (True, {}):
+        return True
+    properties: object = schema.get("properties", {})
+    if not isinstance(properties, dict):
+        return True
+    of_each = cast("dict[str, object]", properties).values()
+    return any(not isinstance(one, dict) or cast("Schema", one).keys() - _ANNOTATIONS for one in of_each)
+
+
+def decode_exact(raw: bytes | Raw) -> Any:
+    """JSON as Python values; numbers that no float or short integer can hold become `Decimal`.
+
+    Raises:
+        msgspec.DecodeError: it is no JSON.
+        ValueError: the same, of what has numbers out of range.
+        RecursionError: it is nested too deeply.
+    """
+    try:
+        return _decode(raw)
+    except msgspec.ValidationError:  # a number out of range
+        return json.loads(bytes(raw), parse_int=_integer, parse_float=_float, parse_constant=_refuse)
+
+
+def _integer(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) < 1000 else Decimal(digits)  # Python reads no more than 4,300 digits
+
+
+def _float(digits: str) -> float | Decimal:
+    value = float(digits)
+    return Decimal(digits) if value in (float("inf"), float("-inf")) else value
+
+
+def _faults(errors: Iterable[Any], depth: int = 0) -> Iterable[Fault]:
+    for error in errors:
+        kind = error.kind
+        if kind.name in _NOT_ASSERTED or type(kind).__name__ in _NOT_EVALUATED:
+            continue
+        facts: Schema = kind.as_dict()
+        context = facts.pop("context", ())
+        if context:
+            facts["count"] = 0 if type(kind).__name__ == "OneOfMultipleValid" else len(context)
+            context = context[:MAX_BRANCHES] if depth < MAX_DEPTH and facts["count"] else ()
+        branches = tuple(tuple(_faults(islice(branch, MAX_FAULTS), depth + 1)) for branch in context)
+        if not all(branches):
+            branches = ()  # one of them fits but for what we do not assert
+        path, place = tuple(error.instance_path), tuple(error.evaluation_path)
+        yield Fault(path, kind.name, facts, place, branches)

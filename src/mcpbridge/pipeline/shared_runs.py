@@ -1,0 +1,83 @@
+"""Which runs are for several calls, and which results: none that came of what one client alone was asked."""
+
+from collections.abc import Awaitable
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.interaction import Asker, Profile, Question
+from mcpbridge.pipeline.single_flight import Flight
+from mcpbridge.wire.body import Body
+
+__all__ = ["AskedAlone", "is_error", "is_final"]
+
+
+class AskedAlone:
+    """The client that began a run, as an `Asker`. Once it is asked something, the run is for it alone."""
+
+    __slots__ = ("_asker", "_flight", "was_asked")
+
+    def __init__(self, asker: Asker, flight: Flight) -> None:
+        self._asker, self._flight = asker, flight
+        self.was_asked = False
+        """What comes of the run came of an answer: it is nothing to keep."""
+
+    @property
+    def profile(self) -> Profile:
+        """What it can be asked."""
+        return self._asker.profile
+
+    @property
+    def owner(self) -> object:
+        """Who it is."""
+        return self._asker.owner
+
+    @property
+    def principal(self) -> str:
+        """Who was authenticated."""
+        return self._asker.principal
+
+    @property
+    def home(self) -> object:
+        """Whose session its calls go to."""
+        return self._asker.home
+
+    @property
+    def relays(self) -> bool:
+        """It comes back with answers by itself."""
+        return self._asker.relays
+
+    def ask(self, question: Question) -> Awaitable[Raw]:
+        """Put the question; from now on the run is for this client alone."""
+        self.was_asked = True
+        self._flight.be_personal()
+        return self._asker.ask(question)
+
+    def finished(self, question: Question) -> None:
+        """Tell it that a page has done its work."""
+        self._asker.finished(question)
+
+    def give_way(self, server: str) -> bool:
+        """End what it waits for."""
+        return self._asker.give_way(server)
+
+    async def project(self) -> str:
+        """Where it works."""
+        return await self._asker.project()
+
+
+def is_final(result: Body, data: bytes) -> bool:
+    """It is the result of the call itself, no question and no task, so others may have it. `data`: its bytes."""
+    try:
+        if not result.is_object:
+            return False
+        if b'"resultType"' in data and bytes(result.get("resultType") or b'"complete"') != b'"complete"':
+            return False
+        return b'"task"' not in data or "content" in result
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def is_error(result: Body, data: bytes) -> bool:
+    """It tells of a failure. `data`: the bytes of the result."""
+    return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"

@@ -1,0 +1,153 @@
+"""One run for all who want the same at the same time.
+
+The run has a task of its own, so it outlives whoever came first; it is cancelled when the last of those who wait has
+left. A run that turns out to be for one alone (its client is asked something) lets the others go, and they run
+themselves.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from msgspec import Raw
+
+from mcpbridge.errors import BridgeError
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.peer import Update
+
+__all__ = ["Flight", "Flights"]
+
+
+class _EndedError(BridgeError):
+    """A run was cancelled while calls waited for it: the bridge stops."""
+
+
+class Flight:
+    """One run and those who wait for it."""
+
+    __slots__ = ("_leader", "_waiting", "is_personal", "on_empty")
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[Body | None], Update] = {}
+        self._leader: asyncio.Future[Body | None] | None = None
+        self.is_personal = False
+        """It is for the one who began it."""
+        self.on_empty: Callable[[], object] = _nothing
+
+    def update(self, method: str, params: Raw) -> None:
+        """Tell all who wait of the progress."""
+        for update in tuple(self._waiting.values()):
+            update(method, params)
+
+    def be_personal(self) -> None:
+        """From now on it is for the one who began it; the others are let go."""
+        self.is_personal = True
+        for waiting in list(self._waiting):
+            if waiting is not self._leader:
+                del self._waiting[waiting]
+                if not waiting.done():
+                    waiting.set_result(None)
+        if not self._waiting:
+            self.on_empty()
+
+    def land(self, result: Body | None, error: BaseException | None = None) -> None:
+        """The run is over. A result of None: each but the one who began runs by itself."""
+        data = result.data if result is not None else b""
+        for waiting in self._waiting:
+            if waiting.done():
+                continue
+            if error is not None:
+                waiting.set_exception(error)
+            else:
+                waiting.set_result(Body(data) if result is not None else None)  # each may change its own
+
+    async def wait(self, update: Update, *, leads: bool = False) -> Body | None:
+        """Its result, or None if it turned out to be for another alone. Raises what the run raised."""
+        waiting: asyncio.Future[Body | None] = asyncio.get_running_loop().create_future()
+        if leads:
+            self._leader = waiting
+        self._waiting[waiting] = update
+        try:
+            return await waiting
+        finally:
+            self._waiting.pop(waiting, None)
+            if waiting.done() and not waiting.cancelled():
+                waiting.exception()  # it was taken, or its taker has just been cancelled
+            if not self._waiting:
+                self.on_empty()
+
+
+class Flights:
+    """The runs under way."""
+
+    def __init__(self) -> None:
+        self._tasks: asyncio.TaskGroup | None = None
+        self._flying: set[asyncio.Task[None]] = set()
+        self._open: dict[Hashable, Flight] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Runs may begin meanwhile; leaving cancels them and waits for their end."""
+        failure: BaseException | None = None
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                yield
+            except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
+                failure = error
+            finally:
+                self._tasks = None
+                for task in self._flying:
+                    task.cancel()
+        if failure is not None:
+            raise failure
+
+    def open(self, key: Hashable) -> Flight | None:
+        """The run under this key that one may wait for; None when there is none."""
+        flight = self._open.get(key)
+        return None if flight is None or flight.is_personal else flight
+
+    async def lead(self, key: Hashable, run: Callable[[Flight], Awaitable[Body]], update: Update) -> Body:
+        """Begin a run and wait for it. It lands by itself with what `run` returns, unless that lands it before."""
+        tasks = self._tasks
+        flight = Flight()
+        if tasks is None:  # nobody would own it
+            return await run(flight)
+        result: list[Body] = []
+        self._open[key] = flight
+        task = tasks.create_task(_fly(flight, run, result))
+        self._flying.add(task)
+        task.add_done_callback(partial(self._landed, key, flight))
+        flight.on_empty = partial(self._abandon, key, flight, task)
+        landed = await flight.wait(update, leads=True)
+        return landed if landed is not None else result[0]
+
+    def _abandon(self, key: Hashable, flight: Flight, task: asyncio.Task[None]) -> None:
+        """Nobody waits any more. Nor may anybody from now on: it takes a while to end."""
+        self._close(key, flight)
+        task.cancel()
+
+    def _landed(self, key: Hashable, flight: Flight, task: asyncio.Task[None]) -> None:
+        self._flying.discard(task)
+        self._close(key, flight)
+        if task.cancelled():  # perhaps before it began
+            flight.land(None, _EndedError("The run that this call waited for was cancelled"))
+
+    def _close(self, key: Hashable, flight: Flight) -> None:
+        flight.on_empty = _nothing
+        if self._open.get(key) is flight:
+            del self._open[key]
+
+
+async def _fly(flight: Flight, run: Callable[[Flight], Awaitable[Body]], result: list[Body]) -> None:
+    try:
+        result.append(await run(flight))
+    except Exception as error:  # noqa: BLE001 - it goes to those who wait, whatever it is
+        flight.land(None, error)
+    else:
+        flight.land(None if flight.is_personal else result[0])
+
+
+def _nothing() -> None:
+    """There is nothing to cancel any more."""

@@ -1,0 +1,101 @@
+"""One rule of `permissions`, ready to be compared: with a tool, with who calls, and with the call itself."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+
+from mcpbridge.conduct import Conduct, Permission
+from mcpbridge.model import Tool
+from mcpbridge.policy.conditions import Condition, condition_of
+from mcpbridge.policy.settings import PermissionRule
+
+__all__ = ["Outcome", "Rule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is left of a rule for one tool: when it applies, and what it then says."""
+
+    permission: Permission
+    reason: str = ""
+    rule: int | None = None
+    """Its place in `permissions`, from 0; None: it is the `permission` of the tool itself."""
+    names_callers: bool = False
+    """It applies to the audiences that have its number."""
+    condition: Condition | None = None
+    """It applies where this holds."""
+    problem: str = ""
+    """Why its condition cannot be evaluated for this tool, whatever the call."""
+
+    @property
+    def is_final(self) -> bool:
+        """It applies to every call that gets as far."""
+        return not self.names_callers and self.condition is None
+
+
+class Rule:
+    """One rule."""
+
+    def __init__(self, number: int, settings: PermissionRule) -> None:
+        self.number, self.settings = number, settings
+        with_server = [glob.partition("/") for glob in settings.tools if "/" in glob]
+        self._ids = [(_globs([server]), _globs([name])) for server, _, name in with_server]
+        self._names = _globs(glob for glob in settings.tools if "/" not in glob)
+        self._servers = _globs(settings.servers)
+        self._clients, self._principals = _globs(settings.clients), _globs(settings.principals)
+        self._risks = frozenset(settings.risk)
+        self._condition = None if settings.when is None else condition_of(settings.when)
+
+    @property
+    def names_callers(self) -> bool:
+        """Whether it depends on who calls."""
+        return self._clients is not None or self._principals is not None
+
+    def is_about(self, client: str, principal: str) -> bool:
+        """Whether this is one of its callers."""
+        by_client = self._clients is None or self._clients.fullmatch(client) is not None
+        return by_client and (self._principals is None or self._principals.fullmatch(principal) is not None)
+
+    def covers(self, tool: Tool, conduct: Conduct) -> bool:
+        """Whether it can match a call of this tool at all."""
+        wanted = self.settings
+        return (
+            (not self._risks or conduct.risk in self._risks)
+            and wanted.read_only in (None, conduct.effect == "read")
+            and wanted.side_effects in (None, conduct.effect == "write")
+            and wanted.destructive in (None, conduct.is_destructive)
+            and wanted.idempotent in (None, conduct.is_idempotent)
+            and (self._servers is None or self._servers.fullmatch(tool.server) is not None)
+            and (not wanted.tools or self._covers_name(tool))
+        )
+
+    def outcome(self, condition: Condition | None, problem: str = "") -> Outcome:
+        """What it says, under this much of its condition."""
+        wanted = self.settings
+        return Outcome(wanted.permission, wanted.reason, self.number, self.names_callers, condition, problem)
+
+    @property
+    def condition(self) -> Condition | None:
+        """What a call must be like besides."""
+        return self._condition
+
+    def _covers_name(self, tool: Tool) -> bool:
+        """By the server's own name of the tool, or by the one that the configuration gives it."""
+        names = {tool.name, tool.id.removeprefix(f"{tool.server}/")}
+        if self._names is not None and any(map(self._names.fullmatch, names)):
+            return True
+        # Server and name each by its own part: a slash inside a name must not make it another server's.
+        return any(
+            server is not None
+            and name is not None
+            and server.fullmatch(tool.server)
+            and any(map(name.fullmatch, names))
+            for server, name in self._ids
+        )
+
+
+def _globs(globs: Iterable[str]) -> "re.Pattern[str] | None":
+    """One pattern for all; None where there are none. Case counts."""
+    patterns = [translate(glob) for glob in globs]
+    return re.compile("|".join(patterns)) if patterns else None

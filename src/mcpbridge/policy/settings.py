@@ -1,0 +1,85 @@
+"""The `permissions` of the configuration: rules about who may call what; the first one that matches decides."""
+
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from mcpbridge.conduct import Permission, Risk
+from mcpbridge.policy.conditions import LONGEST, Faulty, condition_of
+
+__all__ = ["PermissionRule"]
+
+_LISTS = ("tools", "servers", "risk", "clients", "principals")
+
+
+def _or_one(schema: dict[str, Any]) -> None:
+    """What `_from_one` takes, for editors: a list, or one of what may stand in it."""
+    kinds = {"type": schema.pop("type"), "items": schema.pop("items")}
+    schema["anyOf"] = [kinds, kinds["items"]]
+
+
+class PermissionRule(BaseModel):
+    """One rule. It matches a call that all its selectors match; one that is left out matches every call.
+
+    Where a list stands, a single value may stand as well.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    permission: Permission
+    """What becomes of the calls that it matches: `allow`, `require_approval` (a person is asked each time) or `deny`. A
+    tool of which every call is denied is not listed either."""
+
+    reason: str = Field(default="", max_length=500)
+    """Why: shown with a refusal to the client, and with the question to the person who is to agree."""
+
+    tools: list[str] = Field(default=[], json_schema_extra=_or_one)
+    """Globs, of which one must match: on tool ids (`github/delete_*`), or without a slash on the tool's own name."""
+
+    servers: list[str] = Field(default=[], json_schema_extra=_or_one)
+    """Globs on names of servers, of which one must match."""
+
+    risk: list[Risk] = Field(default=[], json_schema_extra=_or_one)
+    """`low`, `medium`, `high`: how much harm a call can do. Told from what the tool does where `risk` is not set."""
+
+    read_only: bool | None = None
+    """Whether the tool is known to change nothing; `false` also matches those of which that is not known."""
+
+    side_effects: bool | None = None
+    """Whether the tool is known to change something; `false` also matches those of which that is not known."""
+
+    destructive: bool | None = None
+    """Whether the tool may destroy something."""
+
+    idempotent: bool | None = None
+    """Whether doing it twice is doing it once."""
+
+    clients: list[str] = Field(default=[], json_schema_extra=_or_one)
+    """Globs on what clients call themselves (`clientInfo.name`), of which one must match. Any client can call itself
+    anything, so this keeps nobody out who means to get in; `principals` does."""
+
+    principals: list[str] = Field(default=[], json_schema_extra=_or_one)
+    """Globs on names of `http.tokens`, of which one must match. A client on standard input has the empty name."""
+
+    when: str | None = Field(default=None, max_length=LONGEST)
+    """A condition on the call, in the Common Expression Language: `args.amount > 100`. It knows `args`, `tool`,
+    `client` and `context`. If it cannot be evaluated, `deny` and `require_approval` match, and `allow` does not."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_one(cls, value: object) -> object:
+        """Take a single value for a list of one."""
+        if not isinstance(value, dict):
+            return value
+        members = cast("dict[str, object]", value)
+        return {key: [one] if key in _LISTS and isinstance(one, str) else one for key, one in members.items()}
+
+    @field_validator("when")
+    @classmethod
+    def _can_be_evaluated(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                condition_of(value)
+            except Faulty as error:
+                raise ValueError(f"not a condition: {error}") from error
+        return value

@@ -1,0 +1,162 @@
+"""The call log: what was called, by whom, how it went, in a file that only grows.
+
+Appending is handing over: sizes, digests and encoding are the database thread's work, a tenth of a second later and
+many at a time. A killed process loses what it had not handed over yet, never the file. If the disk cannot follow,
+records are dropped and counted; calls never wait for their log.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from mcpbridge.storage.call_log_rows import SCHEMA, forget, insert_calls, insert_event
+from mcpbridge.storage.database import Database
+from mcpbridge.storage.log_settings import CallLogSettings
+from mcpbridge.storage.records import CallRecord
+from mcpbridge.storage.sqlite_file import give_back_room
+
+if TYPE_CHECKING:  # the standard library's; loaded with the first file
+    from sqlite3 import Connection
+
+__all__ = ["CallLog"]
+
+log = structlog.get_logger("mcpbridge.storage")
+
+_GATHER = 0.1
+"""Seconds in which records are gathered into one transaction."""
+_MOST_WAITING = 10_000
+"""Records that wait at most while the disk is slow."""
+_MOST_BYTES = 64 * 1024**2
+"""Bytes of arguments and results that wait with them; one record may be larger."""
+_RETENTION = 3600.0
+"""Seconds between two times that what is too old is removed."""
+
+
+class CallLog:
+    """Appends calls and events to a file, which is opened with the first of them. For one event loop."""
+
+    def __init__(
+        self,
+        locate: Callable[[], Path],
+        settings: CallLogSettings,
+        *,
+        redact: Callable[[str], str] = str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`locate` tells where the file is, when it is needed; `redact` masks secrets in what is kept."""
+        self.dropped = 0
+        """Records that were not written."""
+        self._settings = settings
+        self._redact = redact
+        self._clock = clock
+        self._locate = locate
+        self._waiting: list[CallRecord] = []
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_writing = False
+        self._retention: asyncio.TimerHandle | None = None
+        self._is_closed = self._has_complained = False
+
+    @cached_property
+    def _database(self) -> Database:
+        return Database(self._locate(), SCHEMA)
+
+    def append(self, record: CallRecord) -> None:
+        """Log a call, some time soon."""
+        waiting = self._waiting
+        size = self._bytes + len(record.arguments) + len(record.result)
+        if self._is_closed or (waiting and (size > _MOST_BYTES or len(waiting) >= _MOST_WAITING)):
+            self._lost(1, "is closed" if self._is_closed else "more calls than can be written")
+            return
+        self._bytes = size
+        waiting.append(record)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
+
+    def append_event(self, kind: str, facts: Mapping[str, object]) -> None:
+        """Log what is no call, such as an approval that was asked for or granted.
+
+        Of the facts, `tool`, `client`, `principal`, `session`, `who` and `detail` are texts with columns of their own;
+        `arguments` are the bytes of a call's arguments, of which the same digest is kept as of the call's; `at` is when
+        it happened, if not now. Others are kept as JSON.
+        """
+        if self._is_closed:
+            self._lost(1, "is closed")
+            return
+        rest = dict(facts)
+        at = rest.pop("at", None)
+        when = at if isinstance(at, int | float) else self._clock()
+        self._post(lambda connection: insert_event(connection, when, kind, rest, self._redact), 1)
+
+    async def close(self) -> None:
+        """Write what waits, within seconds, and close the file."""
+        for timer in (self._timer, self._retention):
+            if timer is not None:
+                timer.cancel()
+        if self._waiting:
+            self._write()
+        self._is_closed = True
+        if "_database" in self.__dict__:
+            await self._database.close()
+
+    def _hand_over(self) -> None:
+        self._timer = None
+        if self._waiting and not self._is_writing:  # else they wait, bounded, until the disk is through
+            self._write()
+
+    def _write(self) -> None:
+        records, self._waiting, self._bytes = self._waiting, [], 0
+        self._is_writing = True
+
+        def write(connection: "Connection") -> None:
+            insert_calls(connection, records, self._redact, self._settings.max_content)
+
+        self._post(write, len(records), self._written)
+
+    def _written(self) -> None:
+        self._is_writing = False
+        if self._waiting and self._timer is None and not self._is_closed:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER, self._hand_over)
+
+    def _post(self, work: "Callable[[Connection], None]", count: int, then: Callable[[], None] | None = None) -> None:
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                self._lost(count, getattr(error, "what", "") or repr(error))
+            elif self._retention is None and not self._is_closed:
+                self._keep_retention()  # the file is open now
+            if then is not None:
+                then()
+
+        self._database.post(work, done)
+
+    def _lost(self, count: int, reason: str) -> None:
+        self.dropped += count
+        if not self._has_complained:
+            self._has_complained = True
+            log.warning("entries are missing in the call log", file=str(self._locate()), reason=reason)
+
+    # -- retention
+
+    def _keep_retention(self) -> None:
+        self._retention = asyncio.get_running_loop().call_later(_RETENTION, self._keep_retention)
+        self._forget()
+
+    def _forget(self) -> None:
+        before = self._clock() - self._settings.keep
+        is_more = False
+
+        def work(connection: "Connection") -> None:
+            nonlocal is_more
+            is_more = forget(connection, before, self._settings.max_rows)
+            give_back_room(connection)
+
+        def done(error: Exception | None) -> None:
+            if is_more and error is None and not self._is_closed:
+                self._database.post(work, done)
+
+        self._database.post(work, done)

@@ -1,0 +1,217 @@
+"""One SQLite file and the thread that works on it; the event loop never waits for the disk.
+
+What is handed over while the thread is busy, or between two turns of the loop, becomes one transaction. The file is
+opened, and the thread started, with the first piece of work: what stores nothing costs nothing.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import structlog
+
+from mcpbridge.errors import StoreFailed
+from mcpbridge.storage.sqlite_file import Schema, SharedFile
+
+if TYPE_CHECKING:  # the standard library's; loaded with the first file
+    from sqlite3 import Connection
+
+__all__ = ["CLOSE_SECONDS", "Database", "Done", "Work"]
+
+log = structlog.get_logger("mcpbridge.storage")
+
+CLOSE_SECONDS = 2.0
+"""How long the end waits for what is still to be written."""
+
+_LARGEST_BATCH = 1000
+"""Pieces of work in one transaction; others want to write too."""
+
+_T = TypeVar("_T")
+
+Work = Callable[["Connection"], _T]
+"""Done on the database's thread, inside a transaction. It may be done again if another piece of the same transaction
+failed, so it has no effect but on the file."""
+
+Done = Callable[[Exception | None], object]
+"""Called on the loop when a posted piece of work is on disk, or with why it is not."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _End:
+    """The last that is handed over; the future is done when the file is closed."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    work: Work[Any]
+    writes: bool
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any] | None
+    done: Done | None
+
+
+class Database:
+    """A file that processes share. For one event loop at a time; `close` at the end."""
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        self.path = path
+        self._schema = schema
+        self._queue: queue.SimpleQueue[_Job | _End] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    @property
+    def is_open(self) -> bool:
+        """It was used: there is a thread, and a file unless that cannot be opened."""
+        return self._thread is not None
+
+    def run(self, work: Work[_T], *, writes: bool = True) -> Awaitable[_T]:
+        """Do `work` and return what it returns. One that is cancelled before its turn is not done.
+
+        Raises:
+            StoreFailed: the file cannot be used, or not now.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_T] = loop.create_future()
+        self._hand_over(_Job(work, writes, loop, future, None))
+        return future
+
+    def post(self, work: Work[object], done: Done | None = None) -> None:
+        """Have `work` done some time soon, and go on."""
+        self._hand_over(_Job(work, True, asyncio.get_running_loop(), None, done))  # noqa: FBT003 - it writes
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Finish what was handed over, within so many seconds, and close the file."""
+        was_closed, self._is_closed = self._is_closed, True
+        if self._thread is None or was_closed:
+            return
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        self._queue.put(_End(loop, ended))
+        with anyio.move_on_after(seconds, shield=True):
+            await ended
+        if ended.cancelled():  # the thread is a daemon: if the disk hangs, the process can end all the same
+            log.warning("a file could not be closed in time; the last entries may be missing", file=str(self.path))
+
+    def _hand_over(self, job: _Job) -> None:
+        if self._is_closed:
+            _finish([(job, None, StoreFailed("is closed", file=str(self.path)))])
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, daemon=True, name=f"database {self.path.name}")
+            self._thread.start()
+        self._queue.put(job)
+
+    # -- on the thread
+
+    def _serve(self) -> None:
+        file = SharedFile(self.path, self._schema)
+        while True:
+            jobs, end = self._next()
+            if jobs:
+                connection = file.connection()
+                if isinstance(connection, StoreFailed):
+                    outcomes: list[_Outcome] = [(job, None, connection) for job in jobs]
+                else:
+                    outcomes = _done(connection, jobs, str(self.path))
+                for loop in {job.loop for job in jobs}:  # one, unless an earlier one ended before its work was done
+                    _tell(loop, partial(_finish, [outcome for outcome in outcomes if outcome[0].loop is loop]))
+            if end is not None:
+                file.close()
+                _tell(end.loop, partial(_resolve, end.future))
+                return
+
+    def _next(self) -> tuple[list[_Job], _End | None]:
+        """All that waits, and the end if that is next."""
+        jobs: list[_Job] = []
+        while True:
+            job = self._queue.get()
+            if isinstance(job, _End):
+                return jobs, job
+            jobs.append(job)
+            if self._queue.empty() or len(jobs) == _LARGEST_BATCH:
+                return jobs, None
+
+
+_Outcome = tuple[_Job, Any, Exception | None]
+
+
+def _done(connection: "Connection", jobs: Sequence[_Job], file: str) -> list[_Outcome]:
+    """Do the jobs in one transaction; if that fails, each in its own, so that one cannot spoil the others."""
+    jobs = [job for job in jobs if job.future is None or not job.future.cancelled()]
+    if not jobs:
+        return []
+    try:
+        values = _together(connection, jobs)
+    except _Unavailable as error:
+        failed = StoreFailed(str(error), file=file)
+        return [(job, None, failed) for job in jobs]
+    except Exception as error:  # noqa: BLE001 - it goes to who handed the work over
+        if len(jobs) == 1:
+            return [(jobs[0], None, _as_ours(error, file))]
+        return [outcome for job in jobs for outcome in _done(connection, [job], file)]
+    return [(job, value, None) for job, value in zip(jobs, values, strict=True)]
+
+
+class _Unavailable(Exception):
+    """No transaction can begin, so there is no use in trying the jobs one by one."""
+
+
+def _together(connection: "Connection", jobs: Sequence[_Job]) -> list[Any]:
+    from sqlite3 import Error
+
+    try:
+        connection.execute("BEGIN IMMEDIATE" if any(job.writes for job in jobs) else "BEGIN")
+    except Error as error:
+        raise _Unavailable(str(error)) from error
+    try:
+        values = [job.work(connection) for job in jobs]
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # some errors, such as a full disk, have rolled it back already
+            connection.execute("ROLLBACK")
+        raise
+    return values
+
+
+def _as_ours(error: Exception, file: str) -> Exception:
+    from sqlite3 import Error
+
+    if not isinstance(error, Error):
+        return error
+    failed = StoreFailed(str(error), file=file)
+    failed.__cause__ = error
+    return failed
+
+
+def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    """Have `what` called on the loop."""
+    try:
+        loop.call_soon_threadsafe(what)
+    except RuntimeError:
+        pass  # the loop has ended, and with it everybody who waited
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _finish(outcomes: Sequence[_Outcome]) -> None:
+    for job, value, error in outcomes:
+        if job.future is not None and not job.future.done():
+            if error is None:
+                job.future.set_result(value)
+            else:
+                job.future.set_exception(error)
+        elif job.done is not None:
+            job.done(error)

@@ -1,0 +1,45 @@
+"""The `[store]` section: where the bridge keeps what outlives a call; and this user's directory for it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.units import Bytes
+
+__all__ = ["StoreSettings", "state_directory", "store_path"]
+
+
+class StoreSettings(BaseModel):
+    """The `store` section: what outlives a call, such as kept results and approvals."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["sqlite", "memory"] = "sqlite"
+    """`sqlite`: a file, which all bridges of this user share and which is made when there is something to keep;
+    `memory`: nothing outlives the process."""
+
+    path: str | None = None
+    """The file; a relative path starts where the configuration is. Left out: `store.db` in the user's state directory
+    (`~/.local/state/mcpbridge` on Linux). It belongs on a local disk: SQLite's locks do not work over a network."""
+
+    max_bytes: Bytes | None = Field(default=None, ge=1024**2)
+    """Bytes of all values together. Beyond that the oldest go, first those of the kind that takes the most room. Left
+    out: 1 GiB in a file, 64 MiB in memory."""
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """Where this user's bridges keep their state: `mcpbridge` of the state directory. It may not exist yet."""
+    asked = environ.get("XDG_STATE_HOME")
+    if asked:
+        return Path(asked) / "mcpbridge"
+    from platformdirs import user_state_path
+
+    return user_state_path("mcpbridge", appauthor=False)
+
+
+def store_path(settings: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:
+    """The file of the store, whether or not there is one."""
+    return Path(settings.path).expanduser() if settings.path else state_directory(environ) / "store.db"

@@ -1,0 +1,53 @@
+"""One spelling for all that say the same: the arguments of a call, told apart by what they mean.
+
+Members are sorted, blanks gone, strings spelled in one way. Numbers stay as exact as they came: `1` and `1.0` are
+different here, since a server may tell them apart. What is bound to a call (an approval, a kept result) is bound to
+this, so two that might reach a server as different arguments must never be equal here. Pure.
+"""
+
+import re
+from hashlib import sha256
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.wire.frame import EMPTY_OBJECT
+
+__all__ = ["canonical", "canonical_digest"]
+
+
+def canonical(arguments: bytes | Raw | None) -> bytes:
+    """The one spelling of some JSON; nothing counts as the empty object.
+
+    JSON that has no single meaning (a member named twice, of which servers take the first or the last) or that
+    cannot be read is its own spelling: equal only to the very same bytes.
+    """
+    if arguments is None:
+        return EMPTY_OBJECT
+    data = bytes(arguments)
+    if not data:
+        return EMPTY_OBJECT
+    try:
+        spelled = _encode(_decode(data))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return data
+    return spelled if _members(spelled) == _members(data) else data
+
+
+def canonical_digest(arguments: bytes | Raw | None) -> str:
+    """SHA-256 of the one spelling, in hexadecimal: what a grant or a log entry keeps in place of the arguments."""
+    return sha256(canonical(arguments)).hexdigest()
+
+
+def _exact(number: str) -> Raw:
+    return Raw(number.encode())
+
+
+_decode = msgspec.json.Decoder(float_hook=_exact).decode  # whole numbers of any size are exact as they are
+_encode = msgspec.json.Encoder(order="sorted").encode
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"([ \t\r\n]*:)?', re.DOTALL)
+
+
+def _members(data: bytes) -> int:
+    """How many members all objects inside are spelled with."""
+    return sum(map(bool, _STRINGS.findall(data)))

@@ -1,0 +1,176 @@
+"""How commands find the bridges of this user, and talk to them."""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpbridge.admin.control_socket import Answers, Document, ask_all, publish, runtime_directory
+from mcpbridge.errors import ConfigError
+
+NOTHING = {"status": lambda _: {}}
+
+
+async def ask(directory: Path) -> list[object]:
+    return list(await anyio.to_thread.run_sync(ask_all, directory))
+
+
+async def test_a_running_bridge_is_found_and_an_ended_one_is_not(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    assert await ask(directory) == []
+    async with publish({"status": lambda _: {"pid": 1, "text": "ü" * 100_000}}, directory):
+        assert await ask(directory) == [{"pid": 1, "text": "ü" * 100_000}]
+        assert await ask(directory) != []
+    assert await ask(directory) == []
+    assert list(directory.iterdir()) == []
+
+
+async def test_only_the_user_may_ask(tmp_path: Path) -> None:
+    async with publish(NOTHING, tmp_path / "run"):
+        [path] = (tmp_path / "run").iterdir()
+        assert path.name == f"{os.getpid()}.sock"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_a_directory_that_is_open_to_others_is_not_used(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    directory.chmod(0o755)
+    async with publish(NOTHING, directory):  # the bridge runs all the same
+        assert list(directory.iterdir()) == []
+    with pytest.raises(ConfigError, match="only this user can use"):
+        ask_all(directory)
+
+
+async def test_a_link_to_a_directory_is_not_used(tmp_path: Path) -> None:
+    """Someone else could turn it to a place of their own."""
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "run").symlink_to(tmp_path / "real")
+    async with publish(NOTHING, tmp_path / "run"):
+        assert list((tmp_path / "real").iterdir()) == []
+
+
+async def test_a_socket_that_a_killed_bridge_left_is_removed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(tmp_path / "77.sock"))
+    assert await ask(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_bridge_that_answers_nonsense_is_listed_as_such(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    listener = await anyio.create_unix_listener(tmp_path / "77.sock")
+
+    async def nonsense(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            await stream.send(b"{")
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, nonsense)
+        assert await ask(tmp_path) == [{"pid": 77, "error": "it does not answer"}]
+        tasks.cancel_scope.cancel()
+
+
+async def test_who_connects_and_leaves_disturbs_nobody(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    async with publish({"status": lambda _: {"filling": "x" * 5_000_000}}, directory):
+        [path] = directory.iterdir()
+        for _ in range(20):
+            with socket.socket(socket.AF_UNIX) as hasty:
+                hasty.connect(str(path))
+        assert len(await ask(directory)) == 1
+
+
+def test_the_directory_is_the_sessions_own_if_there_is_one(tmp_path: Path) -> None:
+    assert runtime_directory({"XDG_RUNTIME_DIR": str(tmp_path)}) == tmp_path / "mcpbridge"
+    fallback = runtime_directory({})
+    assert fallback.name == f"mcpbridge-{os.getuid()}"
+    assert runtime_directory({"XDG_RUNTIME_DIR": str(tmp_path / "gone")}) == fallback
+
+
+@pytest.mark.parametrize("wrong", [lambda _: {}["x"], lambda _: {"a": object()}])
+async def test_a_status_that_cannot_be_told_ends_nothing(wrong: Callable[[Document], Document], tmp_path: Path) -> None:
+    async with publish({"status": wrong}, tmp_path / "run"):
+        for _ in range(2):
+            [told] = await ask(tmp_path / "run")
+            assert told == {"pid": os.getpid(), "error": "it cannot tell how it is; see its log"}
+
+
+async def said_to(directory: Path, *pieces: bytes, ends: bool = False) -> Any:
+    """What the bridge says to one who sends this."""
+    [path] = directory.iterdir()
+    async with await anyio.connect_unix(path) as stream:
+        for piece in pieces:
+            await stream.send(piece)
+        if ends:
+            await stream.send_eof()
+        received = b""
+        with anyio.fail_after(5):
+            async for chunk in stream:
+                received += chunk
+    return json.loads(received)
+
+
+async def double(request: Document) -> Document:
+    return {"twice": str(request["word"]) * 2}
+
+
+ANSWERS: Answers = {"status": lambda _: {"is": "well"}, "double": double}
+
+
+async def test_a_request_is_one_line_and_gets_one_document(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    async with publish(ANSWERS, directory):
+        assert await said_to(directory, b'{"do":"double","word":"ab"}\n') == {"twice": "abab"}
+        assert await said_to(directory, b'{"do":"dou', b'ble","word":"c"}\n{"do":"status"}\n') == {"twice": "cc"}
+        assert await said_to(directory, b'{"do":"double","word":"d"}', ends=True) == {"twice": "dd"}
+        request = {"do": "double", "word": "e"}
+        assert await anyio.to_thread.run_sync(ask_all, directory, request) == [{"twice": "ee"}]
+
+
+async def test_who_says_nothing_is_told_the_status(tmp_path: Path) -> None:
+    """Commands of releases that knew nothing else only read."""
+    directory = tmp_path / "run"
+    async with publish(ANSWERS, directory):
+        assert await said_to(directory) == {"is": "well"}
+        assert await said_to(directory, ends=True) == {"is": "well"}
+        assert await said_to(directory, b"\n") == {"is": "well"}
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"nonsense\n", "invalid"),
+        (b"[1]\n", "invalid"),
+        (b"x" * 100_000 + b"\n", "invalid"),
+        (b'{"do":"fly"}\n', "unsupported"),
+        (b"{}\n", "unsupported"),
+    ],
+)
+async def test_what_is_no_request_is_told_so(line: bytes, code: str, tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    async with publish(ANSWERS, directory):
+        assert (await said_to(directory, line))["code"] == code
+
+
+async def test_a_bridge_of_an_older_release_answers_before_it_is_asked(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    listener = await anyio.create_unix_listener(tmp_path / "77.sock")
+
+    async def status(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            await stream.send(b'{"pid": 77}')
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, status)
+        for _ in range(5):
+            assert await ask(tmp_path) == [{"pid": 77}]
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,79 @@
+"""Functions of a program as approvers, of every kind that people write."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from mcpbridge.approvals.by_handler import HandlerApprover
+from mcpbridge.approvals.request import ApprovalRequest, Verdict
+from scripted_upstream import call_of
+
+REQUEST = ApprovalRequest("id", "up", "up/echo", b'{"a":1}', "", "", "", "", 0.0, 1.0, "")
+
+
+async def ask(handler: Any) -> Verdict | None:
+    async with asyncio.timeout(5):
+        return await HandlerApprover(handler).ask(REQUEST, call_of())
+
+
+class Later:
+    """An object that is called, and answers later."""
+
+    async def __call__(self, request: ApprovalRequest) -> str:
+        await asyncio.sleep(0)
+        return "session"
+
+
+async def later(request: ApprovalRequest) -> bool:
+    await asyncio.sleep(0)
+    return request.arguments == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("handler", "granted"),
+    [
+        (lambda _: True, "once"),
+        (lambda _: "session", "session"),
+        (lambda _: False, ""),
+        (lambda _: "yes", ""),
+        (lambda _: 1, ""),
+        (lambda _: {}, ""),
+        (later, "once"),
+        (lambda request: later(request), "once"),  # noqa: PLW0108 - not async itself
+        (Later(), "session"),
+    ],
+)
+async def test_only_a_clear_yes_is_one(handler: Any, granted: str) -> None:
+    verdict = await ask(handler)
+    assert verdict is not None
+    assert (verdict.granted, verdict.by) == (granted, "handler")
+
+
+async def test_a_function_that_does_not_decide_leaves_it_to_the_next() -> None:
+    assert await ask(lambda _: None) is None
+
+
+async def test_a_function_that_fails_is_a_no(capsys: pytest.CaptureFixture[str]) -> None:
+    verdict = await ask(lambda _: 1 / 0)
+    assert verdict is not None
+    assert not verdict.granted
+    assert "handler failed" in verdict.why
+
+
+async def test_a_function_that_waits_for_a_person_holds_up_nobody() -> None:
+    """It runs in a thread of its own."""
+    person = threading.Event()
+
+    def wait(_: ApprovalRequest) -> bool:
+        return person.wait(5)
+
+    asking = asyncio.ensure_future(ask(wait))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    person.set()
+    verdict = await asking
+    assert verdict is not None
+    assert verdict.granted == "once"

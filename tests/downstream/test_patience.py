@@ -1,0 +1,160 @@
+"""Whose calls go on without them, and what becomes of questions about those (issue 4, Time)."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from bridged import Ear, bridged
+from mcpbridge.downstream.patience import says_timeout
+from mcpbridge.interaction import ELICIT
+from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
+
+QUESTION = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+DONE = LEGACY_SERVER["tools/call"]
+CALL = {"name": "echo", "arguments": {"text": "x"}}
+LATE = "mcpbridge/late"
+
+
+async def initialize(ear: Ear) -> None:
+    """The handshake of a client that can be asked something."""
+    info = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "ear", "version": "1"}}
+    await ear.ask("initialize", {**info, "capabilities": {"elicitation": {}}})
+    ear.tell("notifications/initialized")
+
+
+async def abandoned(ear: Ear, transport: ScriptedTransport) -> "asyncio.Task[Any]":
+    """A call that is under way at the server, and whose client has just stopped waiting."""
+    call = asyncio.ensure_future(ear.ask("tools/call", CALL, b"2"))
+    await transport.hears("tools/call")
+    give_up(ear)
+    return call
+
+
+def give_up(ear: Ear) -> None:
+    ear.tell("notifications/cancelled", {"requestId": 2, "reason": "timed out after 1s"})
+
+
+def finish(transport: ScriptedTransport) -> None:
+    """The server answers the call."""
+    id_ = transport.asked("tools/call")[-1]["id"]
+    transport.line.gives({"jsonrpc": "2.0", "id": id_, "result": DONE})
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_timeout"),
+    [
+        ("timed out after 5.0s", True),
+        ("McpError: MCP error -32001: Request timed out", True),
+        ("Request timeout", True),
+        ("it timed-out", True),
+        ("context deadline exceeded", True),
+        ("DEADLINE_EXCEEDED", True),
+        ("", False),
+        ("caller cancelled", False),
+        ("context canceled", False),
+        ("no time to go out", False),
+    ],
+)
+def test_a_timeout_is_known_by_its_words(reason: str, is_timeout: bool) -> None:
+    assert says_timeout(reason) == is_timeout
+
+
+async def test_what_is_asked_about_an_abandoned_call_is_refused_and_nobody_sees_it() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        call = await abandoned(ear, transport)
+        transport.line.gives({"jsonrpc": "2.0", "id": "q", "method": ELICIT, "params": QUESTION})
+        assert "does not wait" in (await transport.answer("q"))["error"]["message"]
+        finish(transport)
+        assert await call == {}
+        assert not [m for m in [*ear.told, *ear.meanwhile] if m["method"] == ELICIT]
+        assert (await ear.ask("tools/call", CALL, b"3"))["result"]["_meta"][LATE]
+        assert len(transport.asked("tools/call")) == 1
+
+
+async def test_a_call_that_waits_for_an_answer_of_its_client_is_cancelled_and_the_question_with_it() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        call = asyncio.ensure_future(ear.ask("tools/call", CALL, b"2"))
+        await transport.hears("tools/call")
+        transport.line.gives({"jsonrpc": "2.0", "id": "q", "method": ELICIT, "params": QUESTION})
+        await ear.hears(ELICIT)
+        give_up(ear)
+        assert await call == {}
+        await transport.hears("notifications/cancelled")
+        await ear.hears("notifications/cancelled")
+
+
+async def test_no_progress_of_an_abandoned_call_is_told() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        asked = {**CALL, "_meta": {"progressToken": "t"}}
+        call = asyncio.ensure_future(ear.ask("tools/call", asked, b"2"))
+        await transport.hears("tools/call")
+        token = transport.asked("tools/call")[0]["params"]["_meta"]["progressToken"]
+        transport.line.says("notifications/progress", progressToken=token, progress=1)
+        await ear.hears("notifications/progress")
+        give_up(ear)
+        transport.line.says("notifications/progress", progressToken=token, progress=2)
+        finish(transport)
+        assert await call == {}
+        assert [m["params"]["progress"] for m in ear.meanwhile if m["method"] == "notifications/progress"] == [1]
+
+
+async def test_giving_up_twice_is_giving_up_once() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        call = await abandoned(ear, transport)
+        give_up(ear)
+        finish(transport)
+        assert await call == {}
+        notices = [m for m in [*ear.told, *ear.meanwhile] if m["method"] == "notifications/message"]
+        assert len(notices) == 1
+        assert not transport.asked("notifications/cancelled")
+
+
+async def test_the_end_of_a_session_cancels_what_it_gave_up() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear, other = Ear(bridge.server), Ear(bridge.server)
+        await initialize(ear)
+        await initialize(other)
+        call = await abandoned(ear, transport)
+        joined = asyncio.ensure_future(other.ask("tools/call", CALL, b"2"))
+        await asyncio.sleep(0)
+        ear.leave()
+        await transport.hears("notifications/cancelled")
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        result = (await joined)["result"]
+        assert result["isError"]
+        assert "was cancelled" in json.dumps(result)
+
+
+async def test_a_modern_client_that_can_be_asked_gets_it_with_the_same_call() -> None:
+    """Its calls run in tasks of their own, so that they can wait for it between its requests."""
+    able = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        call = asyncio.ensure_future(ear.ask_modern("tools/call", CALL, b"2", **able))
+        await transport.hears("tools/call")
+        give_up(ear)
+        transport.line.gives({"jsonrpc": "2.0", "id": "q", "method": ELICIT, "params": QUESTION})
+        assert "error" in await transport.answer("q")
+        finish(transport)
+        assert await call == {}
+        result = (await ear.ask_modern("tools/call", CALL, b"3", **able))["result"]
+        assert result["_meta"][LATE]
+        assert result["content"] == DONE["content"]
+        assert not ear.told

@@ -1,0 +1,179 @@
+"""What lasts over the requests of modern clients: for each principal, client and conversation, not for ever."""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from bridged import Ear, bridged
+from harness import python_server
+from http_front import JSON, MODERN
+from mcpbridge.bridge import Bridge
+from mcpbridge.config.schema import Settings
+from mcpbridge.context import CallContext
+from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.http import Entrance, entrance, serve_http
+from mcpbridge.downstream.sessions import Sessions
+from mcpbridge.pipeline.hook_calls import HookCall, before
+from rpc import envelope
+from scripted_upstream import LEGACY_SERVER, ScriptedTransport
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_same_client_finds_its_session_again() -> None:
+    sessions = Sessions()
+    first = sessions.of("ann", "editor")
+    assert sessions.of("ann", "editor") is first
+    assert (first.principal, first.client) == ("ann", "editor")
+    others = [sessions.of("bob", "editor"), sessions.of("ann", "other"), sessions.of("ann", "editor", "second")]
+    assert len({id(session) for session in [first, *others]}) == 4
+    assert len({session.id for session in [first, *others]}) == 4
+    assert len(sessions) == 4
+
+
+def test_an_unused_session_ends() -> None:
+    clock = Clock()
+    sessions = Sessions(idle=10, clock=clock)
+    first = sessions.of("ann")
+    clock.now = 9
+    assert sessions.of("ann") is first
+    clock.now = 18
+    assert sessions.of("ann") is first
+    clock.now = 28
+    assert sessions.of("ann") is not first
+    assert len(sessions) == 1
+
+
+def test_idle_sessions_make_room_first_then_the_principals_own_oldest() -> None:
+    clock = Clock()
+    sessions = Sessions(places=3, idle=100, clock=clock)
+    bobs = sessions.of("bob")
+    for number in range(50):
+        clock.now += 1
+        sessions.of("ann", "editor", f"conversation {number}")
+    assert len(sessions) == 3
+    assert sessions.of("bob") is bobs
+    newest = sessions.of("ann", "editor", "conversation 49")
+    clock.now += 99.5
+    sessions.of("bob", "another")
+    assert len(sessions) == 3
+    assert sessions.of("ann", "editor", "conversation 49") is newest
+
+
+def test_when_all_are_in_use_a_newcomer_takes_the_place_of_the_oldest() -> None:
+    clock = Clock()
+    sessions = Sessions(places=2, clock=clock)
+    oldest = sessions.of("ann")
+    clock.now = 1
+    second = sessions.of("bob")
+    clock.now = 2
+    sessions.of("cid")
+    assert len(sessions) == 2
+    assert sessions.of("bob") is second
+    clock.now = 3
+    assert sessions.of("ann") is not oldest
+
+
+@pytest.mark.parametrize("name", ["ann", ""])
+def test_requests_on_one_channel_share_its_session(name: str) -> None:
+    channel = Client(principal=name)
+    first = Client(principal=name, modern=True, info={"name": "editor"}, channel=channel)
+    second = Client(principal=name, modern=True, info={"name": "editor"}, channel=channel)
+    assert first.session is second.session
+    assert channel.session is first.session
+    assert first.session.client == "editor"
+    assert Client(principal=name, modern=True).session is not first.session
+
+
+async def test_legacy_and_modern_requests_of_one_channel_share_its_session() -> None:
+    async with bridged({"old": ScriptedTransport(LEGACY_SERVER)}) as bridge:
+        ear, other = Ear(bridge.server), Ear(bridge.server)
+        await ear.initialize()
+        await ear.ask_modern("tools/call", {"name": "old__echo"})
+        await other.ask_modern("tools/call", {"name": "old__echo"})
+        assert ear.client.session is not other.client.session
+        assert len(bridge.server.sessions) == 0
+
+
+# -- over HTTP, where every request stands alone
+
+_TOKENS = {"ann": "a" * 32, "bob": "b" * 32}
+
+
+@asynccontextmanager
+async def served(seen: list[CallContext], *, tokens: list[dict[str, str]]) -> AsyncIterator[httpx2.AsyncClient]:
+    """A real front on a free port, before a bridge whose hook counts calls in the session's state."""
+
+    def count(call: HookCall) -> None:
+        seen.append(call.context)
+        call.context.state["calls"] = call.context.state.get("calls", 0) + 1
+
+    settings = Settings.model_validate({"servers": {"plain": python_server("plain")}, "http": {"tokens": tokens}})
+    urls: list[str] = []
+    is_ready = anyio.Event()
+
+    def ready(url: str) -> None:
+        urls.append(url)
+        is_ready.set()
+
+    async def serve(bridge: Bridge, at: Entrance) -> None:
+        await serve_http(bridge, settings.http, at, on_ready=ready)
+
+    with anyio.fail_after(30), entrance(settings.http, host="127.0.0.1", port=0) as at:
+        async with Bridge(settings, hooks=[before(count)]) as bridge, anyio.create_task_group() as tasks:
+            assert await bridge.settled(10)
+            tasks.start_soon(serve, bridge, at)
+            await is_ready.wait()
+            async with httpx2.AsyncClient(base_url=urls[0], trust_env=False) as http:
+                yield http
+            tasks.cancel_scope.cancel()
+
+
+async def call(http: httpx2.AsyncClient, name: str = "", **meta: Any) -> None:
+    params = {"name": "plain__echo", "arguments": {"text": "x"}, "_meta": envelope(**meta)}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {**JSON, "mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "plain__echo"}
+    if name:
+        headers["authorization"] = f"Bearer {_TOKENS[name]}"
+    response = await http.post("", content=json.dumps(message).encode(), headers=headers)
+    assert response.status_code == 200, response.text
+
+
+async def test_state_lasts_over_modern_requests_of_one_principal_and_is_no_other_ones() -> None:
+    """Promise of the bridge: what is kept for one principal, no other gets at, whatever it calls itself."""
+    tokens = [
+        {"name": name, "sha256": hashlib.sha256(token.encode()).hexdigest(), "tenant": "acme" if name == "ann" else ""}
+        for name, token in _TOKENS.items()
+    ]
+    seen: list[CallContext] = []
+    async with served(seen, tokens=tokens) as http:
+        own = {"mcpbridge/context": {"tenant": "claimed", "user": "somebody"}}
+        await call(http, "ann", **own)
+        await call(http, "bob", **own)
+        await call(http, "ann", **own)
+        await call(http, "ann", **{"mcpbridge/conversation": "second"})
+    assert [told.state["calls"] for told in seen] == [2, 1, 2, 1]
+    assert [told.user for told in seen] == ["ann", "bob", "ann", "ann"]
+    assert [told.tenant for told in seen] == ["acme", "claimed", "acme", "acme"]
+
+
+async def test_without_tokens_clients_are_told_apart_by_name_and_conversation() -> None:
+    seen: list[CallContext] = []
+    async with served(seen, tokens=[]) as http:
+        await call(http)
+        await call(http)
+        await call(http, **{"io.modelcontextprotocol/clientInfo": {"name": "another", "version": "1"}})
+        await call(http, **{"mcpbridge/conversation": 7})
+    assert [told.state["calls"] for told in seen] == [3, 3, 1, 3]
+    assert {told.session.client for told in seen} == {"raw", "another"}

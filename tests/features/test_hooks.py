@@ -1,0 +1,478 @@
+"""Hooks: programs, addresses and functions that see calls, change, answer or refuse them (issue 4, Hooks)."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from bridged import Ear, bridged
+from harness import Place, eventually, python_server
+from mcpbridge.bridge import Bridge
+from mcpbridge.config.schema import Settings
+from mcpbridge.errors import HookRefused
+from mcpbridge.pipeline.hook_calls import Answer, Hook, HookCall, after, before
+from rpc import Message, Reply
+from scripted_http import Ask, http_server, reply
+from scripted_upstream import MODERN_SERVER, ScriptedTransport
+
+BEFORE, AFTER = "tool_call.before", "tool_call.after"
+HOOK = str(Path(__file__).parent.parent / "servers" / "hook.py")
+
+
+def program(what: str, *more: str, event: str = BEFORE, **settings: Any) -> dict[str, Any]:
+    """A hook that is a program."""
+    return {"event": event, "command": [sys.executable, "-ES", HOOK, what, *more], "timeout": 10, **settings}
+
+
+class Local:
+    """A client in the process of the bridge, whose servers are real ones."""
+
+    def __init__(self, bridge: Bridge, ear: Ear) -> None:
+        self.bridge, self.ear = bridge, ear
+
+    async def call(self, tool: str, **arguments: Any) -> Reply:
+        """Call a tool."""
+        return Reply(b"", await self.ear.ask("tools/call", {"name": tool, "arguments": arguments}))
+
+
+@asynccontextmanager
+async def served(
+    *hooks: Mapping[str, Any], functions: Sequence[Hook] = (), servers: Mapping[str, Any] | None = None, **sections: Any
+) -> AsyncIterator[Local]:
+    """A bridge with these hooks, in front of a plain server unless there are others, and its client."""
+    document = {"servers": servers or {"p": python_server("plain")}, "hooks": hooks, **sections}
+    with anyio.fail_after(30):
+        async with Bridge(Settings.model_validate(document), hooks=functions) as bridge:
+            assert await bridge.settled(10)
+            ear = Ear(bridge.server)
+            await ear.initialize()
+            yield Local(bridge, ear)
+
+
+def refused(answer: Reply, *words: str) -> None:
+    """It was refused by a hook, and says this."""
+    assert answer.failed
+    assert answer.result["_meta"]["mcpbridge/error"] == "HookRefused"
+    for word in words:
+        assert word in answer.text
+
+
+# -- programs
+
+
+async def test_a_program_changes_arguments_and_the_server_gets_them_checked(place: Place) -> None:
+    hooks: Any = [
+        program("add", " and more", tools=["p/echo"]),
+        program("add", " again", tools=["ech*"]),
+        program("say", '{"arguments": {"raw": [1]}}', tools=["p/raw_result"]),
+    ]
+    async with place.bridge({"p": python_server("plain")}, hooks=hooks) as client:
+        await client.initialize()
+        await client.tools_with("p__echo")
+        assert (await client.call("p__echo", text="hello")).text == "hello and more again"
+        journal = json.loads((await client.call("p__journal")).text)
+        sent = [message["params"] for message in journal if message.get("method") == "tools/call"]
+        assert sent[0]["arguments"] == {"text": "hello and more again"}
+        answer = await client.call("p__raw_result", raw="{}")
+        assert answer.failed
+        assert answer.result["_meta"]["mcpbridge/error"] == "ArgumentsRefused"
+
+
+async def test_a_program_sees_the_call_before_and_after(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    hooks = [program("keep", str(file)), program("keep", str(file), event=AFTER)]
+    async with served(*hooks) as client:
+        params = {
+            "name": "p__echo",
+            "arguments": {"text": "hello"},
+            "_meta": {
+                "mcpbridge/run": "run-1",
+                "mcpbridge/context": {"tenant": "acme", "user": "ann", "metadata": {"ticket": 7}},
+            },
+        }
+        await client.ear.ask("tools/call", params)
+        assert (await client.call("p__raw_arguments", text=2**70, number=1.0)).text
+    first, second, third, fourth = [json.loads(line) for line in file.read_text().splitlines()]
+    assert first["event"] == BEFORE
+    shared = {key: first[key] for key in ("tool", "server", "name", "client", "run", "tenant", "user", "metadata")}
+    assert shared == {
+        "tool": "p/echo",
+        "server": "p",
+        "name": "echo",
+        "client": "ear",
+        "run": "run-1",
+        "tenant": "acme",
+        "user": "ann",
+        "metadata": {"ticket": 7},
+    }
+    assert first["arguments"] == {"text": "hello"}
+    assert first["principal"] == ""
+    assert first["session"] == third["session"]
+    assert second["event"] == AFTER
+    assert second["id"] == first["id"] != third["id"]
+    assert second["result"]["content"][0]["text"] == "hello"
+    assert second["is_error"] is False
+    assert second["duration"] > 0
+    assert "error" not in second
+    assert third["arguments"] == {"text": 2**70, "number": 1.0}
+    assert fourth["facts"]["hooks"] == {"hook 1": "passed"}
+
+
+async def test_without_content_a_program_sees_who_calls_what(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    async with served(
+        program("keep", str(file), content=False), program("keep", str(file), event=AFTER, content=False)
+    ) as client:
+        await client.call("p__echo", text="secret")
+    told = file.read_text()
+    assert "secret" not in told
+    assert told.count("p/echo") == 2
+
+
+async def test_a_program_answers_the_call_itself(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    result = {"content": [{"type": "text", "text": "from the hook"}], "structuredContent": {"a": 1}, "isError": False}
+    hooks = [
+        program("say", json.dumps({"result": result}), tools=["echo"]),
+        program("say", json.dumps({"result": "just text"}), tools=["raw_result"]),
+        program("keep", str(file), event=AFTER),
+    ]
+    async with served(*hooks) as client:
+        assert (await client.call("p__echo", text="hello")).result == result
+        assert (await client.call("p__raw_result", raw="{}")).text == "just text"
+        journal = json.loads((await client.call("p__journal")).text)
+        assert [m["params"]["name"] for m in journal if m.get("method") == "tools/call"] == ["journal"]
+    seen = [json.loads(line) for line in file.read_text().splitlines()]
+    assert seen[0]["result"] == result
+    assert seen[0]["facts"]["hooks"] == {"hook 1": "answered"}
+
+
+async def test_a_program_refuses_with_a_reason_and_nothing_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    hooks = [
+        program("say", '{"refuse": "not on Fridays"}', name="calendar", tools=["p/echo"]),
+        program("keep", str(file)),
+        program("keep", str(file), event=AFTER),
+    ]
+    async with served(*hooks) as client:
+        refused(await client.call("p__echo", text="hello"), "'calendar'", "not on Fridays", "Nothing was sent")
+        journal = json.loads((await client.call("p__journal")).text)
+        assert [m["params"]["name"] for m in journal if m.get("method") == "tools/call"] == ["journal"]
+    seen = [json.loads(line) for line in file.read_text().splitlines()]
+    assert (seen[0]["event"], seen[0]["tool"], seen[0]["error"]["class"]) == (AFTER, "p/echo", "HookRefused")
+    assert seen[0]["is_error"] is True
+
+
+BROKEN = {
+    "crash": ("exit code 1",),
+    "garbage": ("no JSON",),
+    "wrong key": ("not as it must be",),
+    "two": ("`arguments` and `result`",),
+    "no object": ("no object",),
+    "no result": ("no tool result",),
+    "huge": ("larger than 1 MiB",),
+    "missing": ("cannot be started",),
+}
+
+
+def broken(how: str) -> dict[str, Any]:
+    """A hook that fails in this way."""
+    words = {
+        "garbage": "hello, I am no JSON",
+        "wrong key": '{"refused": "typo"}',
+        "two": '{"arguments": {}, "result": "x"}',
+        "no object": '{"arguments": [1]}',
+        "no result": '{"result": {"text": "x"}}',
+    }
+    if how == "missing":
+        return {"event": BEFORE, "command": ["/nowhere/program"]}
+    return program("say", words[how]) if how in words else program(how)
+
+
+@pytest.mark.parametrize("how", BROKEN)
+async def test_a_program_that_fails_lets_nothing_pass_unless_it_is_open(how: str) -> None:
+    async with served({**broken(how), "name": "guard"}) as client:
+        answer = await client.call("p__echo", text="hello")
+        refused(answer, "'guard'", "failed", *BROKEN[how], "Nothing was sent")
+        assert "hunter2" not in json.dumps(answer.message)
+    async with served({**broken(how), "failure": "open"}) as client:
+        assert (await client.call("p__echo", text="hello")).text == "hello"
+
+
+async def test_a_program_need_not_read_nor_answer() -> None:
+    async with served(program("deaf"), program("deaf", event=AFTER)) as client:
+        assert (await client.call("p__echo", text="x" * 500_000)).text == "x" * 500_000
+
+
+async def test_a_program_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    file = tmp_path / "pids"
+    async with served(program("hang", str(file), timeout=1)) as client:
+        refused(await client.call("p__echo", text="hello"), "'hook 1'", "within 1 s")
+        pids = [int(pid) for pid in file.read_text().split()]
+        assert len(pids) == 2
+        assert not [pid for pid in pids if _lives(pid)]
+
+
+async def test_a_program_is_killed_when_the_call_is_cancelled(tmp_path: Path) -> None:
+    file = tmp_path / "pids"
+    async with served(program("hang", str(file), timeout=60)) as client:
+        params = {"name": "p__echo", "arguments": {"text": "x"}}
+        call = asyncio.create_task(client.ear.ask("tools/call", params, b"77"))
+
+        async def exists() -> bool:
+            return file.exists()
+
+        await eventually(exists, bool)
+        client.ear.tell("notifications/cancelled", {"requestId": 77})
+        await call
+        pids = [int(pid) for pid in file.read_text().split()]
+        assert not [pid for pid in pids if _lives(pid)]
+
+
+async def test_a_child_that_a_program_leaves_behind_is_no_reason_to_wait() -> None:
+    async with served(program("leave")) as client:
+        assert (await client.call("p__echo", text="hello")).text == "answered"
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+async def test_a_program_runs_in_the_directory_of_the_file_with_a_clean_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_SECRET", "x")
+    hook = program("where", env={"OWN": "1"})
+    async with served(hook, source=str(tmp_path / "servers.toml")) as client:
+        where, names = json.loads((await client.call("p__echo", text="x")).text)
+    assert Path(where) == tmp_path
+    assert "OWN" in names
+    assert "SOME_SECRET" not in names
+
+
+# -- after the call
+
+
+async def test_an_after_hook_replaces_or_withholds_a_result_and_says_that_it_ran() -> None:
+    hooks = [
+        program("say", '{"result": "redacted"}', event=AFTER, tools=["echo"]),
+        program("say", '{"refuse": "contains a secret"}', event=AFTER, tools=["raw_arguments"], name="dlp"),
+    ]
+    async with served(*hooks) as client:
+        assert (await client.call("p__echo", text="hello")).text == "redacted"
+        answer = await client.call("p__raw_arguments")
+        refused(answer, "'dlp'", "withholds", "contains a secret", "The call ran")
+        assert "Nothing was sent" not in answer.text
+
+
+async def test_an_after_hook_that_fails_changes_nothing_unless_it_is_closed() -> None:
+    failing = program("crash", event=AFTER)
+    async with served(failing, program("say", '{"arguments": {}}', event=AFTER)) as client:
+        assert (await client.call("p__echo", text="hello")).text == "hello"
+    async with served({**failing, "failure": "closed"}) as client:
+        refused(await client.call("p__echo", text="hello"), "'hook 1'", "The call ran")
+
+
+async def test_an_after_hook_sees_failures_of_all_kinds(tmp_path: Path) -> None:
+    file = tmp_path / "events"
+    async with served(program("keep", str(file), event=AFTER), servers={"c": python_server("counting")}) as client:
+        await client.call("c__get_failed")
+        await client.call("c__get_error")
+        await client.call("c__get_large", size=[])
+    failed, error, unfit = [json.loads(line) for line in file.read_text().splitlines()]
+    assert failed["result"]["isError"] is True
+    assert failed["is_error"] is True
+    assert error["error"]["class"] == "UpstreamAnswered"
+    assert error["error"]["answer"]["message"] == "error 1"
+    assert unfit["error"]["class"] == "ArgumentsRefused"
+    assert "size" in unfit["error"]["message"]
+
+
+# -- addresses
+
+
+async def test_an_address_gets_the_event_and_answers() -> None:
+    async def script(ask: Ask) -> bytes:
+        tool = ask.message["tool"]
+        if tool == "p/echo":
+            return reply({"arguments": {"text": ask.message["arguments"]["text"].upper()}})
+        return reply(status=204)
+
+    async with http_server(script) as server:
+        hook = {"event": BEFORE, "url": server.url, "headers": {"Authorization": "Bearer t"}}
+        async with served(hook) as client:
+            assert (await client.call("p__echo", text="hello")).text == "HELLO"
+            assert (await client.call("p__raw_arguments")).text == "{}"
+        ask = server.asks[0]
+        assert (ask.method, ask.headers["authorization"], ask.message["event"]) == ("POST", "Bearer t", BEFORE)
+        assert ask.headers["content-type"] == "application/json"
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (reply(status=500), "HTTP status 500"),
+        (reply(status=302, location="http://127.0.0.1:1/"), "HTTP status 302"),
+        (reply(b"x" * (2 << 20)), "larger than 1 MiB"),
+        (reply(b"<html>"), "no JSON"),
+        (None, "within 0.3 s"),
+    ],
+)
+async def test_an_address_that_fails_is_treated_by_its_policy(answer: bytes | None, words: str) -> None:
+    async def script(ask: Ask) -> bytes | None:
+        if answer is None:
+            await ask.gone()
+        return answer
+
+    async with http_server(script) as server:
+        hook = {"event": BEFORE, "url": server.url, "timeout": 0.3 if answer is None else 10}
+        async with served(hook) as client:
+            refused(await client.call("p__echo", text="hello"), words)
+        async with served({**hook, "failure": "open"}) as client:
+            assert (await client.call("p__echo", text="hello")).text == "hello"
+
+
+async def test_an_address_where_nobody_is_refuses_the_call() -> None:
+    async with served({"event": BEFORE, "url": "http://127.0.0.1:1/"}) as client:
+        refused(await client.call("p__echo", text="hello"), "cannot be asked")
+
+
+# -- functions of the program
+
+
+async def test_functions_change_answer_refuse_and_see(tmp_path: Path) -> None:
+    seen: list[HookCall] = []
+
+    @before(tools="p/echo")
+    async def shout(call: HookCall) -> Mapping[str, Any] | None:
+        if call.arguments["text"] == "stop":
+            raise HookRefused("it says stop")
+        call.arguments["unseen"] = True  # a change of the value changes nothing
+        return {"text": call.arguments["text"].upper()} if call.arguments["text"] != "as it is" else None
+
+    @before(tools=["raw_*"])
+    def answer(call: HookCall) -> Answer:
+        call.context.state["answered"] = call.context.state.get("answered", 0) + 1
+        return Answer({"content": [{"type": "text", "text": f"answered {call.context.state['answered']}"}]})
+
+    @after
+    def see(call: HookCall) -> None:
+        seen.append(call)
+
+    async with served(functions=[shout, answer, see]) as client:
+        assert (await client.call("p__echo", text="hello")).text == "HELLO"
+        assert (await client.call("p__echo", text="as it is")).text == "as it is"
+        refused(await client.call("p__echo", text="stop"), "'shout'", "it says stop")
+        texts = [(await client.call("p__raw_arguments")).text for _ in range(2)]
+        assert texts == ["answered 1", "answered 2"]
+    assert [call.tool for call in seen] == ["p/echo"] * 3 + ["p/raw_arguments"] * 2
+    assert seen[0].arguments == {"text": "HELLO"}
+    assert seen[0].result == {"content": [{"type": "text", "text": "HELLO"}]}
+    assert seen[0].facts["hooks"] == {"shout": "changed"}
+    assert isinstance(seen[2].error, HookRefused)
+    assert seen[2].result is None
+
+
+async def test_hooks_see_arguments_as_the_tool_gets_them_so_that_none_slips_by() -> None:
+    """What is mended below a hook must not be what it would have refused."""
+    seen: list[dict[str, Any]] = []
+
+    @before
+    def refuse_large(call: HookCall) -> None:
+        seen.append(call.arguments)
+        if call.arguments["size"] == 1000:
+            raise HookRefused("too large")
+
+    async with served(functions=[refuse_large], servers={"c": python_server("counting")}) as client:
+        refused(await client.call("c__get_large", size="1000"), "too large")
+        mended = await client.call("c__get_large", size="3")
+        assert mended.text == "1 xxx"
+        assert mended.result["_meta"]["mcpbridge/coerced"]
+        wrong = await client.call("c__get_large", size={"a": 1})
+        assert wrong.result["_meta"]["mcpbridge/error"] == "ArgumentsRefused"
+    assert seen == [{"size": 1000}, {"size": 3}, {"size": {"a": 1}}]
+
+
+async def test_a_function_that_fails_is_treated_by_its_policy() -> None:
+    def fails(call: HookCall) -> None:
+        raise ZeroDivisionError("a secret")
+
+    async def sleeps(call: HookCall) -> None:
+        await asyncio.sleep(600)
+
+    def returns_nonsense(call: HookCall) -> object:
+        return 17
+
+    reasons = ((fails, "ZeroDivisionError"), (sleeps, "within 0.2 s"), (returns_nonsense, "int"))
+    for function, reason in reasons:
+        async with served(functions=[before(timeout=0.2)(function)]) as client:
+            answer = await client.call("p__echo", text="hello")
+            refused(answer, function.__name__, reason)
+            assert "a secret" not in answer.text
+        async with served(functions=[before(timeout=0.2, failure="open")(function), after(timeout=0.2)(function)]) as c:
+            assert (await c.call("p__echo", text="hello")).text == "hello"
+
+
+async def test_hooks_see_only_what_their_globs_match_and_cost_others_nothing() -> None:
+    seen: list[str] = []
+
+    @before(tools="echo", servers="q*")
+    def see(call: HookCall) -> None:
+        seen.append(call.tool)
+
+    servers = {"p": python_server("plain"), "q": python_server("plain")}
+    async with served(functions=[see], servers=servers) as client:
+        for tool in ("p__echo", "q__echo", "q__raw_arguments"):
+            await client.call(tool, text="x")
+    assert seen == ["q/echo"]
+
+
+def asking(params: Message) -> Message:
+    """A modern server asks before it answers."""
+    if "inputResponses" in params:
+        return {"resultType": "complete", "content": []}
+    question = {"mode": "form", "message": "Really?", "requestedSchema": {"type": "object", "properties": {}}}
+    return {
+        "resultType": "input_required",
+        "requestState": "s",
+        "inputRequests": {"q": {"method": "elicitation/create", "params": question}},
+    }
+
+
+async def test_a_call_that_comes_back_with_answers_keeps_its_changes_and_is_not_asked_again(tmp_path: Path) -> None:
+    """A modern client sends the arguments again that it sent before; the hook was asked about those already."""
+    file = tmp_path / "events"
+    upstream = ScriptedTransport(MODERN_SERVER, **{"tools/call": asking})
+    hooks = [
+        program("keep", str(file)),
+        program("say", '{"arguments": {"text": "changed"}}'),
+        program("keep", str(file), event=AFTER),
+    ]
+    async with bridged({"up": upstream}, hooks=hooks) as bridge:
+        ear = Ear(bridge.server)
+        capable: Any = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+        params: Message = {"name": "up__echo", "arguments": {"text": "first"}}
+        first = (await ear.ask_modern("tools/call", params, **capable))["result"]
+        (key,) = first["inputRequests"]
+        params |= {
+            "requestState": first["requestState"],
+            "inputResponses": {key: {"action": "accept", "content": {}}},
+        }
+        second = (await ear.ask_modern("tools/call", params, **capable))["result"]
+        assert second["resultType"] == "complete"
+    assert [call["params"]["arguments"] for call in upstream.asked("tools/call")] == [{"text": "changed"}] * 2
+    seen = [json.loads(line) for line in file.read_text().splitlines()]
+    # Once before the call, and once after its result: a question is none.
+    assert [event["event"] for event in seen] == [BEFORE, AFTER]

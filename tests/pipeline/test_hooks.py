@@ -1,0 +1,131 @@
+"""What hooks may be and answer; what they do is seen through the front (`features/test_hooks.py`)."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from mcpbridge.conduct import Conduct
+from mcpbridge.pipeline.hook_answers import PASS, HookFailedError, read_answer
+from mcpbridge.pipeline.hook_calls import Hook, HookCall, after, before
+from mcpbridge.pipeline.hook_settings import HookEvent, HookSettings
+from mcpbridge.pipeline.hooks import Hooks
+
+BEFORE: HookEvent = "tool_call.before"
+AFTER: HookEvent = "tool_call.after"
+
+
+@pytest.mark.parametrize("answer", [b"", b" \n", b"{}", b'{"refuse": null}'])
+def test_saying_nothing_lets_the_call_pass(answer: bytes) -> None:
+    assert read_answer(answer, BEFORE) is PASS
+
+
+def test_other_arguments_are_taken_byte_for_byte() -> None:
+    verdict = read_answer(b'{"arguments": {"n": 1.50, "big": 123456789012345678901234567890}}', BEFORE)
+    assert verdict.arguments is not None
+    assert bytes(verdict.arguments) == b'{"n": 1.50, "big": 123456789012345678901234567890}'
+
+
+def test_a_refusal_without_a_reason_is_one() -> None:
+    assert read_answer(b'{"refuse": ""}', AFTER).refusal == "it gives no reason"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[]",
+        b"null",
+        b'"pass"',
+        b"{",
+        b"\xff",
+        b'{"arguments": 1}',
+        b'{"result": 1}',
+        b'{"result": {"content": "x"}}',
+        b'{"refuse": true}',
+        b'{"refuse": "x", "result": "y"}',
+        b'{"argument": {}}',
+        b'{"a":' * 3000,
+    ],
+)
+def test_what_means_nothing_is_a_failure_not_a_pass(answer: bytes) -> None:
+    with pytest.raises(HookFailedError):
+        read_answer(answer, BEFORE)
+
+
+@given(st.binary(max_size=40) | st.from_regex(r'\{"(arguments|result|refuse)": ?.{0,12}\}').map(str.encode))
+def test_whatever_a_hook_says_it_is_read_or_refused(answer: bytes) -> None:
+    try:
+        verdict = read_answer(answer, BEFORE)
+    except HookFailedError:
+        return
+    assert sum(part is not None for part in (verdict.arguments, verdict.result, verdict.refusal)) <= 1
+
+
+def test_arguments_are_of_no_use_when_the_call_is_over() -> None:
+    with pytest.raises(HookFailedError, match="over"):
+        read_answer(b'{"arguments": {}}', AFTER)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"command": ["x"], "url": "http://x"},
+        {"command": []},
+        {"command": [""]},
+        {"command": "x"},
+        {"url": "ftp://x"},
+        {"url": "http://"},
+        {"url": "http://[::1"},
+        {"url": "http://user:password@x/"},
+        {"command": ["x"], "headers": {"A": "b"}},
+        {"url": "http://x", "env": {"A": "b"}},
+        {"url": "http://x", "headers": {"A": "b\r\nc"}},
+        {"command": ["x"], "timeout": 0},
+        {"command": ["x"], "event": "tool_call"},
+        {"command": ["x"], "failure": "ajar"},
+    ],
+)
+def test_a_hook_that_cannot_work_is_a_mistake_of_the_configuration(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        HookSettings.model_validate({"event": BEFORE, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_closed"),
+    [
+        ({"event": BEFORE}, True),
+        ({"event": AFTER}, False),
+        ({"event": BEFORE, "failure": "open"}, False),
+        ({"event": AFTER, "failure": "closed"}, True),
+    ],
+)
+def test_what_guards_is_closed_and_what_looks_on_is_open(settings: dict[str, Any], is_closed: bool) -> None:
+    assert HookSettings.model_validate({"command": ["x"], **settings}).is_closed == is_closed
+
+
+def test_a_decorated_function_is_a_hook_and_can_still_be_called() -> None:
+    @before
+    def one(call: HookCall) -> None:
+        """Nothing."""
+
+    @after(tools="a/*", name="second", timeout=None, failure="closed")
+    def two(call: HookCall) -> str:
+        return call.tool
+
+    assert isinstance(one, Hook)
+    assert (one.event, one.name, one.failure) == (BEFORE, "one", "closed")
+    assert (two.event, two.name, two.failure, two.tools) == (AFTER, "second", "closed", ("a/*",))
+    call: Any = type("Call", (), {"tool": "a/b"})()
+    assert two(call) == "a/b"
+
+
+async def test_what_no_hook_matches_has_no_stage() -> None:
+    """Costs nothing where it is not used."""
+    hooks = Hooks([HookSettings(event=BEFORE, command=["x"], tools=["a/get_*"])], [])
+    for tool, server, is_seen in (("get_x", "a", True), ("set_x", "a", False), ("get_x", "b", False)):
+        what: Any = type("Tool", (), {"id": f"{server}/{tool}", "name": tool, "server": server})()
+        assert (hooks.stage(what, Conduct()) is not None) == is_seen
+    assert hooks.stage(None, Conduct()) is None

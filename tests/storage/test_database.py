@@ -1,0 +1,171 @@
+"""The thread that works on a file: its transactions, its order, and its end."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from mcpbridge.errors import StoreFailed
+from mcpbridge.storage.database import Database
+from mcpbridge.storage.sqlite_file import Schema, SharedFile
+
+SCHEMA = Schema(7, [["CREATE TABLE fact (name TEXT UNIQUE)"]])
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(tmp_path / "a.db", SCHEMA)
+    yield database
+    with anyio.fail_after(10):
+        await database.close()
+
+
+def adding(name: str) -> Any:
+    return lambda connection: connection.execute("INSERT INTO fact VALUES (?)", (name,)) and None
+
+
+def names(connection: Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM fact ORDER BY rowid")]
+
+
+class Turnstile:
+    """Keeps the thread busy until it is let go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, connection: Connection) -> None:
+        self.reached.set()
+        assert self.go.wait(10)
+
+
+async def busy(database: Database) -> Turnstile:
+    turnstile = Turnstile()
+    database.post(turnstile)
+    assert await asyncio.to_thread(turnstile.reached.wait, 10)
+    return turnstile
+
+
+async def test_what_waits_is_done_in_order_in_one_transaction(database: Database) -> None:
+    turnstile = await busy(database)
+    transactions = list[str]()
+
+    def count(connection: Connection) -> None:
+        connection.set_trace_callback(lambda text: transactions.append(text) if text.startswith("BEGIN") else None)
+
+    database.post(count)
+    for number in range(20):
+        database.post(adding(str(number)))
+    found = database.run(names, writes=False)
+    turnstile.go.set()
+    assert await found == [str(number) for number in range(20)]
+    assert transactions == []  # that in which the counting began is the only one
+
+
+async def test_one_that_fails_does_not_spoil_the_others(database: Database) -> None:
+    turnstile = await busy(database)
+    errors = list[Exception | None]()
+    database.post(adding("one"), errors.append)
+    database.post(adding("one"), errors.append)  # is there already
+    database.post(lambda connection: 1 // 0, errors.append)
+    database.post(adding("two"), errors.append)
+    turnstile.go.set()
+    assert await database.run(names) == ["one", "two"]
+    assert errors[0] is errors[3] is None
+    assert isinstance(errors[1], StoreFailed)
+    assert isinstance(errors[2], ZeroDivisionError)
+
+
+async def test_an_error_reaches_who_waits(database: Database) -> None:
+    await database.run(adding("one"))
+    with pytest.raises(StoreFailed, match=r"a\.db: UNIQUE constraint failed"):
+        await database.run(adding("one"))
+    with pytest.raises(ZeroDivisionError):
+        await database.run(lambda connection: 1 // 0)
+
+
+async def test_what_is_cancelled_before_its_turn_is_not_done(database: Database) -> None:
+    turnstile = await busy(database)
+    with anyio.move_on_after(0):
+        await database.run(adding("unwanted"))
+    turnstile.go.set()
+    assert await database.run(names) == []
+
+
+async def test_what_was_handed_over_before_the_end_is_done(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.db", SCHEMA)
+    for number in range(3000):
+        database.post(adding(str(number)))
+    await database.close()
+    errors = list[Exception | None]()
+    database.post(adding("late"), errors.append)
+    assert [type(error) for error in errors] == [StoreFailed]
+    again = Database(tmp_path / "a.db", SCHEMA)
+    assert len(await again.run(names)) == 3000
+    await again.close()
+
+
+async def test_the_end_does_not_wait_for_ever(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.db", SCHEMA)
+    turnstile = await busy(database)
+    with capture_logs() as logs, anyio.fail_after(10):
+        await database.close(0.01)
+    assert [line["event"] for line in logs] == ["a file could not be closed in time; the last entries may be missing"]
+    turnstile.go.set()
+
+
+def test_a_loop_that_has_ended_is_no_trouble(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.db", SCHEMA)
+    turnstile = Turnstile()
+
+    async def leave() -> None:
+        database.post(turnstile)
+        database.post(adding("one"))
+
+    asyncio.run(leave())
+    turnstile.go.set()
+
+    async def look() -> None:
+        assert await database.run(names) == ["one"]
+        await database.close()
+
+    asyncio.run(look())
+
+
+def test_a_later_version_adds_its_steps_to_an_older_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    file = SharedFile(path, SCHEMA)
+    connection = file.connection()
+    assert isinstance(connection, Connection)
+    connection.execute("INSERT INTO fact VALUES ('kept')")
+    file.close()
+    newer = Schema(7, [*SCHEMA.steps, ["ALTER TABLE fact ADD COLUMN weight", "UPDATE fact SET weight = 3"]])
+    file = SharedFile(path, newer)
+    connection = file.connection()
+    assert isinstance(connection, Connection)
+    assert connection.execute("SELECT name, weight FROM fact").fetchall() == [("kept", 3)]
+    file.close()
+    older = SharedFile(path, SCHEMA).connection()
+    assert isinstance(older, StoreFailed)
+    assert older.what == "a newer mcpbridge made it"
+
+
+def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    file = SharedFile(path, SCHEMA)
+    file.connection()
+    file.close()
+    broken = Schema(7, [*SCHEMA.steps, ["ALTER TABLE fact ADD COLUMN weight", "UPDATE nonsense SET weight = 3"]])
+    failed = SharedFile(path, broken).connection()
+    assert isinstance(failed, StoreFailed)
+    file = SharedFile(path, SCHEMA)
+    connection = file.connection()
+    assert isinstance(connection, Connection)
+    assert [row[1] for row in connection.execute("PRAGMA table_info(fact)")] == ["name"]
+    file.close()

@@ -1,0 +1,129 @@
+"""How the calls of a tool are treated: three levels of settings, and what is known of the tool (issue 4)."""
+
+from typing import Any
+
+import pytest
+
+from mcpbridge.conduct import NO_HINTS, CallDefaults, CallSettings, Conduct, Hints, resolve
+
+
+def conduct(
+    name: str = "frobnicate",
+    hints: Hints = NO_HINTS,
+    *,
+    trusted: bool = False,
+    tool: dict[str, Any] | None = None,
+    server: dict[str, Any] | None = None,
+    **calls: Any,
+) -> Conduct:
+    return resolve(
+        name,
+        hints,
+        tool=CallSettings.model_validate(tool) if tool is not None else None,
+        server=CallSettings.model_validate(server) if server is not None else None,
+        calls=CallDefaults.model_validate(calls),
+        is_trusted=trusted,
+    )
+
+
+def test_the_nearest_setting_wins_key_by_key() -> None:
+    found = conduct(
+        tool={"permission": "deny"}, server={"permission": "allow", "risk": "low", "late": "cancel"}, risk="high"
+    )
+    assert (found.permission, found.risk, found.late) == ("deny", "low", "cancel")
+    assert conduct(permission="require_approval").permission == "require_approval"
+    assert conduct(inject_defaults=True, tool={"inject_defaults": False}).inject_defaults is False
+
+
+def test_nothing_is_known_of_a_tool_that_says_nothing() -> None:
+    found = conduct()
+    assert (found.effect, found.is_destructive, found.is_idempotent, found.risk) == ("unknown", False, False, "medium")
+    assert not found.is_serial
+
+
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("create_issue", "write"),
+        ("createIssue", "write"),
+        ("CreateIssue", "write"),
+        ("create-issue", "write"),
+        ("create", "write"),
+        ("creates_nothing", "unknown"),
+        ("recreate_issue", "unknown"),
+        ("github.create_issue", "write"),
+        ("issues/create", "write"),
+        ("github:createIssue", "write"),
+        ("get_issue", "read"),
+        ("getURL", "read"),
+        ("repo.list", "read"),
+        ("delete.get", "write"),
+        ("delete_repo", "write"),
+        ("truncate_table", "write"),
+        ("gett", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_names_tell_of_side_effects_where_nothing_better_is_known(name: str, effect: str) -> None:
+    found = conduct(name)
+    assert found.effect == effect
+    assert found.is_serial == (effect == "write")
+
+
+def test_names_of_destruction_make_a_high_risk() -> None:
+    found = conduct("deleteRepo")
+    assert (found.effect, found.is_destructive, found.risk) == ("write", True, "high")
+    assert conduct("get_x").risk == "low"
+    assert conduct("create_x").risk == "medium"
+
+
+def test_a_name_alone_makes_no_call_safe_to_repeat() -> None:
+    """Issue 4: only by trusted annotation or configuration."""
+    assert not conduct("get_x").is_idempotent
+    assert not conduct("get_x", Hints(read_only=True)).is_idempotent
+    assert conduct("get_x", Hints(read_only=True), trusted=True).is_idempotent
+    assert conduct("x", tool={"read_only": True}).is_idempotent
+    assert conduct("x", Hints(idempotent=True), trusted=True).is_idempotent
+    assert not conduct("x", Hints(idempotent=True)).is_idempotent
+
+
+@pytest.mark.parametrize(
+    ("hints", "trusted", "effect", "destructive"),
+    [
+        (Hints(read_only=True), True, "read", False),
+        (Hints(read_only=True), False, "unknown", False),
+        (Hints(read_only=False), True, "write", False),
+        (Hints(read_only=False), False, "write", False),
+        (Hints(destructive=True), True, "write", True),
+        (Hints(destructive=True), False, "write", True),
+        (Hints(read_only=True, destructive=True), True, "read", False),
+        (Hints(read_only=True, destructive=True), False, "write", True),
+        (Hints(destructive=False), True, "unknown", False),
+    ],
+)
+def test_of_a_server_that_is_not_trusted_only_the_worse_is_believed(
+    hints: Hints, trusted: bool, effect: str, destructive: bool
+) -> None:
+    found = conduct("frobnicate", hints, trusted=trusted)
+    assert (found.effect, found.is_destructive) == (effect, destructive)
+
+
+def test_annotations_come_before_names_and_settings_before_both() -> None:
+    assert conduct("delete_x", Hints(read_only=True), trusted=True).effect == "read"
+    assert conduct("delete_x", Hints(read_only=True)).is_destructive
+    assert not conduct("delete_x", Hints(destructive=False), trusted=True).is_destructive
+    assert conduct("delete_x", Hints(destructive=False), trusted=True).effect == "write"
+    assert conduct("delete_x", Hints(destructive=False)).is_destructive
+    assert conduct("get_x", Hints(read_only=False)).effect == "write"
+    assert conduct("delete_x", Hints(destructive=True), tool={"read_only": True}).effect == "read"
+    assert conduct("get_x", Hints(read_only=True), trusted=True, server={"read_only": False}).effect == "write"
+    assert conduct("delete_x", tool={"destructive": False}).effect == "write"
+    assert not conduct("delete_x", tool={"destructive": False}).is_destructive
+
+
+def test_the_names_can_be_set() -> None:
+    assert conduct("create_x", write_names=[]).effect == "unknown"
+    assert conduct("issue_create", write_names=["*_create"]).effect == "write"
+    assert conduct("wipe", destructive_names=["wipe_*"]).is_destructive
+    assert conduct("get_x", read_names=[]).effect == "unknown"
+    assert conduct("Wipe", write_names=["wip?"]).effect == "write"
