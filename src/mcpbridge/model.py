@@ -1,10 +1,9 @@
 """The values that travel through the bridge with a call."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.conduct import Hints
 from mcpbridge.context import NOWHERE, BridgeContext, CallContext, Session, context_of
@@ -87,9 +86,11 @@ class Instance(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class Call:
-    """One request of a client on its way to the upstream that owns its target."""
+class Call(Struct, eq=False):
+    """One request of a client on its way to the upstream that owns its target.
+
+    A `Struct` as it is made for every call, and most of its many fields stay what they are.
+    """
 
     method: str
     upstream: str
@@ -103,7 +104,7 @@ class Call:
     wants_progress: bool = False
     log_level: str = ""
     """The least severe log message the client wants during this call; empty: none."""
-    update: Update = field(default=ignore_update)
+    update: Update = ignore_update
     """Gets progress and log messages that belong to this call."""
     headers: tuple[tuple[str, str], ...] = ()
     """HTTP headers of this call alone (`Mcp-Param-*`)."""

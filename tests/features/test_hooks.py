@@ -15,6 +15,7 @@ import pytest
 from bridged import Ear, bridged
 from harness import Place, eventually, python_server
 from mcpbridge.bridge import Bridge
+from mcpbridge.config.load import load
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import HookRefused
 from mcpbridge.pipeline.hook_calls import Answer, Hook, HookCall, after, before
@@ -259,6 +260,36 @@ async def test_a_program_runs_in_the_directory_of_the_file_with_a_clean_environm
     assert Path(where) == tmp_path
     assert "OWN" in names
     assert "SOME_SECRET" not in names
+
+
+async def test_a_relative_program_is_found_beside_the_file_and_its_secrets_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = tmp_path / "hooks" / "guard"
+    guard.parent.mkdir()
+    guard.write_text(f'#!{sys.executable} -S\nprint(\'{{"refuse": "by the guard"}}\')\n')
+    guard.chmod(0o700)
+    file = tmp_path / "servers.toml"
+    file.write_text(
+        """
+        [[hooks]]
+        event = "tool_call.before"
+        command = ["./hooks/guard"]
+        env = { SOMETHING = "${FROM_OUTSIDE}" }
+
+        [[hooks]]
+        event = "tool_call.after"
+        url = "https://example.com/"
+        headers = { Authorization = "Bearer plain-text-key" }
+        tools = ["nothing"]
+        """
+    )
+    monkeypatch.setenv("FROM_OUTSIDE", "what-it-brought")
+    loaded = load(str(file))
+    assert {"what-it-brought", "plain-text-key"} <= set(loaded.secrets)
+    document = loaded.settings.model_dump(include={"hooks", "source"})
+    async with served(*document["hooks"], source=document["source"]) as client:
+        refused(await client.call("p__echo", text="x"), "by the guard")
 
 
 # -- after the call

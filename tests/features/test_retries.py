@@ -14,7 +14,7 @@ from bridged import Ear, bridged
 from harness import Place, python_server
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import UpstreamHttpError
+from mcpbridge.errors import UpstreamHttpError, UpstreamUnavailable
 from rpc import Message, Reply, StdioClient
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
@@ -116,6 +116,29 @@ async def test_a_change_that_was_turned_away_is_tried_again_when_the_server_says
         result = (await ear.ask("tools/call", {"name": "up__echo", "arguments": {}}))["result"]
         assert bool(result.get("isError")) != is_again
         assert len(transport.asked("tools/call")) == 1 + is_again
+
+
+async def test_a_change_that_was_never_sent_is_tried_again() -> None:
+    errors = [UpstreamUnavailable("up", "connection refused"), UpstreamUnavailable("up", "connection refused")]
+    transport = ScriptedTransport(LEGACY_SERVER, **{"send tools/call": lambda: errors.pop() if errors else None})
+    async with bridged({"up": transport}, servers={"up": {"retry": RETRY}}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        result = (await ear.ask("tools/call", {"name": "up__echo", "arguments": {}}))["result"]
+        assert "isError" not in result
+        assert len(transport.asked("tools/call")) == 1
+
+
+async def test_what_the_tool_itself_calls_a_failure_is_not_tried_again() -> None:
+    failed = {"content": [{"type": "text", "text": "no such city"}], "isError": True}
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": failed})
+    settings = {"up": {"retry": RETRY, "idempotent": True}}
+    async with bridged({"up": transport}, servers=settings) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        result = (await ear.ask("tools/call", {"name": "up__echo", "arguments": {}}))["result"]
+        assert result == failed
+        assert len(transport.asked("tools/call")) == 1
 
 
 # -- the breaker

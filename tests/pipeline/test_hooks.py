@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mcpbridge.conduct import Conduct
+from mcpbridge.model import Call
 from mcpbridge.pipeline.hook_answers import PASS, HookFailedError, read_answer
 from mcpbridge.pipeline.hook_calls import Hook, HookCall, after, before
+from mcpbridge.pipeline.hook_changes import LARGEST_REMEMBERED, MAX_REMEMBERED, Changes
 from mcpbridge.pipeline.hook_settings import HookEvent, HookSettings
 from mcpbridge.pipeline.hooks import Hooks
+from mcpbridge.wire.body import Body
 
 BEFORE: HookEvent = "tool_call.before"
 AFTER: HookEvent = "tool_call.after"
@@ -129,3 +132,43 @@ async def test_what_no_hook_matches_has_no_stage() -> None:
         what: Any = type("Tool", (), {"id": f"{server}/{tool}", "name": tool, "server": server})()
         assert (hooks.stage(what, Conduct()) is not None) == is_seen
     assert hooks.stage(None, Conduct()) is None
+
+
+async def test_a_call_that_is_sent_again_in_the_same_breath_asks_nobody_and_one_that_nobody_knows_asks_anew() -> None:
+    asked: list[dict[str, Any]] = []
+
+    @before
+    def change(call: HookCall) -> dict[str, Any]:
+        asked.append(call.arguments)
+        return {"n": len(asked)}
+
+    what: Any = type("Tool", (), {"id": "s/t", "name": "t", "server": "s"})()
+    stage = Hooks([], [change]).stage(what, Conduct())
+    assert stage is not None
+    sent: list[Any] = []
+
+    async def server(call: Call) -> Body:
+        sent.append(Body(call.params.get("arguments") or b"").value())
+        return Body(b'{"content":[]}')
+
+    call = Call("tools/call", "s", "t", Body(b'{"name":"t","arguments":{"n":0}}'))
+    await stage(call, server)
+    call.continues = True  # its headers were not those that the server wants
+    await stage(call, server)
+    assert (asked, sent) == ([{"n": 0}], [{"n": 1}] * 2)
+    later = Call("tools/call", "s", "t", Body(b'{"name":"t","arguments":{"n":0}}'))
+    later.continues = True  # let through by another process
+    await stage(later, server)
+    assert (len(asked), sent[-1]) == (2, {"n": 2})
+
+
+def test_what_is_remembered_of_calls_is_bounded() -> None:
+    changes = Changes()
+    for number in range(MAX_REMEMBERED + 1):
+        changes.keep(("session", "tool", str(number)), b"{}")
+    changes.keep(("session", "tool", "large"), b"x" * (LARGEST_REMEMBERED + 1))
+    assert changes.of(("session", "tool", "0")) is None
+    assert changes.of(("session", "tool", "1")) == b"{}"
+    assert changes.of(("session", "tool", "large")) is None
+    changes.drop(("session", "tool", "1"))
+    assert changes.of(("session", "tool", "1")) is None

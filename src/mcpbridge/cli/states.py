@@ -14,6 +14,7 @@ State = Mapping[str, Any]
 _CODES = {
     "UpstreamTimeout": TIMED_OUT,
     "UpstreamUnavailable": UNREACHABLE,
+    "UpstreamResting": UNREACHABLE,
     "UpstreamGone": UNREACHABLE,
     "UpstreamHttpError": UNREACHABLE,
     "SignInNeeded": UNREACHABLE,
@@ -26,9 +27,11 @@ def is_ready(server: State) -> bool:
 
 
 def describe(server: State) -> str:
-    """A state with its reason, on one line."""
+    """A state with its reason, on one line; and whether calls pass, if they do not."""
     reason = str(server.get("reason") or "")
-    return " ".join(reason.split()) or str(server["state"])
+    told = " ".join(reason.split()) or str(server["state"])
+    breaker = server.get("breaker") or "closed"
+    return told if breaker == "closed" else f"{told}, breaker {breaker}"
 
 
 def fault(server: State) -> str:

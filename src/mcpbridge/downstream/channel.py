@@ -107,8 +107,8 @@ class Client:
     @property
     def name(self) -> str:
         """`clientInfo.name`, as the client declared it."""
-        name = self.info.get("name")
-        return name if isinstance(name, str) else ""
+        name = self.info.get("name", "")
+        return name if name.__class__ is str else ""
 
     @property
     def session(self) -> Session:

@@ -63,7 +63,7 @@ class Delivery:
         """
         self._catalog, self._pool, self._plan, self._parking, self._tasks = catalog, pool, plan, parking, tasks
         self._server_info, self._extensions, self._around = server_info, extensions, around
-        self._clock = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
         self._patience, self._waited_for = patience, patience.calls
 
     async def deliver(
@@ -95,7 +95,7 @@ class Delivery:
         call.tool, call.caller, call.around = tool, client, self._around
         call.needs_task, call.takes_task = as_task
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
-        task = asyncio.current_task() if tool is not None else None
+        task = asyncio.current_task(self._loop) if tool is not None else None
         if task is not None:
             self._waited_for[task] = call
         try:
@@ -143,7 +143,9 @@ class Delivery:
         level = client.log_level
         if not client.modern:
             level = level or LEVELS[0]  # none was set: what the server sends of this call, as without a bridge
-        return CallUpdates(notify, server, token, level, self._clock) if level or token is not None else ignore_update
+        return (
+            CallUpdates(notify, server, token, level, self._loop.time) if level or token is not None else ignore_update
+        )
 
     async def _bring_to_level(self, server: str, level: str) -> None:
         """The level that one request wants, where sessions have one (2.8): it is told before the call goes out."""

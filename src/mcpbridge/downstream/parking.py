@@ -192,7 +192,9 @@ class Parking:
         One's own go first; those of others only when they can hardly be waited for any more. A client over HTTP may
         leave for good in between its requests, and nobody is told.
         """
-        away = [parked for parked in self._parked.values() if parked.expiry is not None and parked.call.upstream == server]
+        away = [
+            parked for parked in self._parked.values() if parked.expiry is not None and parked.call.upstream == server
+        ]
         own = [parked for parked in away if parked.client.principal == principal]
         now = asyncio.get_running_loop().time()
         for parked in own or away:  # in the order in which they were parked first

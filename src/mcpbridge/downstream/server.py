@@ -73,6 +73,7 @@ class Server:
         """`around`: what is the same for all calls. `audience`: of a client's name and principal, where it matters."""
         self._audience, self._catalog = audience, catalog
         sealer = Sealer(asking.state_key or "", seconds=asking.timeout)
+        self._loop = asyncio.get_running_loop()
         self._parking = Parking(plan, sealer, seconds=asking.timeout)
         ids = TaskIds(sealer)
         self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
@@ -165,7 +166,7 @@ class Server:
             return to_answer(
                 BadRequest(INVALID_REQUEST, "The id must be a string or a number"), b"null", "", modern=False
             )
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)  # finding the loop costs more than the rest
         owner = cancel_as or client
         if cancel_as is not None:
             client.channel = cancel_as

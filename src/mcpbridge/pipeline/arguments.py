@@ -54,7 +54,7 @@ class CheckArguments:
             if raw is None or not is_schema(schema):
                 return None
             levels = levels_to_check(schema)
-            defaults = defaults_of(raw, schema) if conduct.inject_defaults else None
+            defaults = defaults_of(raw, schema, levels) if conduct.inject_defaults else None
             if defaults is None and (conduct.arguments == "pass" or not is_checkable(schema)):
                 return None
             check = compiled(schema, levels)

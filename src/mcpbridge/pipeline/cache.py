@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from msgspec import structs
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.conduct import CallDefaults, Conduct
@@ -197,7 +198,7 @@ class _Cached:
     async def _run(self, call: Call, proceed: Plan, key: Key, epoch: int, flight: Flight) -> Body:
         """Run the call, in a task that is not its own, and keep what comes of it."""
         cache = self._cache
-        run = replace(call, update=flight.update)
+        run = structs.replace(call, update=flight.update)
         if call.kept_context is not None:  # others may want its outcome when this client does not any more
             run.kept_context = replace(call.kept_context, cancellation=Cancellation())
         asker = None

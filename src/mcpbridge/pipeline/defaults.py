@@ -18,6 +18,9 @@ from mcpbridge.wire.frame import encode, one_line
 
 __all__ = ["Default", "Defaults", "absent", "defaults_of", "filled", "with_defaults"]
 
+MAX_DEFAULTS, MAX_BYTES = 200, 128 << 10
+"""Defaults of one tool, and bytes of its schema: each default is checked when the tool is first called."""
+
 _SHARED = ("$schema", "$defs", "definitions")
 
 
@@ -46,12 +49,16 @@ Missing = tuple[Path, dict[str, Any], Default]
 """An absent member: where its object is, that object, and the default."""
 
 
-def defaults_of(raw: bytes | Raw, root: Schema) -> Defaults | None:
-    """The defaults of a schema, which is `root` and came as `raw`; None when it has none."""
-    if b'"default"' not in bytes(raw):
+def defaults_of(raw: bytes | Raw, root: Schema, levels: int = 0) -> Defaults | None:
+    """The defaults of a schema, which is `root` and came as `raw`; None when it has none, or too many to look at each.
+
+    `levels`: how deep a default may be, as for `compiled`.
+    """
+    text = bytes(raw)
+    if not 0 < text.count(b'"default"') <= MAX_DEFAULTS or len(text) > MAX_BYTES:
         return None
     shared = {key: root[key] for key in _SHARED if key in root}
-    return _defaults_of(Body(raw), lambda schema, value: _is_right(schema, value, shared))
+    return _defaults_of(Body(raw), lambda schema, value: _is_right(schema, value, shared, levels))
 
 
 def absent(defaults: Defaults, value: dict[str, Any], path: Path = ()) -> Iterator[Missing]:
@@ -104,8 +111,8 @@ def _defaults_of(schema: Body, is_right: Callable[[Schema, Any], bool]) -> Defau
     return Defaults(tuple(own), tuple(inner)) if own or inner else None
 
 
-def _is_right(schema: Schema, value: Any, shared: Schema) -> bool:
+def _is_right(schema: Schema, value: Any, shared: Schema, levels: int) -> bool:
     try:
-        return compiled({**shared, **schema}).is_valid(value)
+        return compiled({**shared, **schema}, levels).is_valid(value)
     except (Uncheckable, ValueError, RecursionError):
         return False

@@ -10,12 +10,12 @@ holds.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import cast
 
 import structlog
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import ArgumentsRefused, CallRefused, HookRefused
@@ -180,7 +180,7 @@ class _Hooked:
         call = happening.call
         happening.arguments = _arguments_of(call)
         if self._mend is not None:
-            trial = replace(call, params=Body(call.params.data), facts=None)
+            trial = structs.replace(call, params=Body(call.params.data), facts=None)
             with suppress(ArgumentsRefused):
                 await self._mend(trial, _nowhere)
                 happening.arguments = _arguments_of(trial)

@@ -28,13 +28,15 @@ def says_error(result: Body) -> bool:
 
 def outcome_of_result(result: Body) -> Outcome:
     """What a result says of its call. On the way of every call."""
-    data = bytes(result.data)
-    if len(data) > _WHOLE:
-        data = data[:_EDGE] + data[-_EDGE:]
+    data = bytes(result.data) if len(result.data) <= _WHOLE else _edges(memoryview(result.data))
     # What ends so is the result's own last member, as most servers write it.
     if not data.endswith(_NO_ERROR) and _NAME in data and _says_error(data, result):
         return "tool_error"
     return "asked" if _ASKED in data and needs_driving(result) else "ok"
+
+
+def _edges(data: memoryview) -> bytes:
+    return bytes(data[:_EDGE]) + bytes(data[-_EDGE:])
 
 
 def _says_error(data: bytes, result: Body) -> bool:

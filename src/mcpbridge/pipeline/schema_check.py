@@ -72,8 +72,7 @@ class Check:
         self._flat: Callable[[object], bool] = validator.is_valid
 
     def _is_valid(self, value: object) -> bool:
-        if isinstance(value, dict | list):
-            _refuse_deeper(cast("object", value), self._levels)
+        _refuse_deeper(value, self._levels)
         return self._flat(value)
 
     def faults(self, value: object, size: int) -> list[Fault]:
@@ -98,12 +97,16 @@ class Check:
 
 
 def _refuse_deeper(value: object, levels: int) -> None:
-    inner = cast("Iterable[object]", value.values() if isinstance(value, dict) else value)
+    if isinstance(value, dict):
+        inner = list(cast("dict[str, object]", value).values())
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    else:
+        return
+    if levels < 0:
+        raise ValueError("nested too deeply for a schema that leads back to itself")
     for one in inner:
-        if isinstance(one, dict | list):
-            if not levels:
-                raise ValueError("nested too deeply for a schema that leads back to itself")
-            _refuse_deeper(cast("object", one), levels - 1)
+        _refuse_deeper(one, levels - 1)
 
 
 def compiled(schema: Schema, levels: int = 0) -> Check:

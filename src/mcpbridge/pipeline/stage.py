@@ -1,6 +1,7 @@
 """The Stage protocol: one concern of a call, wrapped around the rest of its way."""
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import Protocol
 
 from mcpbridge.conduct import Conduct
@@ -33,12 +34,5 @@ def chain(stages: list[Stage], last: Plan) -> Plan:
     """The stages around `last`, the first outermost. Without stages it is `last` itself: no wrapper, no cost."""
     plan = last
     for stage in reversed(stages):
-        plan = _wrap(stage, plan)
+        plan = partial(stage, proceed=plan)  # no function of our own in between: every call would pay for one more
     return plan
-
-
-def _wrap(stage: Stage, proceed: Plan) -> Plan:
-    def run(call: Call) -> Awaitable[Body]:  # no coroutine of its own: every call would pay for one more
-        return stage(call, proceed)
-
-    return run

@@ -22,7 +22,8 @@ _FEWEST_LEVELS = 4
 _MAX_ODD = 6
 """References that are no paths from the top: what they lead to is not looked for, so there may not be many."""
 
-_OF_VALUES = frozenset({"enum", "const", "default", "examples"})
+_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_ONLY_REFERRED_TO = frozenset({"$defs", "definitions", "enum", "const", "default", "examples"})
 
 
 def levels_to_check(root: Schema) -> int:
@@ -51,30 +52,35 @@ class _Count:
         self._root = root
         self._known: dict[int, tuple[int, int]] = {}
 
-    def of(self, part: object) -> tuple[int, int]:
+    def of(self, part: object, *, has_names: bool = False) -> tuple[int, int]:
+        """Of one part, which is a schema, a list of them, or (`has_names`) has them by name."""
         known = self._known.get(id(part))
         if known is not None:
             return known
         self._known[id(part)] = 1, 1  # while it is counted: here it leads back to itself
-        found = [self.of(inner) for inner in _inner(part)]
-        if _is_reference(part) and _is_path(part):
+        found = [
+            self.of(inner, has_names=not has_names and keyword in _BY_NAME)
+            for keyword, inner in _inner(part)
+            if has_names or keyword not in _ONLY_REFERRED_TO
+        ]
+        if not has_names and _is_reference(part) and _is_path(part):
             found.append(self.of(follow(self._root, cast("Schema", part)["$ref"])))
         counted = 1 + sum(parts for parts, _ in found), sum(ways_back for _, ways_back in found)
         self._known[id(part)] = counted
         return counted
 
 
-def _inner(part: object) -> Iterator[object]:
-    """The objects and arrays that may be, or hold, schemas."""
+def _inner(part: object) -> Iterator[tuple[str, object]]:
+    """The objects and arrays that may be, or hold, schemas, with their keyword or name."""
     if is_schema(part):
-        yield from (value for keyword, value in part.items() if keyword not in _OF_VALUES and _is_composed(value))
+        yield from ((keyword, value) for keyword, value in part.items() if _is_composed(value))
     elif isinstance(part, list):
-        yield from filter(_is_composed, cast("list[object]", part))
+        yield from (("", value) for value in cast("list[object]", part) if _is_composed(value))
 
 
 def _parts(part: object) -> Iterator[object]:
     yield part
-    for inner in _inner(part):
+    for _, inner in _inner(part):
         yield from _parts(inner)
 
 

@@ -1,0 +1,23 @@
+"""How servers are told of in one line."""
+
+import pytest
+
+from mcpbridge.cli.exits import UNREACHABLE
+from mcpbridge.cli.states import describe, failure_code
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ({"state": "ready", "reason": ""}, "ready"),
+        ({"state": "ready", "reason": "", "breaker": "closed"}, "ready"),
+        ({"state": "ready", "reason": "", "breaker": "open"}, "ready, breaker open"),
+        ({"state": "retrying", "reason": "retrying in 2 s:\n exit code 1"}, "retrying in 2 s: exit code 1"),
+    ],
+)
+def test_a_state_is_told_on_one_line_with_what_calls_meet(server: dict[str, str], told: str) -> None:
+    assert describe(server) == told
+
+
+def test_a_server_that_is_left_alone_is_one_that_cannot_be_reached() -> None:
+    assert failure_code({"mcpbridge/error": "UpstreamResting"}) == UNREACHABLE

@@ -1,0 +1,86 @@
+"""Schemas that make much work of little: they are not checked, or not that deep."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mcpbridge.pipeline.schema_check import Uncheckable, compiled
+from mcpbridge.pipeline.unfolding import levels_to_check
+
+Schema = dict[str, Any]
+
+
+def doubling(times: int, keyword: str = "anyOf", place: str = "#/$defs/d") -> Schema:
+    """A schema whose references each lead to two others, so many times."""
+    shared: Schema = {"d0": {"type": "integer", "$anchor": "d0"}}
+    for number in range(1, times + 1):
+        reference = {"$ref": f"{place}{number - 1}"}
+        shared[f"d{number}"] = {keyword: [reference, reference], "$anchor": f"d{number}"}
+    return {"type": "object", "properties": {"n": {"$ref": f"{place}{times}"}}, "$defs": shared}
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "allOf", "oneOf", "prefixItems"])
+def test_references_that_double_are_not_followed_far(keyword: str) -> None:
+    """A million parts in two kilobytes: one call would hold up all servers."""
+    assert levels_to_check(doubling(5, keyword)) == 0
+    with pytest.raises(Uncheckable, match="unfold too far"):
+        levels_to_check(doubling(30, keyword))
+
+
+def test_nor_where_a_parameter_is_called_as_the_place_of_definitions() -> None:
+    schema = doubling(30)
+    schema["properties"] = {"definitions": {"properties": {"$defs": schema["properties"]["n"]}}}
+    with pytest.raises(Uncheckable, match="unfold too far"):
+        levels_to_check(schema)
+
+
+def test_references_by_other_names_cannot_hide_it() -> None:
+    with pytest.raises(Uncheckable, match="too many"):
+        levels_to_check(doubling(30, place="#d"))
+    hidden: Schema = {"type": "object", "properties": {"n": {"$id": "http://inner.example/", **doubling(30)}}}
+    hidden["$defs"] = {f"d{number}": {} for number in range(31)}
+    with pytest.raises(Uncheckable, match="too many"):
+        levels_to_check(hidden)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"next": {"$ref": "#"}}},
+        {"$ref": "#/$defs/T", "$defs": {"T": {"properties": {"in": {"items": {"$ref": "#/$defs/T"}}}}}},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/$defs/A"}}, "$defs": {"A": {}}},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}},
+        {"type": "object", "properties": {"a": {"default": {"$ref": "#"}, "enum": [{"$ref": "#"}]}}},
+    ],
+)  # fmt: skip
+def test_what_ordinary_schemas_refer_to_is_checked_at_any_depth(schema: Schema) -> None:
+    assert levels_to_check(schema) == 0
+
+
+def filters(ways: int) -> Schema:
+    """A schema of conditions within conditions, with so many ways to nest them."""
+    inner = {f"way{number}": {"$ref": "#/$defs/F"} for number in range(ways)}
+    either = [{"type": "object", "properties": {**inner, "n": {"type": "integer"}}}, {"type": "null"}]
+    return {"type": "object", "properties": {"f": {"$ref": "#/$defs/F"}}, "$defs": {"F": {"anyOf": either}}}
+
+
+def nested(levels: int, leaf: object) -> Schema:
+    value: Schema = {"n": leaf}
+    for _ in range(levels):
+        value = {"way0": value}
+    return {"f": value}
+
+
+@pytest.mark.parametrize(("ways", "levels"), [(1, 200), (2, 15), (4, 6), (50, 2)])
+def test_what_leads_back_to_itself_in_several_ways_is_checked_some_levels_deep(ways: int, levels: int) -> None:
+    schema = filters(ways)
+    check = compiled(schema, levels_to_check(schema))
+    assert check.is_valid(nested(levels, 5))
+    assert not check.is_valid(nested(levels, "x"))
+    assert check.faults(nested(levels, "x"), 1000)
+    if ways > 1:
+        deep = nested(100, "x")
+        for look in (check.is_valid, lambda value: check.faults(value, len(json.dumps(value)))):
+            with pytest.raises(ValueError, match="nested too deeply"):
+                look(deep)
