@@ -14,8 +14,8 @@ from bridged import BridgeToScripts, Ear, bridged
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import NOWHERE, BridgeContext, CallContext, Cancellation, context_of
+from mcpbridge.hooks.calls import HookCall, HookFunction, before
 from mcpbridge.model import Session
-from mcpbridge.pipeline.hook_calls import HookCall, HookFunction, before
 from mcpbridge.pipeline.observe import FINISHED
 from mcpbridge.storage.records import CallRecord
 from mcpbridge.wire.body import Body

@@ -4,12 +4,10 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -17,15 +15,12 @@ from anyio import CancelScope
 from msgspec import Raw
 
 from mcpbridge._version import __version__
-from mcpbridge.approvals.by_client import ClientApprover
-from mcpbridge.approvals.by_handler import ApprovalHandler, HandlerApprover
+from mcpbridge.approvals.by_handler import ApprovalHandler
 from mcpbridge.approvals.desk import Desk
-from mcpbridge.approvals.grants import Grants
-from mcpbridge.approvals.request import ApprovalEvent
+from mcpbridge.assembly import Parts, Way
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer
-from mcpbridge.conduct import CALL_SECONDS
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
@@ -35,27 +30,12 @@ from mcpbridge.downstream.server import Server
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.errors import BridgeError
 from mcpbridge.events import EventBus
+from mcpbridge.hooks.calls import Hook
 from mcpbridge.interaction import Asker
-from mcpbridge.pipeline.approval import Approval, Approver
-from mcpbridge.pipeline.arguments import CheckArguments
-from mcpbridge.pipeline.budgets import Budgets
-from mcpbridge.pipeline.cache import Cache
-from mcpbridge.pipeline.deadline import Deadline
-from mcpbridge.pipeline.deliver import Deliver
-from mcpbridge.pipeline.guard import Guard, Permit
-from mcpbridge.pipeline.hook_calls import Hook
-from mcpbridge.pipeline.hooks import Hooks
-from mcpbridge.pipeline.late import Late
-from mcpbridge.pipeline.limits import Limits
 from mcpbridge.pipeline.metrics import Metrics
-from mcpbridge.pipeline.observe import Observe
-from mcpbridge.pipeline.order import Plans
-from mcpbridge.pipeline.rates import Rates
-from mcpbridge.pipeline.retry import Retry
-from mcpbridge.pipeline.stage import Concern
-from mcpbridge.pipeline.tracing import Peer, TraceReceived, TraceSent
 from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
+from mcpbridge.standing import dropped, servers_standing
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import call_log_path
 from mcpbridge.storage.opening import LazyStore
@@ -75,11 +55,10 @@ from mcpbridge.upstream.transports import TransportMaker
 from mcpbridge.wire.envelope import CONTEXT, RUN, SERVER_INFO, TURN
 from mcpbridge.wire.frame import Frame, encode
 from mcpbridge.wire.revisions import LATEST_LEGACY
-from mcpbridge.wire.stdio import StdioTransport
 from mcpbridge.wire.transport import Transport
 
 if TYPE_CHECKING:  # loaded where calls are traced
-    from mcpbridge.pipeline.tracing_setup import OpenTelemetry
+    pass
 
 __all__ = ["Bridge", "RequestFailed"]
 
@@ -196,74 +175,42 @@ class Bridge:
         self.policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
         self.catalog = Catalog(settings.servers, builder, policy=self.policy)
         self.pool = Pool(servers, self._make_transport, self, client_info=server_info)
-        self._cache = Cache(settings.cache, servers, settings.calls)
-        directory = str(Path(settings.source).parent) if settings.source else None
-        check = CheckArguments()
-        self._hooks = Hooks(settings.hooks, self._functions, directory=directory, redact=self._redact, arguments=check)
-
-        def idle_of(server: str) -> float:
-            return servers[server].timeouts.idle if server in servers else CALL_SECONDS
-
-        otel = self._open_telemetry()
-        late = Late(self.store, servers, conducts.of, settings.calls.late_lifetime)
-        concerns: list[Concern] = [
-            # observe
-            *([TraceReceived(otel, keeps_content=settings.observe.otel_content)] if otel else []),
-            self._observer(),
-            # guard
-            Guard(self.policy),
-            # hooks
-            self._hooks,
-            # arguments
-            check,
-            # permit
-            Permit(self.policy),
-            # rates and budgets
-            Budgets(settings.calls),
-            Rates(settings.calls.rate_limit, {name: how.rate_limit for name, how in servers.items() if how.rate_limit}),
-            # approval
-            self._make_approval(),
-            # late
-            late,
-            # cache
-            self._cache,
-            # time
-            Deadline(idle_of),
-            # retry
-            Retry(),
-            # limits
-            Limits(settings.calls, idle_of),
-            *([TraceSent(otel, self._peer, keeps_content=settings.observe.otel_content)] if otel else []),
-        ]
-        plan = Plans(Deliver(self.pool, answer_seconds=settings.questions.timeout), concerns, conducts.of)
+        parts = Parts(
+            servers=servers,
+            pool=self.pool,
+            conducts=conducts,
+            policy=self.policy,
+            store=self.store,
+            audit=self.audit,
+            call_log=self.call_log,
+            metrics=self.metrics,
+            events=self.events,
+            approver=self._approver,
+            functions=self._functions,
+            redact=self._redact,
+        )
+        self._way = Way(settings, parts)
+        self.approvals = self._way.approvals
         self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
         self.server = Server(
             identity,
             self.catalog,
             self.pool,
-            plan,
+            self._way.plans,
             self.startup,
             settings.questions,
-            late,
+            self._way.late,
             around=self._context,
             audience=self.policy.audience if self.policy.names_callers else None,
         )
         for name in self._transports.authorizations:
             self._transports.authorizations[name].on_signed_in = partial(self._signed_in, name)
-        async with (
-            self._keeping(),
-            self._flights.running(),
-            self.pool.running(),
-            self._cache.running(),
-            self._hooks.running(),
-            otel.running() if otel else nullcontext(),
-        ):
+        async with self._keeping(), self._flights.running(), self.pool.running(), self._way.running():
             try:
                 yield self
             finally:
-                self.approvals.end()
+                self._way.end()
                 self.server.end()
-                late.end()
                 self.events.end()
 
     @asynccontextmanager
@@ -304,12 +251,7 @@ class Bridge:
 
     def status(self) -> dict[str, Any]:
         """The state of everything, as JSON values."""
-        servers = [self._status_of(upstream) for upstream in self.pool.upstreams.values()]
-        servers += [
-            {"name": name, "state": "disabled", "reason": "disabled = true in the configuration"}
-            for name, settings in self.settings.servers.items()
-            if settings.disabled
-        ]
+        snapshot, metrics = self.catalog.snapshot, self.metrics if self.settings.observe.metrics else None
         return {
             "name": self.settings.bridge.name,
             "version": __version__,
@@ -317,11 +259,8 @@ class Bridge:
             "uptime_s": round(time.monotonic() - self._started, 1),
             "config": self.settings.source,
             "clients": self.server.clients,
-            "servers": sorted(servers, key=lambda server: server["name"]),
-            "dropped": [
-                {"server": lost.server, "kind": lost.kind, "name": lost.name, "reason": lost.reason}
-                for lost in self.catalog.snapshot.dropped
-            ],
+            "servers": servers_standing(self.pool, self.settings.servers, snapshot, metrics),
+            "dropped": dropped(snapshot),
         }
 
     async def request(
@@ -394,17 +333,17 @@ class Bridge:
 
         Says how many results were forgotten.
         """
-        return self._cache.clear(server, tool)
+        return self._way.cache.clear(server, tool)
 
     def cache_status(self) -> dict[str, Any]:
         """What is kept of results and how it served since the start, as JSON values; sizes in bytes."""
-        return self._cache.status()
+        return self._way.cache.status()
 
     # -- Observer of the upstreams
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """An upstream listed anew."""
-        self._cache.offered(upstream.name, lists)
+        self._way.cache.offered(upstream.name, lists)
         tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
         ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
         self.catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
@@ -429,109 +368,12 @@ class Bridge:
         """An upstream changed its state."""
         log.debug("upstream state", upstream=upstream.name, state=upstream.status.state)
         if upstream.status.state == "starting":
-            self._cache.forget(upstream.name)  # what it held in memory is gone
+            self._way.cache.forget(upstream.name)  # what it held in memory is gone
         if upstream.has_settled:
             self._settled.add(upstream.name)
         self.startup.noticed()
 
     # -- parts
 
-    def _make_approval(self) -> Approval:
-        settings = self.settings.approval
-        grants = Grants(self.store, once_seconds=settings.grant_lifetime, session_seconds=settings.session_lifetime)
-        self.approvals = Desk(settings, self.store, grants, self._audit)
-        ways: dict[str, Approver] = {"client": ClientApprover(self.settings.bridge.name), "pending": self.approvals}
-        approvers: list[Approver] = [HandlerApprover(self._approver)] if self._approver is not None else []
-        approvers += [ways[way] for way in settings.ask]
-        return Approval(
-            approvers,
-            grants,
-            seconds=settings.timeout,
-            policy=lambda: self.policy.version,
-            audit=self._audit,
-            needed=lambda tool, conduct: tool is not None and self.policy.for_tool(tool, conduct).needs_call,
-        )
-
-    def _audit(self, event: ApprovalEvent) -> None:
-        """Write down what became of an approval."""
-        request = event.request
-        log.info(
-            "approval", step=event.event, id=request.id, tool=request.tool, by=event.by, principal=request.principal
-        )
-        self.audit.append_event(
-            event.event,
-            {
-                "tool": request.tool,
-                "client": request.client,
-                "principal": request.principal,
-                "session": request.session,
-                "arguments": request.arguments_json,
-                "who": event.by,
-                "detail": event.scope or request.reason,
-                "approval": request.id,
-            },
-        )
-
-    def _observer(self) -> Observe:
-        record = self.call_log.append if self.call_log is not None else None
-        return Observe(self.metrics if self.settings.observe.metrics else None, self.events, record)
-
-    def _open_telemetry(self) -> "OpenTelemetry | None":
-        if not self.settings.observe.otel:
-            return None
-        from mcpbridge.pipeline.tracing_setup import OpenTelemetry
-
-        return OpenTelemetry.made()
-
-    def _peer(self, server: str) -> Peer:
-        """A server as traces name it."""
-        upstream, settings = self.pool.upstreams.get(server), self.settings.servers.get(server)
-        if upstream is None or settings is None:
-            return Peer()
-        if settings.url is None:
-            return Peer(upstream.version, "pipe")
-        where = urlsplit(settings.url)
-        return Peer(upstream.version, "tcp", where.hostname or "", where.port or 0)
-
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         return self._transports(name, settings)
-
-    def _published(self, server: str) -> dict[str, int]:
-        """How many things of a server clients see, by kind."""
-        snapshot = self.catalog.snapshot
-        kinds = {
-            "tools": snapshot.tools,
-            "resources": snapshot.resources,
-            "templates": snapshot.templates,
-            "prompts": snapshot.prompts,
-        }
-        return {kind: sum(ref.server == server for ref in refs.values()) for kind, refs in kinds.items()}
-
-    def _counted(self, server: str) -> dict[str, Any]:
-        """Calls, errors and latency of a server since the start, if calls are counted."""
-        if not self.settings.observe.metrics:
-            return {}
-        whole = self.metrics.of_server(server)
-        return {"calls": whole.calls, "errors": whole.errors, "latency": whole.durations.summary()}
-
-    def _status_of(self, upstream: Upstream) -> dict[str, Any]:
-        transport = upstream.transport
-        session = upstream.session
-        status: dict[str, Any] = {
-            "name": upstream.name,
-            "state": upstream.status.state,
-            "reason": upstream.state_text if upstream.status.reason else "",
-            "cause": upstream.status.reason,
-            "transport": transport.kind,
-            "era": "" if session is None else "modern" if session.modern else "legacy",
-            "protocol": session.version if session is not None else "",
-            **self._published(upstream.name),
-            "running": len(upstream.running),
-            **self._counted(upstream.name),
-            "restarts": upstream.restarts,
-            "breaker": upstream.breaker_state,
-            "instances": self.pool.instances(upstream.name),
-        }
-        if isinstance(transport, StdioTransport):
-            status |= {"pid": transport.pid, "stderr": transport.stderr_lines[-10:]}
-        return status

@@ -19,7 +19,7 @@ from mcpbridge.context import CallContext
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.http import Entrance, entrance, serve_http
 from mcpbridge.downstream.sessions import Sessions
-from mcpbridge.pipeline.hook_calls import HookCall, before
+from mcpbridge.hooks.calls import HookCall, before
 from rpc import envelope
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport
 

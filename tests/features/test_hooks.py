@@ -18,7 +18,7 @@ from mcpbridge.bridge import Bridge
 from mcpbridge.config.load import load
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import HookRefused
-from mcpbridge.pipeline.hook_calls import Answer, Hook, HookCall, after, before
+from mcpbridge.hooks.calls import Answer, Hook, HookCall, after, before
 from rpc import Message, Reply
 from scripted_http import Ask, http_server, reply
 from scripted_upstream import MODERN_SERVER, ScriptedTransport

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from mcpbridge.arguments.check import compiled
+from mcpbridge.arguments.coercion import UNWRAPPED
 from mcpbridge.conduct import NO_HINTS, Conduct
 from mcpbridge.errors import ArgumentsRefused, UpstreamAnswered
 from mcpbridge.model import Call
 from mcpbridge.pipeline.arguments import CheckArguments, told_of
-from mcpbridge.pipeline.coercion import UNWRAPPED
-from mcpbridge.pipeline.schema_check import compiled
 from mcpbridge.wire.body import Body
 
 Schema = dict[str, Any]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mcpbridge.conduct import Conduct
+from mcpbridge.hooks.answers import PASS, HookFailedError, read_answer
+from mcpbridge.hooks.calls import Hook, HookCall, after, before
+from mcpbridge.hooks.changes import LARGEST_REMEMBERED, MAX_REMEMBERED, Changes
+from mcpbridge.hooks.settings import HookEvent, HookSettings
 from mcpbridge.model import Call
-from mcpbridge.pipeline.hook_answers import PASS, HookFailedError, read_answer
-from mcpbridge.pipeline.hook_calls import Hook, HookCall, after, before
-from mcpbridge.pipeline.hook_changes import LARGEST_REMEMBERED, MAX_REMEMBERED, Changes
-from mcpbridge.pipeline.hook_settings import HookEvent, HookSettings
 from mcpbridge.pipeline.hooks import Hooks
 from mcpbridge.wire.body import Body
 

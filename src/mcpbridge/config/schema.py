@@ -8,8 +8,8 @@ from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.conduct import CallDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
+from mcpbridge.hooks.settings import HookSettings
 from mcpbridge.pipeline.cache import CacheSettings
-from mcpbridge.pipeline.hook_settings import HookSettings
 from mcpbridge.pipeline.observe_settings import ObserveSettings
 from mcpbridge.policy.settings import PermissionRule
 from mcpbridge.storage.log_settings import CallLogSettings

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 from msgspec import Raw
 
+from mcpbridge.arguments.coercion import UNWRAPPED, object_within
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Kind, ToolRef
 from mcpbridge.downstream.channel import Client, Notify
@@ -18,7 +19,6 @@ from mcpbridge.downstream.result_resources import RESULT_URIS, ResultResources
 from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.pipeline.arguments import told_of
-from mcpbridge.pipeline.coercion import UNWRAPPED, object_within
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS

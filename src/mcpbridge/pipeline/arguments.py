@@ -1,8 +1,8 @@
 """Stage: check a tool's arguments against its own schema before anything runs, and mend harmless slips.
 
 A right call costs one look and keeps its bytes. Absent arguments that have a default get it. What is wrong is mended
-where the schema leaves no doubt (`coercion.py`), and told of in the result; else the call is refused with what is
-wrong and what would be right (`argument_faults.py`).
+where the schema leaves no doubt (`arguments/coercion.py`), and told of in the result; else the call is refused with
+what is wrong and what would be right (`arguments/faults.py`).
 
 The schema is the one that the server sent. If nothing can be checked against it (a broken schema, an unknown draft,
 a reference to elsewhere, references without end), its calls pass as they are: the server checks them anyway.
@@ -15,18 +15,18 @@ import msgspec
 import structlog
 from msgspec import Raw
 
+from mcpbridge.arguments.check import Check, Path, Uncheckable, compiled, decode_exact, is_checkable
+from mcpbridge.arguments.coercion import Slip, mended
+from mcpbridge.arguments.defaults import Default, Defaults, Missing, absent, defaults_of, filled, with_defaults
+from mcpbridge.arguments.faults import refusal
+from mcpbridge.arguments.places import is_schema
+from mcpbridge.arguments.showing import spelled
+from mcpbridge.arguments.unfolding import levels_to_check
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import ArgumentsRefused
 from mcpbridge.model import Call, Plan, Tool
-from mcpbridge.pipeline.argument_faults import refusal
-from mcpbridge.pipeline.coercion import Slip, mended
-from mcpbridge.pipeline.defaults import Default, Defaults, Missing, absent, defaults_of, filled, with_defaults
 from mcpbridge.pipeline.driving import needs_driving
-from mcpbridge.pipeline.schema_check import Check, Path, Uncheckable, compiled, decode_exact, is_checkable
-from mcpbridge.pipeline.schema_places import is_schema
-from mcpbridge.pipeline.showing import spelled
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.pipeline.unfolding import levels_to_check
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import EMPTY_OBJECT, decode_batch
 

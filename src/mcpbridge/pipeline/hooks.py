@@ -19,15 +19,15 @@ from msgspec import Raw, structs
 
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import ArgumentsRefused, CallRefused, HookRefused
+from mcpbridge.hooks.answers import PASS, HookFailedError, Verdict, read_answer
+from mcpbridge.hooks.calls import Happening, Hook
+from mcpbridge.hooks.changes import Changes
+from mcpbridge.hooks.functions import asking
+from mcpbridge.hooks.programs import HookProgram
+from mcpbridge.hooks.settings import HookEvent, HookSettings
+from mcpbridge.hooks.urls import HookUrl
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
-from mcpbridge.pipeline.hook_answers import PASS, HookFailedError, Verdict, read_answer
-from mcpbridge.pipeline.hook_calls import Happening, Hook
-from mcpbridge.pipeline.hook_changes import Changes
-from mcpbridge.pipeline.hook_functions import asking
-from mcpbridge.pipeline.hook_programs import HookProgram
-from mcpbridge.pipeline.hook_settings import HookEvent, HookSettings
-from mcpbridge.pipeline.hook_urls import HookUrl
 from mcpbridge.pipeline.stage import Concern, Stage
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.canonical import canonical_digest

@@ -1,7 +1,7 @@
 """What is wrong with arguments, said so that a model gets them right next time. Pure.
 
 Each fault is one short sentence, with the nearest valid name or value; the piece of the schema that shows how it is
-right stands beside them (`schema_piece.py`). Values are shown only if they are small.
+right stands beside them (`arguments/piece.py`). Values are shown only if they are small.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
+from mcpbridge.arguments.check import Fault, Path, Schema
+from mcpbridge.arguments.piece import schema_piece
+from mcpbridge.arguments.places import declared, governing, has_patterns
+from mcpbridge.arguments.showing import listed, shown, spelled
 from mcpbridge.errors import ArgumentsRefused, nearest
-from mcpbridge.pipeline.schema_check import Fault, Path, Schema
-from mcpbridge.pipeline.schema_piece import schema_piece
-from mcpbridge.pipeline.schema_places import declared, governing, has_patterns
-from mcpbridge.pipeline.showing import listed, shown, spelled
 from mcpbridge.wire.frame import encode
 
 __all__ = ["FAULTS", "SCHEMA", "refusal"]

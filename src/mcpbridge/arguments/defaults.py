@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from mcpbridge.pipeline.schema_check import Path, Schema, Uncheckable, compiled, decode_exact
-from mcpbridge.pipeline.schema_places import is_schema
-from mcpbridge.pipeline.splicing import Edit, applied
+from mcpbridge.arguments.check import Path, Schema, Uncheckable, compiled, decode_exact
+from mcpbridge.arguments.places import is_schema
+from mcpbridge.arguments.splicing import Edit, applied
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode, one_line
 

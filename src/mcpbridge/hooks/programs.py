@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import anyio
 import structlog
 
-from mcpbridge.pipeline.hook_answers import LARGEST_ANSWER, HookFailedError
+from mcpbridge.hooks.answers import LARGEST_ANSWER, HookFailedError
 from mcpbridge.wire.fds import FdReader, FdWriter
 from mcpbridge.wire.process import ProcessSpec, ServerProcess, child_environment
 

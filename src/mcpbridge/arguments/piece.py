@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-from mcpbridge.pipeline.schema_check import Path, Schema
-from mcpbridge.pipeline.schema_places import declared, follow, is_schema
+from mcpbridge.arguments.check import Path, Schema
+from mcpbridge.arguments.places import declared, follow, is_schema
 from mcpbridge.wire.frame import encode
 
 __all__ = ["MAX_CHARACTERS", "schema_piece"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, cast
 
-from mcpbridge.pipeline.schema_check import Path
+from mcpbridge.arguments.check import Path
 from mcpbridge.redaction import SECRET_NAME
 from mcpbridge.wire.frame import encode
 

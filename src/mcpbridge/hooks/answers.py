@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.pipeline.hook_settings import HookEvent
+from mcpbridge.hooks.settings import HookEvent
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.pipeline.coercion import Mended, mended, object_within
-from mcpbridge.pipeline.schema_check import Check, compiled
+from mcpbridge.arguments.check import Check, compiled
+from mcpbridge.arguments.coercion import Mended, mended, object_within
 from mcpbridge.wire.frame import encode
 
 Schema = dict[str, Any]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard, cast
 from urllib.parse import unquote
 
-from mcpbridge.pipeline.schema_check import Path, Schema
+from mcpbridge.arguments.check import Path, Schema
 
 __all__ = ["declared", "follow", "governing", "has_patterns", "is_schema", "owner"]
 

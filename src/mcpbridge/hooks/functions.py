@@ -9,9 +9,9 @@ import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import CallRefused, HookRefused
-from mcpbridge.pipeline.hook_answers import PASS, HookFailedError, Verdict, result_of
-from mcpbridge.pipeline.hook_calls import Answer, Happening, Hook
-from mcpbridge.pipeline.hook_settings import HookEvent
+from mcpbridge.hooks.answers import PASS, HookFailedError, Verdict, result_of
+from mcpbridge.hooks.calls import Answer, Happening, Hook
+from mcpbridge.hooks.settings import HookEvent
 from mcpbridge.wire.frame import encode
 
 __all__ = ["asking"]

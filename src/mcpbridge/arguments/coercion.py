@@ -13,10 +13,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.pipeline.schema_check import Check, Fault, Path, decode_exact
-from mcpbridge.pipeline.schema_places import declared, governing, has_patterns, owner
-from mcpbridge.pipeline.showing import kind_of, shown, spelled
-from mcpbridge.pipeline.splicing import Edit, applied, at
+from mcpbridge.arguments.check import Check, Fault, Path, decode_exact
+from mcpbridge.arguments.places import declared, governing, has_patterns, owner
+from mcpbridge.arguments.showing import kind_of, shown, spelled
+from mcpbridge.arguments.splicing import Edit, applied, at
 from mcpbridge.wire.frame import encode, one_line
 
 __all__ = ["UNWRAPPED", "Mended", "Slip", "mended", "object_within"]

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from mcpbridge.errors import ConfigError
-from mcpbridge.pipeline.hook_answers import LARGEST_ANSWER, HookFailedError
+from mcpbridge.hooks.answers import LARGEST_ANSWER, HookFailedError
 
 if TYPE_CHECKING:
     from mcpbridge.wire.bearer import Send

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import Raw
 
-from mcpbridge.pipeline.schema_check import Path
+from mcpbridge.arguments.check import Path
 from mcpbridge.wire.frame import decode_batch, decode_fields, encode
 
 __all__ = ["Edit", "applied", "at"]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from math import log
 from typing import cast
 
-from mcpbridge.pipeline.schema_check import Schema, Uncheckable
-from mcpbridge.pipeline.schema_places import follow, is_schema
+from mcpbridge.arguments.check import Schema, Uncheckable
+from mcpbridge.arguments.places import follow, is_schema
 
 __all__ = ["MAX_PARTS", "MAX_STEPS", "levels_to_check"]
 

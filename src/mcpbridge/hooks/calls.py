@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from mcpbridge.context import CallContext
 from mcpbridge.errors import BridgeError, UpstreamAnswered
+from mcpbridge.hooks.settings import HookEvent, HookFailure
 from mcpbridge.model import Call, Tool
-from mcpbridge.pipeline.hook_settings import HookEvent, HookFailure
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import EMPTY_OBJECT, encode
 

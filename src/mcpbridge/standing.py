@@ -1,0 +1,77 @@
+"""How a running bridge stands, as JSON values: what `mcpbridge status` shows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.pipeline.metrics import Metrics
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.supervisor import Upstream
+from mcpbridge.wire.stdio import StdioTransport
+
+__all__ = ["dropped", "servers_standing"]
+
+
+def servers_standing(
+    pool: Pool, configured: Mapping[str, ServerSettings], snapshot: Snapshot, metrics: Metrics | None
+) -> list[dict[str, Any]]:
+    """Every server, by name; also those that the configuration leaves out. `metrics` None: calls are not counted."""
+    servers = [
+        _standing(upstream, snapshot, metrics) | {"instances": pool.instances(upstream.name)}
+        for upstream in pool.upstreams.values()
+    ]
+    servers += [
+        {"name": name, "state": "disabled", "reason": "disabled = true in the configuration"}
+        for name, settings in configured.items()
+        if settings.disabled
+    ]
+    return sorted(servers, key=lambda server: server["name"])
+
+
+def dropped(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """What servers offer and clients do not see, or not in full, and why."""
+    return [
+        {"server": lost.server, "kind": lost.kind, "name": lost.name, "reason": lost.reason}
+        for lost in snapshot.dropped
+    ]
+
+
+def _standing(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -> dict[str, Any]:
+    transport, session = upstream.transport, upstream.session
+    standing: dict[str, Any] = {
+        "name": upstream.name,
+        "state": upstream.status.state,
+        "reason": upstream.state_text if upstream.status.reason else "",
+        "cause": upstream.status.reason,
+        "transport": transport.kind,
+        "era": "" if session is None else "modern" if session.modern else "legacy",
+        "protocol": session.version if session is not None else "",
+        **_published(upstream.name, snapshot),
+        "running": len(upstream.running),
+        **_counted(upstream.name, metrics),
+        "restarts": upstream.restarts,
+        "breaker": upstream.breaker_state,
+    }
+    if isinstance(transport, StdioTransport):
+        standing |= {"pid": transport.pid, "stderr": transport.stderr_lines[-10:]}
+    return standing
+
+
+def _published(server: str, snapshot: Snapshot) -> dict[str, int]:
+    """How many things of a server are listed, by kind; also those that the policy hides from some clients."""
+    kinds = {
+        "tools": snapshot.tools,
+        "resources": snapshot.resources,
+        "templates": snapshot.templates,
+        "prompts": snapshot.prompts,
+    }
+    return {kind: sum(ref.server == server for ref in refs.values()) for kind, refs in kinds.items()}
+
+
+def _counted(server: str, metrics: Metrics | None) -> dict[str, Any]:
+    """Calls, errors and latency of a server since the start, if calls are counted."""
+    if metrics is None:
+        return {}
+    whole = metrics.of_server(server)
+    return {"calls": whole.calls, "errors": whole.errors, "latency": whole.durations.summary()}
