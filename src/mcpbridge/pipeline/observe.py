@@ -74,12 +74,12 @@ class _Observe:
         except BaseException as error:
             self._ended(call, perf_counter() - began, outcome_of_error(error), b"", error)
             raise
-        seconds, outcome = perf_counter() - began, outcome_of_result(result)
+        seconds, outcome, data = perf_counter() - began, outcome_of_result(result), result.data
         series = self._series.get(call.caller.name)
         if series is None or call.facts is not None or self._record is not None or self._events.is_heard:
-            self._ended(call, seconds, outcome, result.data, None)
+            self._ended(call, seconds, outcome, data, None)
         else:  # the usual case, without a further call
-            series.ended(outcome, seconds, call.upstream_seconds, len(_arguments(call)), len(result.data))
+            series.ended(outcome, seconds, call.upstream_seconds, len(_arguments(call)), len(data))
         return result
 
     def _ended(

@@ -1,9 +1,11 @@
 """How a call ended, told from its result or its error; pure."""
 
 import asyncio
+import re
+
+import msgspec
 
 from mcpbridge.errors import BridgeError, CallRefused, UpstreamAnswered
-from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.storage.records import Outcome
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import code_of
@@ -13,39 +15,47 @@ __all__ = ["TOOL_ERROR", "error_name", "outcome_of_error", "outcome_of_result", 
 TOOL_ERROR = "tool_error"
 """What a result with `isError` is called where errors are named by class."""
 
-_NAME, _ASKED = b'"isError"', b'"input_required"'
-_NO_ERROR = b'"isError":false}'
-_VALUE = len(_NAME)
 _WHOLE, _EDGE = 128 * 1024, 32 * 1024
-"""Bytes up to which a result is searched whole, and of each end of a larger one: the search must stay far cheaper than
-passing the result on. Servers write these members first or last; one in the middle of a huge result goes unseen."""
+"""Bytes up to which a result is read whole, and of each end of a larger one that is searched: that must stay far
+cheaper than passing it on. Servers write these members first or last; one in the middle of a huge result goes unseen.
+"""
+
+_MARK = re.compile(rb'"isError"\s*:\s*true|"input_required"')
+
+
+class _Said(msgspec.Struct):
+    """The two members of a result that tell how its call ended; the rest is skipped, not kept."""
+
+    is_error: object = msgspec.field(default=False, name="isError")
+    kind: object = msgspec.field(default=None, name="resultType")
+
+
+_decode = msgspec.json.Decoder(_Said).decode
 
 
 def says_error(result: Body) -> bool:
-    """Whether the tool itself says that it failed (`isError`). A search of the bytes; nearly no result is parsed."""
+    """Whether the tool itself says that it failed (`isError`)."""
     return outcome_of_result(result) == "tool_error"
 
 
 def outcome_of_result(result: Body) -> Outcome:
     """What a result says of its call. On the way of every call."""
-    data = bytes(result.data) if len(result.data) <= _WHOLE else _edges(memoryview(result.data))
-    # What ends so is the result's own last member, as most servers write it.
-    if not data.endswith(_NO_ERROR) and _NAME in data and _says_error(data, result):
+    data = result.data
+    if len(data) > _WHOLE and not _is_marked(memoryview(data)):
+        return "ok"
+    try:
+        said = _decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return "ok"
+    if said.is_error is True:
         return "tool_error"
-    return "asked" if _ASKED in data and needs_driving(result) else "ok"
+    return "asked" if said.kind == "input_required" else "ok"
 
 
-def _edges(data: memoryview) -> bytes:
-    return bytes(data[:_EDGE]) + bytes(data[-_EDGE:])
-
-
-def _says_error(data: bytes, result: Body) -> bool:
-    at = data.rfind(_NAME)
-    while at >= 0:
-        if not data.startswith(b":false", at + _VALUE):
-            return bytes(result.get("isError") or b"") == b"true"  # it may be a member of something within
-        at = data.rfind(_NAME, 0, at)
-    return False
+def _is_marked(data: memoryview) -> bool:
+    """Whether a large result may have one of those members."""
+    edges = bytes(data[:_EDGE]) + bytes(data[-_EDGE:])
+    return _MARK.search(edges) is not None
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
