@@ -73,6 +73,7 @@ class Parts:
     functions: Sequence[Hook]
     """The program's hooks."""
     redact: Callable[[str], str]
+    otel: "OpenTelemetry | None"
 
 
 class Way:
@@ -91,7 +92,7 @@ class Way:
         )
         self.approvals = Desk(approval, parts.store, self._grants, self._audit)
         """Calls that wait for a person to agree."""
-        self._otel = self._open_telemetry()
+        self._otel = parts.otel
         check = CheckArguments()
         directory = str(Path(settings.source).parent) if settings.source else None
         self._hooks = Hooks(settings.hooks, parts.functions, directory=directory, redact=parts.redact, arguments=check)
@@ -171,13 +172,6 @@ class Way:
                 "approval": request.id,
             },
         )
-
-    def _open_telemetry(self) -> "OpenTelemetry | None":
-        if not self._settings.observe.otel:
-            return None
-        from mcpbridge.pipeline.tracing_setup import OpenTelemetry
-
-        return OpenTelemetry.made()
 
     def _peer(self, server: str) -> Peer:
         """A server as traces name it."""

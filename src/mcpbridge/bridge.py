@@ -188,6 +188,7 @@ class Bridge:
             approver=self._approver,
             functions=self._functions,
             redact=self._redact,
+            otel=self._open_telemetry() if settings.observe.otel else None,
         )
         self._way = Way(settings, parts)
         self.approvals = self._way.approvals
@@ -374,6 +375,11 @@ class Bridge:
         self.startup.noticed()
 
     # -- parts
+
+    def _open_telemetry(self) -> "OpenTelemetry":
+        from mcpbridge.pipeline.tracing_setup import OpenTelemetry
+
+        return OpenTelemetry.made()
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         return self._transports(name, settings)

@@ -22,15 +22,17 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 import jsonschema
 import pytest
+from pydantic import BaseModel
 
 from harness import Place
 from mcpbridge.cli import commands, serve
 from mcpbridge.config.load import read
+from mcpbridge.config.schema import Settings
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -84,6 +86,8 @@ def test_a_configuration_is_loaded_and_fits_the_schema(block: Block, tmp_path: P
 def test_the_example_fits_the_schema_and_a_mistake_does_not() -> None:
     example = tomllib.loads((ROOT / "servers.toml").read_text("utf-8"))
     jsonschema.validate(example, SCHEMA)
+    for short in ({"retry": 3}, {"url": "http://x", "auth": "none"}):
+        jsonschema.validate({"servers": {"time": short if "url" in short else {"command": "x", **short}}}, SCHEMA)
     for wrong in ({"comand": "x"}, {}, {"command": "x", "url": "http://x"}, {"command": "x", "call_timeout": "soon!"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({"servers": {"time": wrong}}, SCHEMA)
@@ -128,7 +132,7 @@ def accepted(words: list[str]) -> None:
         return
     command: click.Command | None = commands._mcpbridge
     with click.Context(command) as context:
-        while isinstance(command, click.Group):
+        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
             _, command, words = command.resolve_command(context, words)
         assert command
         command.make_context("mcpbridge", words)
@@ -197,6 +201,29 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_part_of_the_configuration_has_its_table() -> None:
+    """What can be set stands in the reference: each section's model has a block, which is filled by the script."""
+    page = (ROOT / "docs/configuration.md").read_text("utf-8")
+    shown = set(re.findall(r"<!-- fields: (\w+) -->", page))
+    sections = {model.__name__ for model in settings_models(Settings)} - {"Settings"}
+    assert sections == shown
+
+
+def settings_models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model, the one that it shares fields with, and all that stand in its fields."""
+    yield model
+    for base in model.__bases__:
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            yield base
+    for field in model.model_fields.values():
+        kinds: list[Any] = [field.annotation]
+        while kinds:
+            kind = kinds.pop()
+            kinds += get_args(kind)
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from settings_models(kind)
 
 
 def test_the_reference_is_what_the_models_say() -> None:

@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from mcpbridge import errors
+from mcpbridge.arguments import showing
 from mcpbridge.catalog import definitions, offers
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
-from mcpbridge.pipeline import driving
+from mcpbridge.hooks import programs
+from mcpbridge.pipeline import backoff, driving, late
+from mcpbridge.policy import conditions
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.units import show_bytes
 from mcpbridge.upstream import (
@@ -33,6 +36,11 @@ ROOT = Path(__file__).parent.parent.parent
 SERVER = ServerSettings(command="x")
 HTTP = Settings().http
 ASKING = Settings().questions
+CALLS = Settings().calls
+APPROVAL = Settings().approval
+CACHE = Settings().cache
+CALL_LOG = Settings().call_log
+OBSERVE = Settings().observe
 
 SAID = {
     "README.md": [
@@ -40,6 +48,10 @@ SAID = {
         f"| largest message, either way | {show_bytes(Settings().limits.max_frame)} |",
         f"| largest HTTP request of a client | {show_bytes(HTTP.max_body)} |",
         f"says so | {show_bytes(HTTP.max_event)} | `http.max_event` |",
+        f"| calls of one model turn at a time | {CALLS.batch} | `calls.batch` |",
+        f"| {APPROVAL.timeout / 60:g} min | `approval.timeout` |",
+        f"| {CALLS.late_lifetime / 3600:g} h | `calls.late_lifetime` |",
+        f"| {show_bytes(CACHE.max_bytes)}, {show_bytes(CACHE.max_result)} | `cache.max_bytes`, `cache.max_result` |",
         f"| a server must be ready within | {SERVER.init_timeout:g} s |",
         f"| no answer and no progress for | {SERVER.timeouts.idle:g} s |",
         f"| one call in all | {SERVER.timeouts.total / 60:g} min |",
@@ -60,9 +72,34 @@ SAID = {
         f"| {exits.USAGE} | wrong usage",
         f"| {exits.UNREACHABLE} | a server",
         f"| {exits.TOOL_ERROR} | the tool",
+        f"| {exits.DECIDED} | it was answered before",
         f"| {exits.TIMED_OUT} | no answer",
         f"| {exits.INTERRUPTED} | interrupted",
         f"open HTTP requests get {http._DRAIN:g} s",
+    ],
+    "docs/calls.md": [
+        f"values over {showing.LONGEST_VALUE} characters",
+        f"at most {conditions.LONGEST} characters and two nested loops",
+        f"loops over at most {conditions.MOST_VALUES} values",
+        f"`approval.timeout` ({APPROVAL.timeout / 60:g} min)",
+        f"`approval.grant_lifetime` ({APPROVAL.grant_lifetime / 60:g} min)",
+        f"`approval.session_lifetime` ({APPROVAL.session_lifetime / 3600:g} h)",
+        f"| **turn** | {CALLS.batch} of one model turn | `calls.batch` |",
+        f"| **server** | {SERVER.max_concurrent} | `max_concurrent` of the server |",
+        f"`calls.max_queued` ({CALLS.max_queued}) calls",
+        f"`max_queued` of the server ({SERVER.max_queued})",
+        f"`queue_timeout` ({SERVER.queue_timeout:g} s)",
+        f"`calls.chain_pause` ({CALLS.chain_pause / 60:g} min)",
+        f"without an answer or progress; {SERVER.timeouts.idle:g} s by default",
+        f"in all, whatever its progress; {SERVER.timeouts.total / 60:g} min by default",
+        f"at most {late.MAX_LATE} calls of one user",
+        f"at most {backoff.SHARE:.0%} of its calls of the last minute, and {backoff.AT_LEAST} more".replace("%", " %"),
+        f"{show_bytes(CACHE.max_bytes)} (`cache.max_bytes`), {show_bytes(CACHE.max_result)} a result",
+        f"at most {programs.MAX_RUNNING} of one hook at a time",
+        f"at most `call_log.max_content` of each ({show_bytes(CALL_LOG.max_content)})",
+        f"keeps {CALL_LOG.keep / 86400:g} days (`call_log.keep`)",
+        f"At most {OBSERVE.max_tools:,} tools and {OBSERVE.max_clients} client names",
+        errors.NotPermitted.advice,
     ],
     "docs/configuration.md": [f"`{name}`" for name in process.SAFE_NAMES],
     "docs/security.md": [
