@@ -58,7 +58,7 @@ from mcpbridge.wire.revisions import LATEST_LEGACY
 from mcpbridge.wire.transport import Transport
 
 if TYPE_CHECKING:  # loaded where calls are traced
-    pass
+    from mcpbridge.pipeline.tracing_setup import OpenTelemetry
 
 __all__ = ["Bridge", "RequestFailed"]
 
@@ -188,7 +188,7 @@ class Bridge:
             approver=self._approver,
             functions=self._functions,
             redact=self._redact,
-            otel=self._open_telemetry() if settings.observe.otel else None,
+            otel=self._open_telemetry(),
         )
         self._way = Way(settings, parts)
         self.approvals = self._way.approvals
@@ -376,7 +376,9 @@ class Bridge:
 
     # -- parts
 
-    def _open_telemetry(self) -> "OpenTelemetry":
+    def _open_telemetry(self) -> "OpenTelemetry | None":
+        if not self.settings.observe.otel:
+            return None
         from mcpbridge.pipeline.tracing_setup import OpenTelemetry
 
         return OpenTelemetry.made()
