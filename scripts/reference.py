@@ -34,6 +34,12 @@ SCHEMA = ROOT / "docs/servers.schema.json"
 SET_WHILE_LOADING = {"unavailable", "source"}
 """Fields that people do not write."""
 
+SHORT_FORMS: dict[str, dict[str, Any]] = {
+    "RetrySettings": {"type": "integer", "minimum": 1, "maximum": 10},  # `retry = 3`
+    "AuthSettings": {"const": "none"},  # `auth = "none"`
+}
+"""What may stand in the place of a whole table, by the table's model."""
+
 _BLOCK = re.compile(r"(<!-- fields: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _VARIABLE = r"\$\{"
 """A value may also be brought in by a variable, and is checked when it is there."""
@@ -198,6 +204,8 @@ def json_schema() -> dict[str, Any]:
     server["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
     [variable] = server["properties"]["env"]["patternProperties"].values()
     variable["type"] = ["string", "number", "boolean"]
+    for name, short in SHORT_FORMS.items():
+        schema["$defs"][name] = {"anyOf": [schema["$defs"][name], short]}
     schema["properties"]["servers"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$", "maxLength": NAME_LENGTH}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

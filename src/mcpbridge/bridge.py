@@ -100,7 +100,7 @@ class Bridge:
         `secrets` keeps what signing in brings (by default files of the user), `show` opens authorization pages, which
         happens unasked only with `is_interactive` or where a server's settings say so. `dependencies` is what hooks and
         local tools find in `call.context.dependencies`. `approver` is asked first whether a call may be made that
-        somebody must agree to. `hooks` see calls, after those of the configuration: see `hook_calls.before`.
+        somebody must agree to. `hooks` see calls, after those of the configuration: see `hooks.calls.before`.
         """
         self.settings = settings
         self._functions = tuple(hooks)

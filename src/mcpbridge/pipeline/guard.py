@@ -65,7 +65,7 @@ class Permit:
             if decision.permission == "deny":
                 raise _refused(call, tool, decision)
             if decision.permission == "require_approval":
-                call.approval = decision.reason or f"the policy wants a person to agree to calls of {tool.id}"
+                call.approval = decision.reason or "the policy asks for it"
                 call.note("permission", decision.permission)
             return proceed(call)
 
