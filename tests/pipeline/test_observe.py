@@ -192,6 +192,32 @@ async def test_whoever_listens_gets_the_record_of_each_call() -> None:
         assert record.seconds > 0
 
 
+async def test_events_wait_without_content_where_none_is_kept() -> None:
+    """A listener may fall a thousand calls behind, each of megabytes."""
+    async with bridged({"old": ScriptedTransport(LEGACY_SERVER)}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        with bridge.events.subscribe() as events:
+            await ear.ask("tools/call", {"name": "old__echo", "arguments": {"n": 2}})
+            with anyio.fail_after(5):
+                record = (await anext(events)).data
+        assert isinstance(record, CallRecord)
+        assert (record.arguments, record.result) == (b"", b"")
+        assert record.sent == len(b'{"n": 2}')
+        assert record.received == len(json.dumps(LEGACY_SERVER["tools/call"]))
+
+
+async def test_methods_and_codes_of_any_name_make_no_series_of_their_own() -> None:
+    script = {**LEGACY_SERVER, "made/up": Refusal(-7, "no"), "tools/call": Refusal(-7, "no")}
+    async with bridged({"old": ScriptedTransport(script)}) as bridge:
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        await ear.ask("made/up", {})
+        await ear.ask("tools/call", {"name": "old__echo", "arguments": {}})
+        assert {series.method for series in bridge.metrics} == {"other", "tools/call"}
+        assert all(set(series.failed) == {"other code"} for series in bridge.metrics)
+
+
 async def test_a_call_that_its_client_leaves_is_counted_as_cancelled() -> None:
     transport = ScriptedTransport({**LEGACY_SERVER, "tools/call": SILENCE})
     async with bridged({"old": transport}, calls={"late": "cancel"}) as bridge:

@@ -6,6 +6,7 @@ about tasks are left out: polling says nothing of the work.
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from time import perf_counter
 
 from msgspec import Raw
@@ -15,7 +16,7 @@ from mcpbridge.context import run_of
 from mcpbridge.events import EventBus
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.metrics import OTHER, Metrics, Series
-from mcpbridge.pipeline.outcomes import TOOL_ERROR, error_name, outcome_of_error, outcome_of_result
+from mcpbridge.pipeline.outcomes import KNOWN_METHODS, TOOL_ERROR, error_name, outcome_of_error, outcome_of_result
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.storage.records import CallRecord, Outcome
 from mcpbridge.wire.body import Body
@@ -23,13 +24,10 @@ from mcpbridge.wire.body import Body
 __all__ = ["FINISHED", "Observe", "Record"]
 
 FINISHED = "call.finished"
-"""The event of a call that is over; its data is the `CallRecord`."""
+"""The event of a call that is over; its data is the `CallRecord`, with content only where `log_content` keeps it."""
 
 Record = Callable[[CallRecord], object]
 """Takes the record of a call, at once."""
-
-_METHODS = frozenset({"prompts/get", "resources/read", "completion/complete"})
-"""Requests beside tool calls that are counted by name."""
 
 _MOST_CLIENTS = 1000
 """Client names that one stage remembers the series of; names are the clients' to choose."""
@@ -122,6 +120,8 @@ class _Observe:
             run=context.run if context is not None else run_of(call.meta),
             outcome=outcome,
             error=error_name(error) if error is not None else TOOL_ERROR if outcome == "tool_error" else "",
+            sent=len(_arguments(call)),
+            received=len(result),
             arguments=bytes(_arguments(call)),
             result=bytes(result),
             keeps_content=self._keeps_content,
@@ -129,7 +129,10 @@ class _Observe:
         )
         if self._record is not None:
             self._record(record)
-        self._events.publish(FINISHED, record, run=record.run, session=record.session, tool=record.tool)
+        if self._events.is_heard:
+            # Events may wait for who listens: without the content, which can be megabytes each.
+            told = record if self._keeps_content else replace(record, arguments=b"", result=b"")
+            self._events.publish(FINISHED, told, run=record.run, session=record.session, tool=record.tool)
 
 
 class _ObserveRest(_Observe):
@@ -144,8 +147,7 @@ class _ObserveRest(_Observe):
         return await super().__call__(call, proceed)
 
     def _series_of(self, metrics: Metrics, call: Call, client: str) -> Series:
-        # Clients may send methods of any name to a server that is shown alone.
-        method = call.method if call.method in _METHODS else OTHER
+        method = call.method if call.method in KNOWN_METHODS else OTHER
         return metrics.series(call.upstream, "", method, client)  # not kept: this stage serves all servers
 
 

@@ -28,6 +28,10 @@ from mcpbridge.wire.body import Body
 __all__ = ["Plans"]
 
 
+MOST_PLANS = 50_000
+"""Plans that are kept: a server that gives its tools new names all the time must not fill the memory."""
+
+
 class Plans:
     """What happens to each call: the plan of its tool, compiled at its first call."""
 
@@ -50,6 +54,8 @@ class Plans:
     def _compile(self, tool: Tool) -> Plan:
         deliver = mirroring(tool.headers, self._deliver) if tool.headers else self._deliver
         plan = chain(self._stages(tool, self._conduct(tool)), last=deliver)
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
         self._plans[tool.id] = tool.definition, plan
         return plan
 

@@ -10,10 +10,16 @@ from mcpbridge.storage.records import Outcome
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import code_of
 
-__all__ = ["TOOL_ERROR", "error_name", "outcome_of_error", "outcome_of_result", "says_error"]
+__all__ = ["KNOWN_METHODS", "TOOL_ERROR", "error_name", "outcome_of_error", "outcome_of_result", "says_error"]
 
 TOOL_ERROR = "tool_error"
 """What a result with `isError` is called where errors are named by class."""
+
+KNOWN_METHODS = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+"""Requests that are counted by name. Clients may send others to a server that is shown alone, of any name."""
+
+_CODES = (-32_999, -32_000)
+"""Error codes that are told apart: those of JSON-RPC, of MCP and around them. Servers may invent any others."""
 
 _WHOLE, _EDGE = 128 * 1024, 32 * 1024
 """Bytes up to which a result is read whole, and of each end of a larger one that is searched: that must stay far
@@ -70,5 +76,6 @@ def error_name(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     if isinstance(error, UpstreamAnswered):
-        return f"{code_of(error.error)}"
+        code = code_of(error.error)
+        return f"{code}" if _CODES[0] <= code <= _CODES[1] else "other code"
     return type(error).__name__ if isinstance(error, BridgeError) else "InternalError"

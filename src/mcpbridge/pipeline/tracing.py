@@ -17,8 +17,8 @@ from msgspec import Raw
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import UpstreamAnswered
 from mcpbridge.model import Call, Plan, Tool
-from mcpbridge.pipeline.metrics import BUCKETS
-from mcpbridge.pipeline.outcomes import TOOL_ERROR, error_name, says_error
+from mcpbridge.pipeline.metrics import BUCKETS, OTHER
+from mcpbridge.pipeline.outcomes import KNOWN_METHODS, TOOL_ERROR, error_name, says_error
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import code_of
@@ -99,6 +99,8 @@ class _Traced:
             error = str(more.get("error.type", ""))
             self._otel.finish(span, more, error)
             measured = {key: attributes[key] for key in _MEASURED if key in attributes}
+            if call.method not in KNOWN_METHODS:
+                measured["mcp.method.name"] = OTHER
             if error:
                 measured["error.type"] = error
             self._otel.measure(self.operation, perf_counter() - began, measured)
@@ -162,8 +164,12 @@ _MEASURED = (
 """Attributes that durations are told apart by; the rest would make too many series."""
 
 
+_LONGEST_METHOD = 100
+"""Characters; clients may send methods of any name to a server that is shown alone."""
+
+
 def _begin(call: Call, shown: str) -> Attributes:
-    attributes: Attributes = {"mcp.method.name": call.method, "mcpbridge.server": call.upstream}
+    attributes: Attributes = {"mcp.method.name": call.method[:_LONGEST_METHOD], "mcpbridge.server": call.upstream}
     if call.method == "tools/call":
         attributes |= {"gen_ai.tool.name": shown, "gen_ai.operation.name": "execute_tool"}
     elif call.method == "prompts/get":
@@ -175,7 +181,7 @@ def _begin(call: Call, shown: str) -> Attributes:
 
 def _span_name(call: Call, shown: str) -> str:
     """Not the URI of a resource: names are what spans are grouped by."""
-    return f"{call.method} {shown}" if call.method in ("tools/call", "prompts/get") else call.method
+    return f"{call.method} {shown}" if call.method in ("tools/call", "prompts/get") else call.method[:_LONGEST_METHOD]
 
 
 def _of_peer(peer: Peer) -> Attributes:

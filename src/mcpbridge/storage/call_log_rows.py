@@ -143,7 +143,7 @@ def _row(record: CallRecord, redact: Redact, max_content: int) -> tuple[object, 
     return (
         record.at,
         record.seconds,
-        record.method,
+        _text(record.method, redact, _LONGEST_NAME),
         record.server,
         _text(record.tool, redact, _LONGEST_NAME),
         _text(record.client, redact, _LONGEST_NAME),

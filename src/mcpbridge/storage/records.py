@@ -37,3 +37,7 @@ class CallRecord:
     keeps_content: bool = False
     facts: dict[str, object] | None = None
     """What stages noted: `retries`, `cache`, `coerced`, `approval`, and so on."""
+    sent: int = 0
+    """Bytes of the arguments; also where they themselves are left out, as in events."""
+    received: int = 0
+    """Bytes of the result; likewise."""

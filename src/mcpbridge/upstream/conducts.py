@@ -9,6 +9,10 @@ from mcpbridge.upstream.settings import ServerSettings
 __all__ = ["Conducts"]
 
 
+MOST_KNOWN = 50_000
+"""Tools whose conduct is kept; see `MOST_PLANS` in `pipeline/order.py`."""
+
+
 class Conducts:
     """How the calls of each tool are treated."""
 
@@ -37,5 +41,7 @@ class Conducts:
                 server.rate_limit if server is not None else None,
             ),
         )
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
         self._known[tool.id] = name, hints, conduct
         return conduct
