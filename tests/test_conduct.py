@@ -54,9 +54,9 @@ def test_nothing_is_known_of_a_tool_that_says_nothing() -> None:
         ("github.create_issue", "write"),
         ("issues/create", "write"),
         ("github:createIssue", "write"),
-        ("get_issue", "read"),
-        ("getURL", "read"),
-        ("repo.list", "read"),
+        ("get_issue", "unknown"),
+        ("getURL", "unknown"),
+        ("repo.list", "unknown"),
         ("delete.get", "write"),
         ("delete_repo", "write"),
         ("truncate_table", "write"),
@@ -73,7 +73,7 @@ def test_names_tell_of_side_effects_where_nothing_better_is_known(name: str, eff
 def test_names_of_destruction_make_a_high_risk() -> None:
     found = conduct("deleteRepo")
     assert (found.effect, found.is_destructive, found.risk) == ("write", True, "high")
-    assert conduct("get_x").risk == "low"
+    assert conduct("get_x").risk == "medium"
     assert conduct("create_x").risk == "medium"
 
 
@@ -85,6 +85,22 @@ def test_a_name_alone_makes_no_call_safe_to_repeat() -> None:
     assert conduct("x", tool={"read_only": True}).is_idempotent
     assert conduct("x", Hints(idempotent=True), trusted=True).is_idempotent
     assert not conduct("x", Hints(idempotent=True)).is_idempotent
+
+
+@pytest.mark.parametrize("name", ["get_and_wipe", "getURL", "repo.list", "search"])
+def test_a_name_that_sounds_like_reading_is_no_knowledge(name: str) -> None:
+    """A server that is not trusted names its tools itself, and could get past rules and into the cache by that."""
+    found = conduct(name, server={"cache": 60})
+    assert (found.effect, found.risk, found.cache, found.seems_read) == ("unknown", "medium", 0, True)
+    known = conduct(name, Hints(read_only=True), server={"cache": 60}, trusted=True)
+    assert (known.effect, known.risk, known.cache, known.seems_read) == ("read", "low", 60, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "hints"), [("frobnicate", NO_HINTS), ("get_x", Hints(read_only=False)), ("get_x", Hints(destructive=True))]
+)
+def test_what_does_not_sound_like_reading_or_is_worse_does_not_seem_to_read(name: str, hints: Hints) -> None:
+    assert not conduct(name, hints).seems_read
 
 
 @pytest.mark.parametrize(
@@ -125,5 +141,6 @@ def test_the_names_can_be_set() -> None:
     assert conduct("create_x", write_names=[]).effect == "unknown"
     assert conduct("issue_create", write_names=["*_create"]).effect == "write"
     assert conduct("wipe", destructive_names=["wipe_*"]).is_destructive
-    assert conduct("get_x", read_names=[]).effect == "unknown"
+    assert not conduct("get_x", read_names=[]).seems_read
+    assert conduct("x_got", read_names=["*_got"]).seems_read
     assert conduct("Wipe", write_names=["wip?"]).effect == "write"

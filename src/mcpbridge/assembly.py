@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import structlog
-
 from mcpbridge.approvals.by_client import ClientApprover
 from mcpbridge.approvals.by_handler import ApprovalHandler, HandlerApprover
 from mcpbridge.approvals.desk import Desk
 from mcpbridge.approvals.grants import Grants
-from mcpbridge.approvals.request import ApprovalEvent
+from mcpbridge.approvals.recording import recording
 from mcpbridge.conduct import CALL_SECONDS
 from mcpbridge.config.schema import Settings
 from mcpbridge.events import EventBus
@@ -49,8 +47,6 @@ if TYPE_CHECKING:  # loaded where calls are traced
     from mcpbridge.pipeline.tracing_setup import OpenTelemetry
 
 __all__ = ["Parts", "Way"]
-
-log = structlog.get_logger("mcpbridge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +83,7 @@ class Way:
         self.cache = Cache(settings.cache, self._servers, calls)
         self.late = Late(parts.store, self._servers, parts.conducts.of, calls.late_lifetime)
         approval = settings.approval
+        self._audit = recording(parts.audit)
         self._grants = Grants(
             parts.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
         )
@@ -151,26 +148,6 @@ class Way:
             policy=lambda: parts.policy.version,
             audit=self._audit,
             needed=lambda tool, conduct: tool is not None and parts.policy.for_tool(tool, conduct).needs_call,
-        )
-
-    def _audit(self, event: ApprovalEvent) -> None:
-        """Write down what became of an approval."""
-        request = event.request
-        log.info(
-            "approval", step=event.event, id=request.id, tool=request.tool, by=event.by, principal=request.principal
-        )
-        self._parts.audit.append_event(
-            event.event,
-            {
-                "tool": request.tool,
-                "client": request.client,
-                "principal": request.principal,
-                "session": request.session,
-                "arguments": request.arguments_json,
-                "who": event.by,
-                "detail": event.scope or request.reason,
-                "approval": request.id,
-            },
         )
 
     def _peer(self, server: str) -> Peer:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
@@ -21,6 +21,7 @@ from mcpbridge.assembly import Parts, Way
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer
+from mcpbridge.catalog.unmatched import Selector, UnmatchedNames
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
@@ -94,13 +95,15 @@ class Bridge:
         dependencies: Mapping[str, Any] | None = None,
         approver: ApprovalHandler | None = None,
         hooks: Sequence[Hook] = (),
+        is_whole: bool = True,
     ) -> None:
         """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
 
         `secrets` keeps what signing in brings (by default files of the user), `show` opens authorization pages, which
         happens unasked only with `is_interactive` or where a server's settings say so. `dependencies` is what hooks and
         local tools find in `call.context.dependencies`. `approver` is asked first whether a call may be made that
-        somebody must agree to. `hooks` see calls, after those of the configuration: see `hooks.calls.before`.
+        somebody must agree to. `hooks` see calls, after those of the configuration: see `hooks/calls.py`.
+        `is_whole`: these are all servers that there are; otherwise what rules and hooks name may be of others.
         """
         self.settings = settings
         self._functions = tuple(hooks)
@@ -130,6 +133,7 @@ class Bridge:
             learn=redact.learn if isinstance(redact, Redactor) else lambda name, secrets: None,
         )
         self._transports = TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
+        self._unmatched = UnmatchedNames(self._selectors() if is_whole else (), settings.servers)
         self._started = time.monotonic()
         self._settled: set[str] = set()
         self._has_settled = False
@@ -262,6 +266,7 @@ class Bridge:
             "clients": self.server.clients,
             "servers": servers_standing(self.pool, self.settings.servers, snapshot, metrics),
             "dropped": dropped(snapshot),
+            "warnings": [str(one) for one in self._unmatched.found()],
         }
 
     async def request(
@@ -344,6 +349,8 @@ class Bridge:
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """An upstream listed anew."""
+        for unmatched in self._unmatched.listed(upstream.name, lists.get("tools", ())):
+            log.warning("settings match no tool", note=str(unmatched))
         self._way.cache.offered(upstream.name, lists)
         tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
         ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
@@ -375,6 +382,16 @@ class Bridge:
         self.startup.noticed()
 
     # -- parts
+
+    def _selectors(self) -> Iterator[Selector]:
+        """What the settings say of tools by name."""
+        for number, rule in enumerate(self.settings.permissions, 1):
+            yield Selector(f"rule {number} of `permissions`", rule.tools, rule.servers or ("*",))
+        for number, hook in enumerate(self.settings.hooks, 1):
+            name = f" ('{hook.name}')" if hook.name else ""
+            yield Selector(f"hook {number}{name} of `hooks`", hook.tools, hook.servers)
+        for function in self._functions:
+            yield Selector(f"hook '{function.name}' of the program", function.tools, function.servers)
 
     def _open_telemetry(self) -> "OpenTelemetry | None":
         if not self.settings.observe.otel:

@@ -73,7 +73,8 @@ class CallSettings(BaseModel):
     """How much harm a call can do, for rules of `permissions`. Left out: told from what the tool does."""
 
     read_only: bool | None = None
-    """Whether it changes nothing. Left out: its `readOnlyHint` if the server is `trusted`, else its name."""
+    """Whether it changes nothing. Left out: its `readOnlyHint` if the server is `trusted`, else that is not known. A
+    name can tell of a change (`calls.write_names`); that it only reads is not taken from a name."""
 
     destructive: bool | None = None
     """Whether it may destroy something. Left out: its `destructiveHint` if the server is `trusted`, else its name."""
@@ -102,7 +103,8 @@ class CallSettings(BaseModel):
 
     cache: Seconds | None = Field(default=None, ge=0)
     """Seconds that a result answers the same call again; concurrent identical calls run once. 0 or left out: never.
-    For a server or all calls it holds for tools that are known to only read. A tool that writes is never cached."""
+    For a server or all calls it holds for tools that are known to only read (`read_only`, `trusted`). A tool that
+    writes is never cached."""
 
     cache_scope: Literal["private", "shared"] | None = None
     """Whether kept results are for the principal that called (default) or for everybody."""
@@ -180,7 +182,9 @@ class CallDefaults(CallSettings, BaseModel):
     """Globs of names that tell of destruction, where nothing better is known."""
 
     read_names: list[str] = ["get_*", "list_*", "search_*", "find_*", "read_*", "fetch_*", "query_*", "describe_*"]
-    """Globs of names that tell of mere reading, where nothing better is known."""
+    """Globs of names that sound like mere reading, where nothing better is known: calls of these tools leave alone what
+    is cached of their server. It counts for nothing else (not for rules, risk, retries, nor to be cached), since any
+    server can name a tool so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +207,13 @@ class Conduct:
     permission: Permission = "allow"
     risk: Risk = "medium"
     effect: Effect = "unknown"
-    """What is known of it: it only reads, it changes something, or neither is known."""
+    """What is known of it: it only reads, it changes something, or neither is known. That it only reads is said by the
+    configuration or by a trusted server; a name alone proves nothing."""
+    seems_read: bool = False
+    """Its name sounds like reading, and nothing speaks against that: enough not to forget what is cached, no more."""
     is_destructive: bool = False
     is_idempotent: bool = False
-    """Reading counts, if that is said by the configuration or by a trusted server; a name alone proves nothing."""
+    """Reading counts."""
     arguments: Literal["coerce", "check", "pass"] = "coerce"
     inject_defaults: bool = True
     timeouts: Timeouts | None = None
@@ -250,11 +257,8 @@ def resolve(
     spoken = _spoken(name)
     read_only = _known(nearest("read_only", None), hints.read_only, is_trusted, believed=False)
     effect: Effect = "read" if read_only else "unknown" if read_only is None else "write"
-    if read_only is None:
-        if _matches(spoken, calls.write_names) or _matches(spoken, calls.destructive_names):
-            effect = "write"
-        elif _matches(spoken, calls.read_names):
-            effect = "read"
+    if read_only is None and (_matches(spoken, calls.write_names) or _matches(spoken, calls.destructive_names)):
+        effect = "write"
     destructive = _known(nearest("destructive", None), hints.destructive, is_trusted, believed=True)
     if destructive is None:
         destructive = _matches(spoken, calls.destructive_names)
@@ -270,6 +274,7 @@ def resolve(
         permission=nearest("permission", "allow"),
         risk=nearest("risk", guessed),
         effect=effect,
+        seems_read=effect == "unknown" and _matches(spoken, calls.read_names),
         is_destructive=destructive,
         is_idempotent=idempotent or bool(read_only),
         arguments=nearest("arguments", "coerce"),

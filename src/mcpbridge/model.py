@@ -138,6 +138,10 @@ class Call(Struct, eq=False):
     """What came of it that cannot be taken back: it is not tried again."""
     within: "Call | None" = None
     """The call that makes this one, if the bridge makes it on behalf of another: places that it holds serve both."""
+    resumes: "Call | None" = None
+    """The call under way that an earlier request of its client began, and that this one goes on with."""
+    runs_as: "Call | None" = None
+    """The call that goes to the server in its place while several wait for one run; follow it to the last."""
     facts: dict[str, object] | None = None
     """What stages found out on the way, for observers; see `note`."""
     around: BridgeContext = NOWHERE

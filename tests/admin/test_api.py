@@ -54,7 +54,7 @@ async def test_a_call_is_listed_and_answered(tmp_path: Any) -> None:
             "arguments_line": '{"path":"/etc/passwd","force":true}',
             "arguments_bytes": 0,
             "arguments_sha256": "",
-            "reason": "the policy wants a person to agree to calls of up/echo",
+            "reason": "the policy asks for it",
             "principal": "",
             "client": "ear",
             "since": 0,
@@ -124,6 +124,7 @@ async def test_the_token_of_the_administrator_opens_the_rest_too(tmp_path: Any) 
         (b'{"decision":"approve","for":"ever"}', 400),
         (b'{"decision":"approve","for":null}', 400),
         (b"x" * 70_000, 413),
+        (b"[" * 60_000, 400),
     ],
 )
 async def test_what_is_no_answer_changes_nothing(body: bytes, status: int, tmp_path: Any) -> None:

@@ -65,13 +65,14 @@ async def test_a_socket_that_a_killed_bridge_left_is_removed(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_bridge_that_answers_nonsense_is_listed_as_such(tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", [b"{", b"[" * 100_000])
+async def test_a_bridge_that_answers_nonsense_is_listed_as_such(tmp_path: Path, said: bytes) -> None:
     tmp_path.chmod(0o700)
     listener = await anyio.create_unix_listener(tmp_path / "77.sock")
 
     async def nonsense(stream: anyio.abc.ByteStream) -> None:
         async with stream:
-            await stream.send(b"{")
+            await stream.send(said)
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, nonsense)
@@ -151,6 +152,7 @@ async def test_who_says_nothing_is_told_the_status(tmp_path: Path) -> None:
         (b"nonsense\n", "invalid"),
         (b"[1]\n", "invalid"),
         (b"x" * 100_000 + b"\n", "invalid"),
+        (b"[" * 60_000 + b"\n", "invalid"),
         (b'{"do":"fly"}\n', "unsupported"),
         (b"{}\n", "unsupported"),
     ],

@@ -1,7 +1,9 @@
 """`/metrics`: what is counted, in both text formats, readable for the official parsers; and who may read it."""
 
+import asyncio
 from typing import Any
 
+import anyio
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -84,7 +86,6 @@ def test_the_official_parser_reads_what_was_counted(accept: str) -> None:
 def test_durations_are_histograms_by_the_names_of_the_conventions() -> None:
     found = samples(exposition(Running())[0].decode())
     of = {
-        "client": 'an "odd"\nname',
         "gen_ai_tool_name": "files/read",
         "mcp_method_name": "tools/call",
         "network_transport": "pipe",
@@ -98,7 +99,35 @@ def test_durations_are_histograms_by_the_names_of_the_conventions() -> None:
     assert found["mcp_server_operation_duration_seconds_sum", tuple(sorted(of.items()))] == pytest.approx(400.031)
 
 
-async def get(*, method: str = "GET", **who: Any) -> tuple[int, bytes]:
+def test_durations_are_of_all_clients_together() -> None:
+    """Each has 34 lines, and clients choose their names."""
+    bridge = Running()
+    before = exposition(bridge)[0].count(b"_bucket{")
+    for name in ("one", "other"):
+        bridge.metrics.series("files", "files/read", "tools/call", name).ended("ok", 0.03, 0.02, 9, 4001)
+    text = exposition(bridge)[0].decode()
+    assert text.count("_bucket{") == before
+    counts = [
+        value for (name, _), value in samples(text).items() if name == "mcp_server_operation_duration_seconds_count"
+    ]
+    assert sorted(counts) == [1, 5]
+    assert text.count("mcpbridge_argument_bytes_total{") == 4
+
+
+def test_what_is_counted_meanwhile_is_not_in_a_copy() -> None:
+    series = Running().metrics.series("files", "files/read", "tools/call", "c")
+    series.ended("ok", 0.03, 0.02, 9, 4001)
+    copy = series.copy()
+    series.ended("refused", 0.03, 0.02, 9, 4001)
+    series.went_wrong("refused", "NotPermitted")
+    series.took_note({"retries": 2, "cache": "hit", "coerced": ["n"], "approval": "once by ann"})
+    assert (copy.outcomes, copy.refused, copy.approvals) == ({"ok": 1}, {}, {})
+    assert (copy.durations.count, copy.upstream.seconds, copy.bytes_in) == (1, 0.02, 9)
+    assert (copy.retries, copy.cache_hits, copy.coerced) == (0, 0, 0)
+    assert (copy.server, copy.tool, copy.method, copy.client) == ("files", "files/read", "tools/call", "c")
+
+
+async def get(*, method: str = "GET", bridge: Any = None, **who: Any) -> tuple[int, bytes]:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -107,7 +136,7 @@ async def get(*, method: str = "GET", **who: Any) -> tuple[int, bytes]:
     async def receive() -> Any:
         raise AssertionError("nothing is to be read")
 
-    app = make_metrics(Running(), readers=frozenset({"prometheus"}))
+    app = make_metrics(bridge or Running(), readers=frozenset({"prometheus"}))
     scope: Any = {"type": "http", "method": method, "headers": [], "state": {"principal": "", "is_admin": False, **who}}
     await app(scope, receive, send)
     return sent[0]["status"], sent[1]["body"]
@@ -124,3 +153,16 @@ async def test_who_administers_or_is_named_reads_it_and_nobody_else() -> None:
 async def test_it_can_only_be_read() -> None:
     assert (await get(method="POST"))[0] == 405
     assert await get(method="HEAD") == (200, b"")
+
+
+async def test_calls_go_on_while_a_large_page_is_written() -> None:
+    bridge, turns = Running(), 0
+    for number in range(300):
+        bridge.metrics.series("files", f"files/t{number}", "tools/call", "c").ended("ok", 0.03, 0.02, 9, 4001)
+    with anyio.fail_after(10):
+        reading = [asyncio.create_task(get(bridge=bridge)) for _ in range(2)]
+        while not all(task.done() for task in reading):
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns > 10
+    assert reading[0].result() == reading[1].result()

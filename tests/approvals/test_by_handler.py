@@ -1,6 +1,8 @@
 """Functions of a program as approvers, of every kind that people write."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 from mcpbridge.approvals.by_handler import HandlerApprover
 from mcpbridge.approvals.request import ApprovalRequest, Verdict
+from mcpbridge.errors import ApprovalUnavailable
 from scripted_upstream import call_of
 
 REQUEST = ApprovalRequest("id", "up", "up/echo", b'{"a":1}', "", "", "", "", 0.0, 1.0, "")
@@ -60,6 +63,65 @@ async def test_a_function_that_fails_is_a_no(capsys: pytest.CaptureFixture[str])
     assert verdict is not None
     assert not verdict.granted
     assert "handler failed" in verdict.why
+
+
+async def test_a_function_that_can_ask_nobody_says_so_itself() -> None:
+    def nobody(_: ApprovalRequest) -> bool:
+        raise ApprovalUnavailable("the office is closed")
+
+    with pytest.raises(ApprovalUnavailable, match="the office is closed"):
+        await ask(nobody)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration()])
+async def test_a_function_that_wants_to_end_the_program_is_a_no(error: BaseException) -> None:
+    def leave(_: ApprovalRequest) -> bool:
+        raise error
+
+    verdict = await ask(leave)
+    assert verdict is not None
+    assert not verdict.granted
+
+
+def test_a_function_that_still_waits_keeps_no_process_from_ending() -> None:
+    """A bridge that was told to stop ends, though somebody sits before `input()`."""
+    program = """if True:
+        import asyncio, threading
+        from mcpbridge.approvals.by_handler import HandlerApprover
+
+        began = threading.Event()
+
+        def wait(request):
+            began.set()
+            threading.Event().wait()
+
+        async def main():
+            asking = asyncio.ensure_future(HandlerApprover(wait).ask(None, None))
+            while not began.is_set():
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.wait([asking])
+
+        asyncio.run(main())
+    """
+    subprocess.run([sys.executable, "-c", program], timeout=20, check=True)
+
+
+async def test_what_is_said_when_nobody_waits_any_more_is_dropped() -> None:
+    person, said = threading.Event(), threading.Event()
+
+    def wait(_: ApprovalRequest) -> bool:
+        person.wait(5)
+        said.set()
+        return True
+
+    asking = asyncio.ensure_future(ask(wait))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    person.set()
+    assert await asyncio.to_thread(said.wait, 5)
+    await asyncio.sleep(0)
 
 
 async def test_a_function_that_waits_for_a_person_holds_up_nobody() -> None:

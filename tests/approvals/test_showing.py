@@ -1,11 +1,14 @@
 """What a person reads before saying yes is what would be sent."""
 
 import json
+import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbridge.approvals import showing
 from mcpbridge.approvals.showing import LONGEST, one_line_of, shown
 
 values = st.recursive(
@@ -25,7 +28,7 @@ def test_what_fits_is_shown_whole_and_visible(value: dict[str, Any]) -> None:
 
 
 def test_numbers_and_members_stand_as_they_were_written() -> None:
-    assert one_line_of(b'{ "n": 1.00, "n": 1e400 }') == '{"n":1.00,"n":1e400}'
+    assert one_line_of(b'{ "n": 1.00, "n": 1e400 }', 200) == '{"n":1.00,"n":1e400}'
 
 
 def test_what_turns_or_hides_text_is_spelled_out() -> None:
@@ -51,3 +54,25 @@ def test_many_members_are_cut_and_it_is_said() -> None:
 
 def test_what_is_no_json_is_shown_all_the_same() -> None:
     assert shown(b"{broken\x1b[2J") == "{broken\\u001b[2J"
+
+
+def test_a_line_has_only_so_many_characters() -> None:
+    assert one_line_of(b'{"text": "abc"}', 10) == '{"text":"…'
+    assert len(one_line_of(b"\x1b" * 100, 10)) == 10
+
+
+def test_of_very_much_no_more_is_looked_at_than_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client could keep people from answering: every list of what waits formats the arguments of all calls."""
+    spelled: list[str] = []
+
+    def spell(found: re.Match[str]) -> str:
+        spelled.append(found[0])
+        return "?"
+
+    monkeypatch.setattr(showing, "_spelled", spell)
+    monkeypatch.setattr(showing, "_shortened", lambda found: spell(found) + found[0])
+    members = {f"key{number}": "\u200b" for number in range(50_000)}
+    text = shown(json.dumps(members, ensure_ascii=False).encode(), "the digest")
+    assert "SHA-256 the digest" in text
+    one_line_of(json.dumps(members, ensure_ascii=False).encode(), 200)
+    assert len(spelled) < 1000

@@ -84,3 +84,17 @@ def test_what_leads_back_to_itself_in_several_ways_is_checked_some_levels_deep(w
         for look in (check.is_valid, lambda value: check.faults(value, len(json.dumps(value)))):
             with pytest.raises(ValueError, match="nested too deeply"):
                 look(deep)
+
+
+def test_an_enum_of_many_objects_is_not_compared_with_each_value() -> None:
+    words = {"properties": {"enum": {"enum": [str(number) for number in range(3000)]}}}
+    assert levels_to_check(words) == 0
+    with pytest.raises(Uncheckable, match="enum"):
+        levels_to_check({"properties": {"n": {"items": {"enum": [[number] for number in range(3000)]}}}})
+
+
+def test_a_pattern_that_unfolds_far_is_not_checked() -> None:
+    """Each character of a text would be up to 81,000 steps."""
+    compiled({"pattern": r"^\w{1,1000}$"})
+    with pytest.raises(Uncheckable):
+        compiled({"pattern": "((((a{30}){30}){30}){3})"})

@@ -31,7 +31,10 @@ def test_names_that_can_be_split_in_two_ways_are_refused() -> None:
         directory(("a", "b.c"), ("a.b", "c")).find("a.b.c")
 
 
-@pytest.mark.parametrize("wrong", ["filesystem__raed_file", "raed_file", "filesystem/read_fil"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["filesystem__raed_file", "raed_file", "filesystem/read_fil", "FILESYSTEM__READ_FILE", "Read_File", "READ_FIEL"],
+)
 def test_a_misspelt_name_is_answered_with_the_nearest(wrong: str) -> None:
     crowd = [(f"server{i}", f"operation_{i}") for i in range(200)]
     with pytest.raises(UnknownName) as refusal:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from harness import Place, python_server
@@ -18,6 +19,9 @@ from mcpbridge.admin.control_socket import publish
 from mcpbridge.approvals.request import ApprovalRequest
 from mcpbridge.cli.agreeing import ask_at_terminal
 from mcpbridge.cli.commands import run
+from mcpbridge.storage.call_log_reading import Filter, read_events
+from mcpbridge.storage.opening import LazyStore
+from mcpbridge.storage.settings import StoreSettings
 
 Message = dict[str, Any]
 
@@ -63,7 +67,11 @@ async def command(*args: str) -> int:
 
 @pytest.fixture(autouse=True)
 def _place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MCPBRIDGE_CONFIG", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 async def test_the_bridge_that_waits_gets_the_answer() -> None:
@@ -142,6 +150,93 @@ async def test_a_token_for_who_administers_says_so(capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["admin"] is True
 
 
+# -- calls that gave up waiting, in the store
+
+
+async def gave_up(id_: str, path: Path | None = None) -> None:
+    """Such a call, as its bridge left it."""
+    request = ApprovalRequest(id_, "up", "up/echo", b'{"a":1}', "", "", "c", "s", 1.0, 2.0, "binding")
+    store = LazyStore(StoreSettings(path=None if path is None else str(path)))
+    await store.put("approval", msgspec.json.encode(request), principal="", expires_in=600, handle=id_)
+    await store.close()
+
+
+async def grants(path: Path | None = None) -> list[str]:
+    """What may pass without a question."""
+    store = LazyStore(StoreSettings(path=None if path is None else str(path)))
+    found = await store.entries("grant", principal=None)
+    await store.close()
+    return [entry.handle for entry in found]
+
+
+async def test_a_late_yes_needs_no_bridge(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    await gave_up("aaaa")
+    await gave_up("bbbb")
+    assert await command("approvals", "--json") == 0
+    listed = json.loads(capsys.readouterr().out)["approvals"]
+    assert [(one["id"], one["tool"], one["waiting"]) for one in listed] == [
+        ("aaaa", "up/echo", False),
+        ("bbbb", "up/echo", False),
+    ]
+    assert await command("approve", "aa") == 0
+    assert "passes when it is made again" in capsys.readouterr().out
+    assert await grants() == ["once-binding-aaaa"]
+    assert await command("deny", "bbbb", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["decision"] == "deny"
+    assert await grants() == ["once-binding-aaaa"]
+    for id_ in ("aaaa", "bbbb"):
+        assert await command("approve", id_) == 4
+    events = read_events(tmp_path / "state" / "mcpbridge" / "calls.db", Filter(), limit=10)
+    assert [(event["event"], event["tool"]) for event in events] == [("granted", "up/echo"), ("denied", "up/echo")]
+    assert all(event["who"].startswith("cli:") for event in events)
+
+
+async def test_bridges_that_know_nothing_of_a_call_do_not_hide_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """They may have another store."""
+    await gave_up("aaaa")
+    async with bridge(1, [entry("bbbb", 0.5)]) as asked, bridge(2, [entry("cccc", 2.0, here=False)]):
+        assert await command("approvals", "--json") == 0
+        listed = json.loads(capsys.readouterr().out)["approvals"]
+        assert [one["id"] for one in listed] == ["bbbb", "aaaa", "cccc"]
+        assert await command("approve", "aaaa") == 0
+    assert asked == []
+    assert len(await grants()) == 1
+
+
+async def test_a_bridge_that_knows_a_call_of_the_store_is_asked() -> None:
+    await gave_up("aaaa")
+    async with bridge(1, [entry("aaaa", here=False)]) as asked:
+        assert await command("approve", "aaaa") == 0
+    assert [one["id"] for one in asked] == ["aaaa"]
+    assert await grants() == []
+
+
+async def test_the_store_is_the_one_of_the_configuration(tmp_path: Path) -> None:
+    config, path = tmp_path / "other.toml", tmp_path / "other.db"
+    config.write_text('[store]\npath = "other.db"')
+    await gave_up("aaaa", path)
+    assert await command("approve", "aaaa") == 4
+    assert await command("approve", "aaaa", "--config", str(config)) == 0
+    assert len(await grants(path)) == 1
+
+
+async def test_a_wrong_configuration_counts_where_it_was_named_or_nobody_else_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "servers.toml").write_text("nonsense = 1")
+    for args in (["approvals"], ["approve", "a"], ["approvals", "--config", "nowhere.toml"]):
+        assert await command(*args) == 2
+    async with bridge(1, [entry("aaaa")]):
+        assert await command("approvals", "--json") == 0
+        assert "aaaa" in capsys.readouterr().out
+        assert await command("approvals", "--config", "servers.toml") == 2
+
+
+async def test_looking_for_calls_makes_no_file(tmp_path: Path) -> None:
+    assert await command("approvals") == 4
+    assert not (tmp_path / "state").exists()
+
+
 # -- `mcpbridge call`, whose bridge nobody else finds
 
 
@@ -170,4 +265,6 @@ async def test_without_a_terminal_a_command_is_refused_and_does_not_wait(place: 
     servers = {"up": python_server("plain", permission="require_approval")}
     finished = await place.run("call", "up/echo", "text=a", "--config", str(place.config(servers)))
     assert finished.code == 5
-    assert "nobody can be asked" in finished.out
+    assert "without a terminal" in finished.out
+    assert "A person has to run it in a terminal" in finished.out
+    assert "approval.ask" not in finished.out  # it is set, and no other setting would help

@@ -124,6 +124,15 @@ async def config(place: Place) -> str:
     return str(place.config(SERVERS, call_log=ON))
 
 
+async def test_json_has_nothing_that_rewrites_a_terminal_and_means_the_same(place: Place) -> None:
+    name = "\x9b31m\x7f\u202eear é"
+    await write(place, record(1, client=name))
+    finished = await place.run("log", "--json", "--config", str(place.config(SERVERS, call_log=ON)))
+    assert json.loads(finished.out)["client"] == name
+    assert not {"\x9b", "\x7f", "\u202e"} & set(finished.out)
+    assert "é" in finished.out
+
+
 async def test_calls_are_lines_of_a_table(place: Place, config: str) -> None:
     place.env["TZ"] = "UTC"
     finished = await place.run("log", "--config", config)

@@ -159,6 +159,10 @@ def test_keys_that_only_loading_sets_are_unknown_to_people(tmp_path: Path) -> No
         ('command = "npx -y @x/foo"', 'args`\n  Write:\n    command = "npx"\n    args = ["-y", "@x/foo"]'),
         ("command = \"sh -c 'a b'\"", '\n    command = "sh"\n    args = ["-c", "a b"]'),
         ('command = "npx --token hunter2"', '\n    command = "npx"\n    args = […]'),
+        (
+            'command = "a"\nretry = true',
+            "retry: expected a number of tries, or a table of keys and values",
+        ),
         ("command = 7", "servers.a.command: input should be a valid string (found 7)"),
         ('command = "a"\nargs = "b"', "servers.a.args: expected a list"),
         ('command = "a"\nenv = "b"', "servers.a.env: expected a table"),
@@ -170,6 +174,24 @@ def test_wrong_servers(tmp_path: Path, server: str, expected: str) -> None:
     assert "servers.a" in message
     assert expected in message
     assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ('"echo hi"', '["echo", "hi"]'),
+        ('"echo"', '["echo"]'),
+        ("\"sh -c 'a b'\"", '["sh", "-c", "a b"]'),
+        ('"notify --token hunter2"', '["notify", …]'),
+    ],
+)
+def test_the_command_of_a_hook_is_a_list(tmp_path: Path, command: str, expected: str) -> None:
+    """A hook has no `args` as a server has."""
+    message = error(tmp_path, f'[[hooks]]\nevent = "tool_call.before"\ncommand = {command}')
+    assert message == (
+        "servers.toml:3: hooks.0.command: expected a list: the program and its arguments\n"
+        f"  Write:\n    command = {expected}"
+    )
 
 
 def test_a_program_may_have_blanks_in_its_path(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Whose calls go on without them, and what becomes of questions about those (issue 4, Time)."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from bridged import Ear, bridged
 from mcpbridge.downstream.patience import says_timeout
 from mcpbridge.interaction import ELICIT
+from mcpbridge.storage.memory import MemoryStore
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 QUESTION = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -127,18 +127,17 @@ async def test_the_end_of_a_session_cancels_what_it_gave_up() -> None:
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
     async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
         ear, other = Ear(bridge.server), Ear(bridge.server)
-        await initialize(ear)
-        await initialize(other)
+        await ear.initialize()
+        await other.initialize()
         call = await abandoned(ear, transport)
-        joined = asyncio.ensure_future(other.ask("tools/call", CALL, b"2"))
-        await asyncio.sleep(0)
+        same = asyncio.ensure_future(other.ask("tools/call", CALL, b"2"))
+        await transport.hears("tools/call", 2)
         ear.leave()
         await transport.hears("notifications/cancelled")
         with pytest.raises(asyncio.CancelledError):
             await call
-        result = (await joined)["result"]
-        assert result["isError"]
-        assert "was cancelled" in json.dumps(result)
+        finish(transport)
+        assert "_meta" not in (await same)["result"], "another session's call is its own"
 
 
 async def test_a_modern_client_that_can_be_asked_gets_it_with_the_same_call() -> None:
@@ -158,3 +157,112 @@ async def test_a_modern_client_that_can_be_asked_gets_it_with_the_same_call() ->
         assert result["_meta"][LATE]
         assert result["content"] == DONE["content"]
         assert not ear.told
+
+
+async def test_a_call_that_is_cancelled_while_its_result_is_stored_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storing = asyncio.Event()
+
+    async def put(*_: Any, **__: Any) -> str:
+        storing.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        call = await abandoned(ear, transport)
+        monkeypatch.setattr(MemoryStore, "put", put)
+        finish(transport)
+        await storing.wait()
+        ear.tell("notifications/cancelled", {"requestId": 2, "reason": "the user pressed escape"})
+        assert await call == {}
+        transport.script["tools/call"] = DONE
+        assert "_meta" not in (await ear.ask("tools/call", CALL, b"3"))["result"]
+
+
+# -- calls that others wait for as well
+
+CACHED: Any = {"servers": {"up": {"tool": {"echo": {"read_only": True, "cache": 60}}}}, "store": {"kind": "memory"}}
+
+
+async def test_a_call_of_a_cached_tool_is_kept_like_any_other() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, **CACHED) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        call = await abandoned(ear, transport)
+        transport.line.gives({"jsonrpc": "2.0", "id": "q", "method": ELICIT, "params": QUESTION})
+        assert "does not wait" in (await transport.answer("q"))["error"]["message"]
+        finish(transport)
+        assert await call == {}
+        assert not [m for m in [*ear.told, *ear.meanwhile] if m["method"] == ELICIT]
+        assert (await ear.ask("tools/call", CALL, b"3"))["result"]["_meta"][LATE]
+        assert not transport.asked("notifications/cancelled")
+        assert len(transport.asked("tools/call")) == 1
+
+
+async def test_so_is_one_that_waits_for_the_run_of_another_client_that_cancels() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, **CACHED) as bridge:
+        first, ear = Ear(bridge.server), Ear(bridge.server)
+        await first.initialize()
+        await ear.initialize()
+        leading = asyncio.ensure_future(first.ask("tools/call", CALL, b"9"))
+        waiting = asyncio.ensure_future(ear.ask("tools/call", CALL, b"2"))
+        await transport.hears("tools/call")
+        first.tell("notifications/cancelled", {"requestId": 9, "reason": "the user pressed escape"})
+        assert await leading == {}
+        give_up(ear)
+        finish(transport)
+        assert await waiting == {}
+        assert (await ear.ask("tools/call", CALL, b"3"))["result"]["_meta"][LATE]
+        assert not transport.asked("notifications/cancelled")
+        assert len(transport.asked("tools/call")) == 1
+
+
+async def test_when_the_one_that_began_a_run_gave_up_a_question_lets_the_others_run_themselves() -> None:
+    """It cannot be answered for the one; that is no reason for the others to fail."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, **CACHED) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        call = asyncio.ensure_future(ear.ask("tools/call", CALL, b"2"))
+        other = asyncio.ensure_future(ear.ask("tools/call", CALL, b"3"))
+        await transport.hears("tools/call")
+        give_up(ear)
+        transport.line.gives({"jsonrpc": "2.0", "id": "q", "method": ELICIT, "params": QUESTION})
+        assert "does not wait" in (await transport.answer("q"))["error"]["message"]
+        second = await transport.hears("tools/call", times=2)
+        transport.line.gives({"jsonrpc": "2.0", "id": second["id"], "result": DONE})
+        assert (await other)["result"]["content"] == DONE["content"]
+        call.cancel()
+
+
+# -- calls that were asked something before
+
+
+async def test_a_call_that_goes_on_with_an_answer_is_kept_like_any_other() -> None:
+    """It runs since an earlier request; the one that is given up brought the answer."""
+    able = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        first = asyncio.ensure_future(ear.ask_modern("tools/call", CALL, b"1", **able))
+        await transport.hears("tools/call")
+        transport.line.gives({"jsonrpc": "2.0", "id": "q", "method": ELICIT, "params": QUESTION})
+        asked = (await first)["result"]
+        answers = {key: {"action": "accept", "content": {}} for key in asked["inputRequests"]}
+        again = {**CALL, "requestState": asked["requestState"], "inputResponses": answers}
+        call = asyncio.ensure_future(ear.ask_modern("tools/call", again, b"2", **able))
+        await transport.answer("q")
+        give_up(ear)
+        transport.line.gives({"jsonrpc": "2.0", "id": "r", "method": ELICIT, "params": QUESTION})
+        assert "does not wait" in (await transport.answer("r"))["error"]["message"]
+        finish(transport)
+        assert await call == {}
+        assert (await ear.ask_modern("tools/call", CALL, b"3", **able))["result"]["_meta"][LATE]
+        assert not transport.asked("notifications/cancelled")
+        assert len(transport.asked("tools/call")) == 1

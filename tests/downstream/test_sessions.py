@@ -16,7 +16,7 @@ from http_front import JSON, MODERN
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import CallContext
-from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.channel import LONGEST_NAME, Client
 from mcpbridge.downstream.http import Entrance, entrance, serve_http
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.hooks.calls import HookCall, before
@@ -109,6 +109,18 @@ async def test_legacy_and_modern_requests_of_one_channel_share_its_session() -> 
 # -- over HTTP, where every request stands alone
 
 _TOKENS = {"ann": "a" * 32, "bob": "b" * 32}
+
+
+async def test_of_a_long_name_only_the_beginning_is_kept() -> None:
+    """Clients choose it, and every request of a modern client may bring another."""
+    sessions = Sessions()
+    for number in range(3):
+        info = {"name": "n" * LONGEST_NAME + str(number) * 1_000_000}
+        client = Client(modern=True, info=info, sessions=sessions)
+        assert client.name == client.session.client == "n" * LONGEST_NAME
+    assert len(sessions) == 1
+    assert Client(info={"name": "editor"}).name == "editor"
+    assert Client(info={"name": 5}).name == ""
 
 
 @asynccontextmanager

@@ -72,7 +72,9 @@ async def test_the_user_of_an_sdk_client_is_shown_a_form(place: Place, mode: str
     assert [result.is_error for result in results] == [False, False, False, True]
     assert "was not approved" in results[-1].content[0].text
     assert len(shown) == 3
-    assert shown[0].startswith("[mcpbridge] The bridge itself asks: may it call the tool 'echo' of the server 'up'")
+    assert shown[0].startswith(
+        "[mcpbridge: approval] The bridge itself asks: may it call the tool 'echo' of the server 'up'"
+    )
     assert '"text": "a"' in shown[0]
     assert "Why you are asked: " in shown[0]
 
@@ -199,6 +201,26 @@ async def test_a_yes_after_the_call_gave_up_lets_it_pass_once(place: Place) -> N
         assert (await client.call("up__echo", text="b", within=10)).failed
         assert (await client.call("up__echo", text="a", within=10)).text == "a"
         assert (await client.call("up__echo", text="a", within=10)).failed
+
+
+async def test_a_late_yes_holds_after_the_bridge_has_ended(place: Place) -> None:
+    """A client on standard input ends its bridge with it, and comes back with another."""
+    settings: Any = {"approval": {"timeout": 0.2, "ask": ["pending"]}}
+    async with place.bridge({"up": asking()}, **settings) as client:
+        await client.initialize()
+        refused = await client.call("up__echo", text="a", within=10)
+    id_ = refused.result["_meta"]["mcpbridge/approval"]
+    assert f"mcpbridge approve {id_}" in refused.text
+    assert id_ in (await place.run("approvals")).out
+    done = await place.run("approve", id_)
+    assert done.code == 0, done.err
+    async with place.bridge({"up": asking()}, **settings) as client:
+        await client.initialize()
+        assert (await client.call("up__echo", text="a", within=10)).text == "a"
+        assert (await client.call("up__echo", text="a", within=10)).failed
+    events = await place.run("log", "--events", "--json")
+    steps = [json.loads(line)["event"] for line in events.out.splitlines()]
+    assert steps[:4] == ["asked", "expired", "granted", "used"]
 
 
 async def test_a_call_that_is_cancelled_does_not_wait_any_more(place: Place) -> None:
@@ -347,7 +369,7 @@ async def agreeing(front: str, folder: Path, ask: list[str] | None = None) -> As
 
 
 def is_of_bridge(question: Message) -> bool:
-    return question["params"]["message"].startswith("[mcpbridge] The bridge itself asks")
+    return question["params"]["message"].startswith("[mcpbridge: approval] The bridge itself asks")
 
 
 def accept(decision: str) -> Message:

@@ -237,10 +237,16 @@ async def test_where_a_server_keeps_clients_apart_so_does_the_cache(place: Place
 
 
 async def test_a_setting_for_the_whole_server_caches_only_what_is_known_to_read() -> None:
-    async with served({"c": python_server("counting", cache="60s")}) as client:
-        for tool, second in (("get_count", 1), ("guess", 2), ("set_mark", 2)):
-            texts = [(await client.call(f"c__{tool}")).text for _ in range(2)]
-            assert texts == [f"{tool} 1", f"{tool} {second}"]
+    """A name is no knowledge (`get_meta`); but a call of a tool with such a name forgets nothing."""
+    reading = {"get_count": {"read_only": True}}
+    async with served({"c": python_server("counting", cache="60s", tool=reading)}) as client:
+        for tool, second in (("get_count", 1), ("get_meta", 2), ("guess", 2), ("set_mark", 2)):
+            replies = [await client.call(f"c__{tool}") for _ in range(2)]
+            assert replies[1].text.endswith(f" {second}")
+            assert (mark(replies[1]) is not None) == (second == 1)
+            if tool == "get_meta":
+                assert mark(await client.call("c__get_count"))
+        assert not mark(await client.call("c__get_count"))
 
 
 async def test_a_tool_of_which_nothing_is_known_can_be_cached_by_name_and_then_forgets_nothing() -> None:
@@ -285,6 +291,17 @@ async def test_a_program_clears_what_is_kept_and_sees_how_it_served() -> None:
             assert bridge.clear_cache(tool="c/*") == 1
             assert bridge.clear_cache() == 1
             assert bridge.cache_status()["entries"] == 0
+
+
+@pytest.mark.parametrize("glob", ["get_count", "tally", "c/get_count", "c/tally"])
+async def test_what_is_kept_of_a_renamed_tool_is_cleared_by_either_name(glob: str) -> None:
+    servers = {"c": counting(get_count={"cache": "60s", "rename": "tally"})}
+    with anyio.fail_after(20):
+        async with Bridge(Settings.model_validate({"servers": servers})) as bridge:
+            assert await bridge.settled(10)
+            await bridge.request("tools/call", {"name": "c__tally", "arguments": {}})
+            assert bridge.clear_cache(tool="c*/other*") == 0
+            assert bridge.clear_cache(tool=glob) == 1
 
 
 async def test_what_differs_in_a_member_of_meta_that_counts_is_not_the_same() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridged import Ear, bridged
+from bridged import BridgeToScripts, Ear, bridged
 from harness import Place, eventually, python_server
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.load import load
@@ -21,7 +21,7 @@ from mcpbridge.errors import HookRefused
 from mcpbridge.hooks.calls import Answer, Hook, HookCall, after, before
 from rpc import Message, Reply
 from scripted_http import Ask, http_server, reply
-from scripted_upstream import MODERN_SERVER, ScriptedTransport
+from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
 
 BEFORE, AFTER = "tool_call.before", "tool_call.after"
 HOOK = str(Path(__file__).parent.parent / "servers" / "hook.py")
@@ -470,6 +470,21 @@ async def test_hooks_see_only_what_their_globs_match_and_cost_others_nothing() -
     assert seen == ["q/echo"]
 
 
+@pytest.mark.parametrize("glob", ["echo", "shout", "p/echo", "p/shout", "p*/*ut"])
+async def test_a_renamed_tool_keeps_its_hooks(glob: str) -> None:
+    """By either name, as for rules: nobody takes a guard off by renaming."""
+
+    @before(tools=glob)
+    def guard(_: HookCall) -> None:
+        raise HookRefused("not this one")
+
+    renamed = {"p": python_server("plain", tool={"echo": {"rename": "shout"}})}
+    async with served(functions=[guard], servers=renamed) as client:
+        reply = await client.call("p__shout", text="x")
+        assert "not this one" in reply.text
+        assert not (await client.call("p__raw_arguments")).failed
+
+
 def asking(params: Message) -> Message:
     """A modern server asks before it answers."""
     if "inputResponses" in params:
@@ -507,3 +522,83 @@ async def test_a_call_that_comes_back_with_answers_keeps_its_changes_and_is_not_
     seen = [json.loads(line) for line in file.read_text().splitlines()]
     # Once before the call, and once after its result: a question is none.
     assert [event["event"] for event in seen] == [BEFORE, AFTER]
+
+
+# -- functions that call tools themselves
+
+
+@pytest.mark.parametrize("when", [before, after])
+async def test_a_function_calls_another_tool_through_the_bridge(when: Any) -> None:
+    """In the very task of the call that it sees: each of the two ends as it would alone."""
+    around: list[Local] = []
+    inner: list[Any] = []
+
+    @when(tools="p/echo")
+    async def look_up(call: HookCall) -> None:
+        params = {"name": "p__raw_arguments", "arguments": {"of": call.arguments["text"]}}
+        inner.append(await around[0].bridge.request("tools/call", params))
+
+    async with served(functions=[look_up]) as client:
+        around.append(client)
+        assert (await client.call("p__echo", text="front")).text == "front"
+        result = await client.bridge.request("tools/call", {"name": "p__echo", "arguments": {"text": "program"}})
+        assert result["content"][0]["text"] == "program"
+    assert [json.loads(one["content"][0]["text"]) for one in inner] == [{"of": "front"}, {"of": "program"}]
+
+
+SCRIPTED: Any = {"servers": {"up": {"command": "scripted"}}, "store": {"kind": "memory"}}
+INNER, OUTER = ({"name": "up__echo", "arguments": {"text": text}} for text in ("inner", "outer"))
+
+
+@asynccontextmanager
+async def hooked(upstream: ScriptedTransport, function: Hook) -> AsyncIterator[tuple[BridgeToScripts, Ear]]:
+    """A bridge with this hook, in front of a script, and a client."""
+    settings = Settings.model_validate(SCRIPTED)
+    bridge = BridgeToScripts(settings, {"up": upstream})
+    Bridge.__init__(bridge, settings, hooks=[function])
+    with anyio.fail_after(20):
+        async with bridge:
+            assert await bridge.settled(5)
+            ear = Ear(bridge.server)
+            await ear.initialize()
+            yield bridge, ear
+
+
+@pytest.mark.parametrize("reason", ["the user pressed escape", "timed out after 1s"])
+async def test_a_call_that_is_cancelled_while_its_hook_calls_another_tool_never_runs(reason: str) -> None:
+    """Neither is the other call taken for it, nor does that one swallow the cancel: also where a hook may fail."""
+    bridges: list[Bridge] = []
+
+    @before(failure="open")
+    async def look_up(call: HookCall) -> None:
+        if call.arguments["text"] == "outer":
+            await bridges[0].request("tools/call", INNER)
+
+    upstream = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with hooked(upstream, look_up) as (bridge, ear):
+        bridges.append(bridge)
+        asking = asyncio.ensure_future(ear.ask("tools/call", OUTER, b"7"))
+        await upstream.hears("tools/call")
+        ear.tell("notifications/cancelled", {"requestId": 7, "reason": reason})
+        assert await asking == {}
+        await upstream.hears("notifications/cancelled")
+    assert [call["params"]["arguments"] for call in upstream.asked("tools/call")] == [INNER["arguments"]]
+
+
+async def test_a_late_call_is_kept_though_its_hook_calls_a_tool_that_fails() -> None:
+    bridges: list[Bridge] = []
+
+    @after(failure="open")
+    async def report(call: HookCall) -> None:
+        if call.arguments["text"] == "outer":
+            await bridges[0].request("tools/call", {"name": "nothing"})
+
+    upstream = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with hooked(upstream, report) as (bridge, ear):
+        bridges.append(bridge)
+        asking = asyncio.ensure_future(ear.ask("tools/call", OUTER, b"7"))
+        id_ = (await upstream.hears("tools/call"))["id"]
+        ear.tell("notifications/cancelled", {"requestId": 7, "reason": "timed out after 1s"})
+        upstream.line.gives({"jsonrpc": "2.0", "id": id_, "result": LEGACY_SERVER["tools/call"]})
+        assert await asking == {}
+        assert (await ear.ask("tools/call", OUTER))["result"]["_meta"]["mcpbridge/late"]

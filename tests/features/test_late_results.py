@@ -300,3 +300,39 @@ async def test_what_a_server_runs_as_a_task_is_not_lost_either(tmp_path: Path, e
         assert not around.sent("up", "tasks/cancel")
         assert not call.done()
         call.cancel()
+
+
+async def test_what_others_may_share_is_kept_as_well(place: Place) -> None:
+    """The call of a cached tool."""
+    server = python_server("plain", call_timeout=30, tool={"hold": {"read_only": True, "cache": 60}})
+    async with place.bridge({"up": server}) as client:
+        await client.initialize()
+        await client.tools_with("up__hold")
+        await abandon(client, 900, "timed out after 1s")
+        await client.call("up__release")
+        assert (await read(client, (await told(client))["uri"]))["content"][0]["text"] == "released"
+        assert not await cancelled(client)
+
+
+async def test_a_call_that_somebody_agreed_to_is_kept_as_well(place: Place) -> None:
+    """The answer of a modern client comes with a request of its own: that is the one which it gives up."""
+    tool = {"hold": {"permission": "require_approval"}}
+    server = python_server("plain", call_timeout=30, questions="never", tool=tool)
+    able = envelope(**{"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}})
+    async with place.bridge({"up": server}, approval={"ask": ["client"]}) as client:
+        modern: Any = {"meta": able}
+        await eventually(lambda: client.call("up__echo", **modern), lambda reply: "result" in reply.message)
+        asked = (await client.call("up__hold", **modern)).result
+        answers = {key: {"action": "accept", "content": {"decision": "once"}} for key in asked["inputRequests"]}
+        call = {**CALL, "requestState": asked["requestState"], "inputResponses": answers, "_meta": able}
+        message = {"jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": call}
+        await client.write(json.dumps(message).encode() + b"\n")
+        await arrived(client, meta=envelope())
+        await client.tell("notifications/cancelled", requestId=900, reason="SdkError: Request timed out")
+        await client.call("up__release", **modern)
+        asked = (await client.call("up__hold", **modern)).result
+        call |= {"requestState": asked["requestState"]}
+        call |= {"inputResponses": {key: next(iter(answers.values())) for key in asked["inputRequests"]}}
+        reply = await client.request("tools/call", call)
+        assert reply.result["_meta"][LATE]
+        assert len(await arrived(client, meta=envelope())) == 1

@@ -5,11 +5,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from bridged import Ear, bridged
+from bridged import Ear, bridged, frame_of
 from harness import Place, eventually, python_server
+from mcpbridge.wire.transport import Outgoing
 from rpc import Client, HttpClient, Refused, envelope
-from scripted_upstream import LEGACY_SERVER, ScriptedTransport
+from scripted_upstream import LEGACY_SERVER, Line, ScriptedTransport
 
 pytestmark = pytest.mark.anyio
 
@@ -108,8 +110,9 @@ async def test_annotations_count_as_far_as_the_server_is_trusted(place: Place) -
     )
     async with place.bridge(servers, **only_reading) as client:
         await client.initialize()
-        assert await client.tools_with("strange__get_note") == ["known__get_note", "known__peek", "strange__get_note"]
+        assert await client.tools_with("known__peek") == ["known__peek"]
         await denied(client, "strange__peek")
+        await denied(client, "strange__get_note")  # its name is the server's choice as well
         assert not (await client.call("known__peek")).failed
 
 
@@ -245,3 +248,35 @@ async def test_each_request_on_a_shared_channel_is_judged_by_its_own_sender() ->
         told = json.dumps(await ear.ask("tools/call", {"name": "up__echo", "arguments": {}}))
         assert "denied by the policy" in told
         assert transport.asked("tools/call") == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "arrives"),
+    [
+        (b'{"name":"wipe","arguments":{"a":1},"name":"read"}', b'{"name":"read","arguments":{"a":1}}'),
+        (b'{"arguments":{"a":1},"name":"read","arguments":{"a":2}}', b'{"arguments":{"a":2},"name":"read"}'),
+        (b'{"name":"read","arguments":{ "a" : 1 }}', b'{"name":"read","arguments":{ "a" : 1 }}'),
+    ],
+)
+async def test_what_arrives_is_what_was_decided_about(
+    sent: bytes, arrives: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a name that stands twice, a server may take the other one: also of tools that nothing is set for."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", "wipe")]
+    transport = ScriptedTransport({**LEGACY_SERVER, "tools/list": {"tools": tools}})
+    heard: list[bytes] = []
+    send = Line.send
+
+    def listen(line: Line, message: Outgoing) -> None:
+        heard.append(bytes(message.data))
+        send(line, message)
+
+    monkeypatch.setattr(Line, "send", listen)
+    async with bridged({"up": transport}, permissions=[{"tools": "wipe", "permission": "deny"}]) as bridge:
+        ear = Ear(bridge.server)
+        ear.client.view = "up"
+        await ear.initialize()
+        answer = json.loads(await ear.raw(frame_of("tools/call", Raw(sent))))
+        assert "isError" not in answer["result"]
+    called = next(message for message in heard if b"tools/call" in message)
+    assert called.endswith(b'"params":%b}' % arrives)

@@ -4,17 +4,17 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec import Raw
 
-from mcpbridge.approvals.desk import AlreadyDecided, Desk, UnknownApproval
+from mcpbridge.approvals.desk import AlreadyDecided, Desk, UnknownApproval, _Decided
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
 from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.conduct import NO_HINTS, Conduct
-from mcpbridge.errors import ApprovalRefused, ApprovalUnavailable, Overloaded
+from mcpbridge.errors import ApprovalRefused, ApprovalUnavailable, ArgumentsRefused, Overloaded
 from mcpbridge.model import Call, Session
 from mcpbridge.pipeline.approval import Approval, Approver
 from mcpbridge.storage.memory import MemoryStore
@@ -204,7 +204,6 @@ CHANGES: dict[str, dict[str, Any]] = {
     "another order in a list": {"arguments": {"a": 1, "b": [2, 1]}},
     "another spelling of a number": {"arguments": b'{"a":1.0,"b":[1,2]}'},
     "one argument more": {"arguments": {"a": 1, "b": [1, 2], "c": None}},
-    "a member named twice": {"arguments": b'{"a":1,"a":1,"b":[1,2]}'},
     "another tool": {"tool": Tool(id="up/other")},
     "another definition": {"tool": Tool(definition=b'{"name":"echo","description":"harmless"}')},
     "another principal": {"caller": Caller(principal="mallory")},
@@ -352,16 +351,128 @@ async def test_an_answer_in_the_moment_of_giving_up_counts() -> None:
     world = World(seconds=0.01)
     desk = desk_of(world)
 
-    async def too_late(request: ApprovalRequest) -> str:
-        desk._remember(request.id, ONCE)
-        return await Desk.keep(desk, request)
+    async def too_late(request: ApprovalRequest, *_: object) -> Verdict:
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            await desk.decide(request.id, "once", "someone")
 
-    desk.keep = too_late  # type: ignore[method-assign]
+    desk._answer = too_late  # type: ignore[method-assign]
     with pytest.raises(ApprovalRefused, match="Nobody answered") as refused:
         await world.calls()
     assert "approved by someone in the last moment" in refused.value.told()
     await world.calls()
     assert len(world.sent) == 1
+    with pytest.raises(ApprovalRefused):
+        await world.calls()
+
+
+@pytest.mark.parametrize("scope", ["once", None])
+@pytest.mark.parametrize("is_kept_first", [True, False])
+async def test_an_answer_that_is_under_way_when_the_call_gives_up_counts_once(
+    scope: Literal["once"] | None, is_kept_first: bool
+) -> None:
+    """Whichever is quicker: the answer that is taken down, or the call that is kept to be answered later."""
+    world = World(seconds=0.05)
+    desk = desk_of(world)
+    elsewhere = Desk(ApprovalSettings(), world.store, world.grants, world.events.append)
+    gave_up, answered = asyncio.Event(), asyncio.Event()
+    take, put = world.store.take, world.store.put
+
+    async def slow_take(kind: str, handle: str, *, principal: str) -> bytes | None:
+        body = await take(kind, handle, principal=principal)
+        if kind == "approval":
+            await gave_up.wait()
+        return body
+
+    async def slow_put(kind: str, body: bytes, **how: Any) -> str:
+        if kind == "approval" and gave_up.is_set():
+            await answered.wait()
+        return await put(kind, body, **how)
+
+    call = asyncio.ensure_future(world.calls())
+    [id_] = await waiting(desk)
+    world.store.take, world.store.put = slow_take, slow_put  # type: ignore[method-assign]
+    answer = asyncio.ensure_future(desk.decide(id_, scope, "someone"))
+    if not is_kept_first:
+        keep = desk.keep
+
+        async def keep_slowly(request: ApprovalRequest) -> str:
+            gave_up.set()
+            return await keep(request)
+
+        desk.keep = keep_slowly  # type: ignore[method-assign]
+        await answer
+        answered.set()
+    with pytest.raises(ApprovalRefused):
+        await call
+    gave_up.set()
+    answered.set()
+    await answer
+    world.store.take, world.store.put = take, put  # type: ignore[method-assign]
+    assert await desk.pending() == []
+    with pytest.raises((UnknownApproval, AlreadyDecided)):
+        await elsewhere.decide(id_, "once", "them")
+    if scope:
+        await world.calls()
+    with pytest.raises(ApprovalRefused):
+        await world.calls()
+    assert len(world.sent) == (1 if scope else 0)
+
+
+@pytest.mark.parametrize("order", ["here first", "elsewhere first"])
+@pytest.mark.parametrize(("first", "second"), [("once", "once"), ("once", None), (None, "once")])
+async def test_of_two_bridges_that_answer_one_is_heard(
+    order: str, first: Any, second: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is told so, and leaves no yes behind for another call."""
+    monkeypatch.setattr("mcpbridge.approvals.desk.LOOK", 0.05)
+    world = World(seconds=0.5)
+    desks = [desk_of(world), Desk(ApprovalSettings(), world.store, world.grants, world.events.append)]
+    call = asyncio.ensure_future(world.calls())
+    [id_] = await waiting(desks[0])
+    if order == "elsewhere first":
+        desks.reverse()
+    await desks[0].decide(id_, first, "quicker")
+    with pytest.raises(UnknownApproval):
+        await desks[1].decide(id_, second, "slower")
+    if first:
+        await call
+    else:
+        with pytest.raises(ApprovalRefused):
+            await call
+    world.approvers = []
+    with pytest.raises(ApprovalUnavailable):
+        await world.calls()
+    assert len(world.sent) == (1 if first else 0)
+
+
+async def test_a_call_that_is_withdrawn_while_it_is_recorded_cannot_be_approved() -> None:
+    world = World()
+    desk = desk_of(world)
+    put = world.store.put
+    recorded = asyncio.Event()
+
+    async def slow(kind: str, body: bytes, **how: Any) -> str:
+        handle = await put(kind, body, **how)
+        recorded.set()
+        await asyncio.sleep(0)
+        return handle
+
+    world.store.put = slow  # type: ignore[method-assign]
+    call = asyncio.ensure_future(world.calls())
+    await recorded.wait()
+    call.cancel()
+    await asyncio.wait([call])
+    assert await desk.pending() == []
+
+
+async def test_nobody_is_asked_about_arguments_of_which_they_would_see_half() -> None:
+    world = World(says := Says(ONCE))
+    with pytest.raises(ArgumentsRefused, match="`amount` is named twice"):
+        await world.calls(b'{"amount":1000,"amount":1}')
+    assert says.asked == []
+    assert world.sent == []
 
 
 async def test_a_client_that_waits_hears_so_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,6 +542,6 @@ async def test_a_no_in_the_moment_of_giving_up_stays_one() -> None:
     world = World(seconds=0.01)
     desk = desk_of(world)
     request = ApprovalRequest("id", "up", "up/echo", b"{}", "", "", "", "", 0.0, 1.0, "")
-    desk._remember("id", NO)
+    desk._remember("id", _Decided(NO, is_kept=True))
     assert await desk.keep(request) == ""
     assert await desk.pending() == []

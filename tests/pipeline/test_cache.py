@@ -103,26 +103,28 @@ def test_the_bound_holds_whatever_comes(puts: list[tuple[str, int, int]]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "tool", "server", "seconds"),
+    ("name", "trusted", "tool", "server", "seconds"),
     [
-        ("get_x", None, 5, 5),
-        ("guess", None, 5, 0),
-        ("guess", 7, None, 7),
-        ("set_x", 7, 5, 0),
-        ("get_x", 0, 5, 0),
-        ("get_x", None, None, 0),
+        ("x", True, None, 5, 5),
+        ("x", False, None, 5, 0),
+        ("get_x", False, None, 5, 0),
+        ("get_x", False, 7, None, 7),
+        ("guess", False, 7, None, 7),
+        ("set_x", False, 7, 5, 0),
+        ("x", True, 0, 5, 0),
+        ("x", True, None, None, 0),
     ],
 )
 def test_only_what_reads_is_cached_unless_it_is_said_of_the_tool(
-    name: str, tool: float | None, server: float | None, seconds: float
+    name: str, trusted: bool, tool: float | None, server: float | None, seconds: float
 ) -> None:
     conduct = resolve(
         name,
-        Hints(),
+        Hints(read_only=True if trusted else None),
         tool=CallSettings(cache=tool) if tool is not None else None,
         server=CallSettings(cache=server),
         calls=CallDefaults(),
-        is_trusted=False,
+        is_trusted=trusted,
     )
     assert conduct.cache == seconds
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpbridge.conduct import Conduct
-from mcpbridge.errors import NotPermitted
+from mcpbridge.errors import ArgumentsRefused, NotPermitted
 from mcpbridge.model import Call, Session
 from mcpbridge.pipeline.guard import Guard, Permit
 from mcpbridge.pipeline.stage import chain
@@ -98,7 +98,7 @@ async def test_a_call_that_needs_a_person_says_why() -> None:
     assert call.approval == "it cannot be undone"
     assert call.facts == {"permission": "require_approval"}
     [call] = await run(policy, call_with({"force": False, "soft": 1}))
-    assert "github/delete_repo" in call.approval
+    assert call.approval == "the policy asks for it"
     [call] = await run(policy, call_with({"force": False}))
     assert call.approval == ""
     [call] = await run(policy, call_with())
@@ -131,3 +131,30 @@ async def test_conditions_see_the_context_of_the_call() -> None:
     with pytest.raises(NotPermitted):
         await run(policy, call_with({}, meta=meta, caller=Somebody("", "ann")))
     assert len(await run(policy, call_with({}, caller=Somebody("", "ann")))) == 1
+
+
+DOUBLE = b'{"name":"x","arguments":{"path":"/etc","path":"/tmp"}}'
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"permission": "deny", "when": "args.path == '/etc'"}],
+        [{"permission": "allow", "when": "args.path == '/tmp'"}, {"permission": "deny"}],
+        [{"permission": "require_approval"}],
+    ],
+)
+async def test_where_arguments_decide_none_may_be_named_twice(rules: list[dict[str, Any]]) -> None:
+    """The policy sees the last of the two; the server may take the first."""
+    call = Call("tools/call", "github", "delete_repo", Body(DOUBLE), tool=TOOL)
+    with pytest.raises(ArgumentsRefused, match=r"github/delete_repo was not called.*`path` is named twice"):
+        await run(policy_of(*rules), call)
+
+
+async def test_where_they_do_not_decide_they_stay_as_they_are() -> None:
+    policy = policy_of(
+        {"permission": "deny", "when": "client.name == 'bad'"}, {"permission": "deny", "clients": "evil"}
+    )
+    call = Call("tools/call", "github", "delete_repo", Body(DOUBLE), tool=TOOL)
+    [passed] = await run(policy, call)
+    assert bytes(passed.params.data) == DOUBLE

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mcpbridge.conduct import Conduct
+from mcpbridge.errors import ArgumentsRefused
 from mcpbridge.hooks.answers import PASS, HookFailedError, read_answer
 from mcpbridge.hooks.calls import Hook, HookCall, after, before
 from mcpbridge.hooks.changes import LARGEST_REMEMBERED, MAX_REMEMBERED, Changes
@@ -172,3 +173,18 @@ def test_what_is_remembered_of_calls_is_bounded() -> None:
     assert changes.of(("session", "tool", "large")) is None
     changes.drop(("session", "tool", "1"))
     assert changes.of(("session", "tool", "1")) is None
+
+
+async def test_a_hook_does_not_decide_about_arguments_of_which_it_sees_half() -> None:
+    seen: list[HookCall] = []
+    what: Any = type("Tool", (), {"id": "up/echo", "name": "echo", "server": "up"})()
+    stage = Hooks((), [before(seen.append)]).stage(what, Conduct())
+    assert stage is not None
+    call = Call("tools/call", "up", "echo", Body(b'{"name":"echo","arguments":{"a":1,"a":2}}'))
+    with pytest.raises(ArgumentsRefused, match="`a` is named twice"):
+        await stage(call, _unreached)
+    assert seen == []
+
+
+async def _unreached(_: Call) -> Body:
+    raise AssertionError("it passed")

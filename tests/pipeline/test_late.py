@@ -15,6 +15,7 @@ from mcpbridge.pipeline.late import LATE_META, MAX_LATE, RESULTS, Late
 from mcpbridge.storage.memory import MemoryStore
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.deadlines import Timeouts
 
 TOOL = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})
 RESULT = {"content": [{"type": "text", "text": "at last"}]}
@@ -25,10 +26,14 @@ def book(late: Any = "keep", store: MemoryStore | None = None, lifetime: float =
     return Late(store or MemoryStore(), servers, lambda tool: Conduct(late=late), lifetime)
 
 
+CLIENTS = {name: Client(principal=name) for name in ("", "alice", "bob", "somebody else")}
+"""By principal; each has a session of its own."""
+
+
 def call_of(principal: str = "", client: Client | None = None, **arguments: Any) -> Call:
     params = Body(json.dumps({"name": "look", "arguments": arguments}).encode())
     call = Call("tools/call", "up", "look", params)
-    call.tool, call.caller = TOOL, client or Client(principal=principal)
+    call.tool, call.caller = TOOL, client or CLIENTS[principal]
     return call
 
 
@@ -67,7 +72,7 @@ async def test_a_kept_result_answers_the_same_call_once_and_can_be_read_until_it
     found = await repeated(late, again)
     assert found["content"] == RESULT["content"]
     assert found["_meta"][LATE_META]["handle"] == handle
-    assert again.facts == {"late": handle}
+    assert again.facts == {"late": handle, "recalled": handle}
     assert await repeated(late, call_of(a=1, b=[2.0])) == FRESH
     assert json.loads(await store.get(RESULTS, handle, principal="") or b"") == RESULT
 
@@ -80,8 +85,9 @@ async def test_the_same_call_of_another_principal_runs_anew() -> None:
     assert LATE_META in (await repeated(late, call_of("alice")))["_meta"]
 
 
-async def test_where_a_server_keeps_clients_apart_another_session_of_the_same_principal_runs_anew() -> None:
-    late, client = book(isolation="client"), Client()
+async def test_the_same_call_of_another_session_runs_anew() -> None:
+    """It may be meant as a second deed: only who gave up knows of the first."""
+    late, client = book(), Client()
     call = call_of(client=client)
     begin(late, call)
     await finish(late, call)
@@ -183,3 +189,43 @@ async def test_leaving_forgets_what_was_kept() -> None:
     await finish(late, call)
     late.end()
     assert await repeated(late, call_of()) == FRESH
+
+
+async def test_a_result_whose_storing_is_cancelled_goes_to_who_waits_for_it_and_keeps_nobody_waiting() -> None:
+    storing = asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def put(self, *_: Any, **__: Any) -> str:
+            storing.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    late, call = book(store=Slow()), call_of()
+    async with asyncio.timeout(5):
+        begin(late, call)
+        joined = asyncio.ensure_future(repeated(late, call_of()))
+        finishing = asyncio.ensure_future(finish(late, call))
+        await storing.wait()
+        finishing.cancel()
+        assert LATE_META in (await joined)["_meta"]
+        assert finishing.cancelled()
+        assert await repeated(late, call_of()) == FRESH
+        assert not late.running
+
+
+@pytest.mark.parametrize("place", ["tool", "server"])
+async def test_who_joins_waits_no_longer_than_such_a_call_may_take(place: str) -> None:
+    late, call = book(call_timeout=0.01, max_call_timeout=0.01), call_of()
+    stage = late.stage(TOOL, Conduct(timeouts=Timeouts(0.01, 0.01) if place == "tool" else None))
+    assert stage is not None
+    begin(late, call)
+    async with asyncio.timeout(5):
+        with pytest.raises(UpstreamTimeout) as raised:
+            await stage(call_of(), never)
+        assert "it is not run twice" in raised.value.told()
+        assert await finish(late, call) is not None, "it is kept all the same"
+        assert LATE_META in (await repeated(late, call_of()))["_meta"]
+
+
+async def never(_: Call) -> Body:
+    raise AssertionError("it must not run twice")

@@ -183,6 +183,38 @@ async def test_the_last_error_says_how_often_it_was_tried() -> None:
     assert "down (tried 3 times). Nothing was sent" in failed.value.told()
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        UpstreamUnavailable("up", "failed, next try in 300 s"),
+        UpstreamResting("up", 5, is_probed=False),
+        Overloaded("Server 'up' is busy"),
+        UpstreamHttpError("up", 503, "HTTP 503", retry_after=1),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_once_a_try_was_sent_nobody_is_told_that_nothing_was(last: BridgeError) -> None:
+    """The kind of the error, by which programs decide, does not say so either."""
+    server = Server(HARMLESS[0], last)
+    with pytest.raises(BridgeError) as failed:
+        await stage(RetrySettings(tries=2, backoff=0), idempotent=True)(call_of(), server)
+    assert server.calls == 2
+    told = failed.value.told()
+    assert "It may have taken effect" in told
+    assert "Nothing was sent" not in told
+    assert "(tried 2 times)" in told
+    assert told.count("Server 'up'") == 1
+    assert not isinstance(failed.value, UpstreamUnavailable | Overloaded)
+    assert failed.value.facts == last.facts
+
+
+async def test_tries_of_which_none_was_sent_say_so() -> None:
+    server = Server(UpstreamUnavailable("up", "down"), SAFE[0], UpstreamUnavailable("up", "down"))
+    with pytest.raises(UpstreamUnavailable, match="down") as failed:
+        await stage(idempotent=True)(call_of(), server)
+    assert "Nothing was sent" in failed.value.told()
+
+
 async def test_a_refusal_of_our_own_is_not_tried_again() -> None:
     server = Server(Overloaded("busy"))
     with pytest.raises(Overloaded):

@@ -1,6 +1,7 @@
 """One run for all who want the same at the same time; each rule by itself."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -8,7 +9,7 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.errors import BridgeError, UpstreamTimeout
+from mcpbridge.errors import BridgeError, Overloaded, UpstreamHttpError, UpstreamTimeout
 from mcpbridge.model import ignore_update
 from mcpbridge.pipeline.single_flight import Flight, Flights
 from mcpbridge.wire.body import Body
@@ -66,13 +67,97 @@ async def test_all_get_the_result_and_then_the_next_one_runs_anew() -> None:
         assert found.open("k") is None
 
 
-async def test_all_get_the_same_error() -> None:
+@pytest.mark.parametrize("error", [UpstreamTimeout("up", 1), UpstreamHttpError("up", 429, "busy", retry_after=2)])
+async def test_all_get_the_same_error_each_its_own(error: BridgeError) -> None:
+    """What is noted on an error of one call, such as how often it was tried, is not told to the others."""
     async with flights() as found:
         run = Run()
-        run.result = UpstreamTimeout("up", 1)
+        run.result = error
         tasks = await joined(found, run)
         run.may_end.set()
-        assert await asyncio.gather(*tasks, return_exceptions=True) == [run.result] * 2
+        first, second = await asyncio.gather(*tasks, return_exceptions=True)
+        assert first is error
+        assert isinstance(second, BridgeError)
+        assert second is not error
+        assert type(second) is type(error)
+        told = second.told()
+        assert (told, second.facts, vars(second)) == (error.told(), error.facts, {**vars(error), "facts": error.facts})
+        error.tries, error.facts = 3, {"mcpbridge/x": 1}
+        assert second.told() == told
+        assert "mcpbridge/x" not in second.facts
+
+
+async def test_a_refusal_of_the_one_who_began_is_not_for_the_others() -> None:
+    """Nothing ran, and it was by limits of its own; so they see how far they get."""
+    async with flights() as found:
+        run = Run()
+        run.result = Overloaded("This client has too many calls")
+        leader, follower = await joined(found, run)
+        run.may_end.set()
+        with pytest.raises(Overloaded):
+            await leader
+        assert await follower is None
+        leader, follower = await joined(found, again := Run())
+        again.result = run.result
+        leader.cancel()
+        await asyncio.wait([leader])
+        again.may_end.set()
+        assert await follower is None
+
+
+async def test_a_run_that_has_just_landed_takes_nobody_and_keeps_nobody_waiting() -> None:
+    """Between its result and the end of its task there is a turn of the loop, in which calls come."""
+    async with flights() as found:
+        run, more = Run(), list[Flight | None]()
+        leader, follower = await joined(found, run)
+
+        async def again() -> None:
+            await follower
+            more.append(found.open("k"))
+
+        waiting = asyncio.create_task(again())
+        run.may_end.set()
+        await asyncio.gather(leader, waiting)
+        assert more == [None]
+        late = await run.flight.wait(ignore_update)
+        assert late is not None
+        assert late.value() == {"a": 1}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whoever_comes_and_goes_nobody_waits_for_ever(seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def run(flight: Flight) -> Body:
+        await asyncio.sleep(chance.random() * 0.002)
+        if chance.random() < 0.2:
+            flight.be_personal()
+        if chance.random() < 0.3:
+            raise chance.choice([UpstreamTimeout("up", 1), Overloaded("full"), ZeroDivisionError()])
+        await asyncio.sleep(chance.random() * 0.002)
+        return Body(b"{}")
+
+    async def one(found: Flights, key: int) -> None:
+        for _ in range(3):  # again as soon as there is an answer: the turn in which the run ends
+            try:
+                flight = found.open(key)
+                if flight is None or await flight.wait(ignore_update) is None:
+                    await found.lead(key, run, ignore_update)
+            except (BridgeError, ZeroDivisionError):
+                pass
+
+    async with flights() as found:
+        tasks = list[asyncio.Task[None]]()
+        for _ in range(150):
+            tasks.append(asyncio.create_task(one(found, chance.randrange(3))))
+            if chance.random() < 0.5:
+                asyncio.get_running_loop().call_later(chance.random() * 0.006, tasks[-1].cancel)
+            if chance.random() < 0.5:
+                await asyncio.sleep(chance.random() * 0.001)
+        _, waiting = await asyncio.wait(tasks, timeout=3)
+        assert not waiting
+        errors = [task.exception() for task in tasks if not task.cancelled()]
+        assert not any(errors)
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -269,6 +269,19 @@ async def test_calls_of_a_server_that_is_lost_end_at_once_with_what_happened() -
         assert not upstream.running
 
 
+@pytest.mark.parametrize("times", [1, 2])
+async def test_an_error_is_not_its_own_cause(times: int) -> None:
+    """Whoever follows the causes would never come to an end; also where the call was sent again."""
+    refusals = [Refusal(-32022, data={"supported": []}), Refusal(-32000, "no")][-times:]
+    transport = ScriptedTransport(MODERN_SERVER, **{"tools/call": lambda _: refusals.pop(0)})
+    async with supervised(transport) as (upstream, watcher):
+        await watcher.reaches("ready")
+        with pytest.raises(UpstreamAnswered) as raised:
+            await upstream.request(call_of())
+        assert not refusals
+        assert raised.value.__cause__ is None
+
+
 async def test_calls_under_way_end_when_the_bridge_stops() -> None:
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
     async with supervised(transport) as (upstream, watcher):

@@ -118,3 +118,27 @@ def test_an_unchanged_inner_object_is_put_back_as_it_came() -> None:
     assert inner is not None
     body.put("other", inner)
     assert body.data == b'{"o":{ "p" : 1.0 },"other":{ "p" : 1.0 }}'
+
+
+@given(OBJECTS)
+def test_what_says_everything_once_keeps_its_bytes(start: dict[str, Any]) -> None:
+    data = msgspec.json.encode(start)
+    body = Body(data)
+    body.say_once()
+    assert bytes(body.data) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'{"a":1,"a":2}', b'{"a":2}'),
+        (b'{"a":1,"\\u0061":2}', b'{"a":2}'),
+        (b'{ "a" : [ 1 ] , "a" : [ 2 ] }', b'{"a":[ 2 ]}'),
+        (b'{"a":1,"b":1,"a":"","":0}', b'{"a":"","b":1,"":0}'),
+        (b"{}", b"{}"),
+    ],
+)
+def test_of_a_member_that_is_named_twice_the_last_is_said(data: bytes, said: bytes) -> None:
+    body = Body(data)
+    body.say_once()
+    assert bytes(body.data) == said

@@ -76,5 +76,35 @@ def test_what_has_no_single_meaning_is_equal_to_itself_alone(data: bytes) -> Non
     assert canonical(data) == data
 
 
+texts = st.sampled_from(["a", "b", ":", '":', '\\":', "\\", '":"', "\u20ac", "a:b"])
+blanks = st.sampled_from(["", "", " ", "\t\n"])
+
+
+@st.composite
+def members(draw: st.DrawFn) -> tuple[bytes, bool]:
+    """An object as somebody may write it, and whether a member is named twice."""
+    names = draw(st.lists(texts, min_size=1, max_size=5))
+    parts: list[str] = []
+    for name in names:
+        spellings: list[str] = []
+        for text in (name, draw(texts)):
+            plain = json.dumps(text, ensure_ascii=draw(st.booleans()))
+            quoted = (
+                plain[1:-1].replace('\\"', "\\u0022").replace(":", "\\u003a") if draw(st.booleans()) else plain[1:-1]
+            )
+            spellings.append(f'"{quoted}"')
+        parts.append(f"{spellings[0]}{draw(blanks)}:{draw(blanks)}{spellings[1]}")
+    return ("{" + ",".join(parts) + "}").encode(), len(set(names)) < len(names)
+
+
+@given(members())
+def test_a_member_named_twice_is_found_however_it_is_written(written: tuple[bytes, bool]) -> None:
+    data, is_double = written
+    if is_double:
+        assert canonical(data) == data
+    else:
+        assert canonical(data) == canonical(json.dumps(json.loads(data)).encode())
+
+
 def test_a_colon_in_a_string_is_no_member() -> None:
     assert canonical(rb'{"b": "\"x\": 1", "a": "c:\\\\"}') == rb'{"a":"c:\\\\","b":"\"x\": 1"}'

@@ -66,7 +66,7 @@ async def _object_of(request: Request) -> dict[str, Any]:
             raise HTTPException(413, f"The body is larger than {_LARGEST_BODY} bytes")
     try:
         document: object = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise Problem("invalid", 'the body must be a JSON object such as {"decision": "approve", "for": "once"}')

@@ -66,15 +66,15 @@ def answers(desk: Desk) -> Mapping[str, Callable[[Mapping[str, object]], Awaitab
 
 def _document(pending: Pending) -> dict[str, Any]:
     request = pending.request
-    line = one_line_of(request.arguments_json)
+    digest = request.digest or canonical_digest(request.arguments_json)
     return {
         "id": request.id,
         "server": request.server,
         "tool": request.tool,
-        "arguments": shown(request.arguments_json),
-        "arguments_line": line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…",
+        "arguments": shown(request.arguments_json, digest),
+        "arguments_line": one_line_of(request.arguments_json, _LONGEST_LINE),
         "arguments_bytes": len(request.arguments_json),
-        "arguments_sha256": canonical_digest(request.arguments_json),
+        "arguments_sha256": digest,
         "reason": request.reason,
         "principal": request.principal,
         "client": request.client,

@@ -90,7 +90,7 @@ async def _request(stream: ByteStream) -> bytes:
 async def _document(answers: Answers, line: bytes) -> bytes:
     try:
         request: object = json.loads(line) if line else _STATUS
-    except ValueError:
+    except (ValueError, RecursionError):
         request = None
     if not isinstance(request, dict):
         return _error("invalid", "a request is one line with a JSON object")
@@ -143,7 +143,7 @@ def ask(path: Path, request: Document) -> Document | None:
     except ConnectionRefusedError:
         path.unlink(missing_ok=True)
         return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {"pid": int(path.stem) if path.stem.isdigit() else None, "error": "it does not answer"}
 
 

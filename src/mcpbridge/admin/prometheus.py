@@ -1,12 +1,17 @@
 """`/metrics`: what is counted of calls, and how the servers are, in the text formats of Prometheus and OpenMetrics.
 
-Made from the bridge's own counts at each request for it; the client library is loaded at the first one. Principals are
-no label: who calls is nobody's business here. Tokens are estimates, and named so.
+Made from a copy of the bridge's own counts at each request for it, in a thread and one at a time: it may have 100,000
+lines, and calls go on meanwhile. Principals are no label: who calls is nobody's business here. Tokens are estimates,
+and named so.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import anyio
+import anyio.to_thread
+
+from mcpbridge.admin.prometheus_text import Page, labels
 from mcpbridge.downstream.http_exchange import Receive, Scope, Send
 from mcpbridge.downstream.http_mounts import App
 from mcpbridge.pipeline.metrics import BUCKETS, Durations, Metrics, Series
@@ -40,6 +45,7 @@ def make_metrics(bridge: Counted, *, readers: frozenset[str]) -> App:
 
     Where no token is asked for at all, everyone may who reaches the address.
     """
+    one_at_a_time = anyio.Lock()
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:
         who: Mapping[str, Any] = scope["state"]
@@ -49,50 +55,46 @@ def make_metrics(bridge: Counted, *, readers: frozenset[str]) -> App:
             await _send(send, 403, _TEXT, _FORBIDDEN)
         else:
             accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-            body, kind = exposition(bridge, accept.decode("latin-1"))
+            async with one_at_a_time:
+                counts = _Counts(bridge)
+                body, kind = await anyio.to_thread.run_sync(counts.page, accept.decode("latin-1"))
             await _send(send, 200, kind.encode(), body if scope["method"] == "GET" else b"")
 
     return app
 
 
 def exposition(bridge: Counted, accept: str = "") -> tuple[bytes, str]:
-    """The document, and its media type: the one of those it is known in that the `Accept` header wants."""
-    from prometheus_client.exposition import choose_encoder
-
-    encode, kind = choose_encoder(accept)
-    return encode(_Collector(bridge)), kind  # pyright: ignore[reportArgumentType] - all that is asked of it is `collect`
+    """The document, and its media type: OpenMetrics where the `Accept` header names it, else Prometheus' own format."""
+    return _Counts(bridge).page(accept)
 
 
-class _Collector:
+class _Counts:
+    """What there is to tell at one moment. Made where calls are counted; written wherever there is time."""
+
     def __init__(self, bridge: Counted) -> None:
-        self._bridge = bridge
+        self._status = bridge.status()
+        self._all = [one.copy() for one in bridge.metrics]
 
-    def collect(self) -> Iterator[Any]:
-        from prometheus_client import core
-
-        status = self._bridge.status()
+    def page(self, accept: str) -> tuple[bytes, str]:
+        status = self._status
         servers = [server for server in status["servers"] if server.get("transport")]
         backends = {str(server["name"]): str(server["transport"]) for server in servers}
-        info = core.GaugeMetricFamily("mcpbridge_info", "The bridge that runs.", labels=["version"])
-        info.add_metric([str(status["version"])], 1)
-        yield info
-        yield core.GaugeMetricFamily("mcpbridge_uptime_seconds", "Since the start.", value=status["uptime_s"])
-        yield core.GaugeMetricFamily("mcpbridge_clients", "Open sessions and streams.", value=status["clients"])
-        yield from _of_servers(servers, core)
-        yield from _of_calls(list(self._bridge.metrics), backends, core)
+        page = Page(accept)
+        page.gauges("mcpbridge_info", "The bridge that runs.", [(labels(["version"], [str(status["version"])]), 1)])
+        page.gauges("mcpbridge_uptime_seconds", "Since the start.", [("", status["uptime_s"])])
+        page.gauges("mcpbridge_clients", "Open sessions and streams.", [("", status["clients"])])
+        _add_servers(page, servers)
+        _add_counts(page, self._all, backends)
+        _add_durations(page, self._all, backends)
+        return page.written(), page.kind
 
 
-def _of_servers(servers: Iterable[Mapping[str, Any]], core: Any) -> Iterator[Any]:
-    labels = ["server", "backend"]
-    up = core.GaugeMetricFamily("mcpbridge_server_up", "1 while a server is ready.", labels=labels)
-    running = core.GaugeMetricFamily("mcpbridge_server_running_calls", "Calls it works on now.", labels=labels)
-    restarts = core.CounterMetricFamily("mcpbridge_server_restarts", "Connections made anew.", labels=labels)
-    for server in servers:
-        values = [str(server["name"]), str(server["transport"])]
-        up.add_metric(values, int(server["state"] == "ready"))
-        running.add_metric(values, server["running"])
-        restarts.add_metric(values, server["restarts"])
-    yield from (up, running, restarts)
+def _add_servers(page: Page, servers: Sequence[Mapping[str, Any]]) -> None:
+    own = [(labels(["server", "backend"], [str(one["name"]), str(one["transport"])]), one) for one in servers]
+    up = [(of, int(one["state"] == "ready")) for of, one in own]
+    page.gauges("mcpbridge_server_up", "1 while a server is ready.", up)
+    page.gauges("mcpbridge_server_running_calls", "Calls it works on now.", [(of, one["running"]) for of, one in own])
+    page.counters("mcpbridge_server_restarts", "Connections made anew.", [(of, one["restarts"]) for of, one in own])
 
 
 _COUNTERS: tuple[tuple[str, str, Callable[[Series], int]], ...] = (
@@ -114,41 +116,40 @@ _BY_NAME: tuple[tuple[str, str, str, Callable[[Series], Mapping[str, int]]], ...
 )
 """Several numbers of each series by one more label."""
 
+_DURATIONS: tuple[tuple[str, str, Callable[[Series], Durations]], ...] = (
+    ("mcp_server_operation_duration_seconds", "Requests of clients, waiting included.", lambda one: one.durations),
+    ("mcp_client_operation_duration_seconds", "What the servers took of these.", lambda one: one.upstream),
+)
 
-def _of_calls(all_series: Iterable[Series], backends: Mapping[str, str], core: Any) -> Iterator[Any]:
-    labels = ["server", "backend", "tool", "method", "client"]
-    own = {id(one): [one.server, backends.get(one.server, ""), one.tool, one.method, one.client] for one in all_series}
+
+def _add_counts(page: Page, all_series: Sequence[Series], backends: Mapping[str, str]) -> None:
+    names = ["server", "backend", "tool", "method", "client"]
+    own = [
+        (labels(names, [one.server, backends.get(one.server, ""), one.tool, one.method, one.client]), one)
+        for one in all_series
+    ]
     for name, text, value in _COUNTERS:
-        family = core.CounterMetricFamily(f"mcpbridge_{name}", text, labels=labels)
-        for one in all_series:
-            family.add_metric(own[id(one)], value(one))
-        yield family
+        page.counters(f"mcpbridge_{name}", text, [(of, value(one)) for of, one in own])
     for name, label, text, numbers in _BY_NAME:
-        family = core.CounterMetricFamily(f"mcpbridge_{name}", text, labels=[*labels, label])
+        lines = [(f"{of},{labels([label], [key])}", number) for of, one in own for key, number in numbers(one).items()]
+        page.counters(f"mcpbridge_{name}", text, lines)
+
+
+def _add_durations(page: Page, all_series: Sequence[Series], backends: Mapping[str, str]) -> None:
+    """By the names of the semantic conventions, labels too; over all clients, since each has a line for each bucket."""
+    names = ["server", "network_transport", "gen_ai_tool_name", "mcp_method_name"]
+    for name, text, durations in _DURATIONS:
+        sums: dict[tuple[str, str, str], Durations] = {}
         for one in all_series:
-            for key, number in numbers(one).items():
-                family.add_metric([*own[id(one)], key], number)
-        yield family
-    # By the names of the semantic conventions, labels too, as far as there are any.
-    conventional = ["server", "network_transport", "gen_ai_tool_name", "mcp_method_name", "client"]
-    whole = core.HistogramMetricFamily(
-        "mcp_server_operation_duration_seconds", "Requests of clients, waiting included.", labels=conventional
-    )
-    part = core.HistogramMetricFamily(
-        "mcp_client_operation_duration_seconds", "What the servers took of these.", labels=conventional
-    )
-    for one in all_series:
-        _, backend, *rest = own[id(one)]
-        values = [one.server, "pipe" if backend == "stdio" else "tcp" if backend else "", *rest]
-        _add(whole, values, one.durations)
-        if one.upstream.count:
-            _add(part, values, one.upstream)
-    yield from (whole, part)
-
-
-def _add(family: Any, values: list[str], durations: Durations) -> None:
-    buckets = list(zip(_BOUNDS, durations.cumulated(), strict=True))
-    family.add_metric(values, buckets=buckets, sum_value=durations.seconds)
+            sums.setdefault((one.server, one.tool, one.method), Durations()).include(durations(one))
+        lines: list[tuple[str, Sequence[int], float]] = []
+        for (server, tool, method), whole in sums.items():
+            backend = backends.get(server, "")
+            transport = "pipe" if backend == "stdio" else "tcp" if backend else ""
+            if whole.count:
+                of = labels(names, [server, transport, tool, method])
+                lines.append((of, whole.cumulated(), whole.seconds))
+        page.histograms(name, text, _BOUNDS, lines)
 
 
 async def _send(send: Send, status: int, kind: bytes, body: bytes, *headers: tuple[bytes, bytes]) -> None:

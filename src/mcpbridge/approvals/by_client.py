@@ -1,7 +1,8 @@
 """Asks the client's user, with a form.
 
 The same elicitation that servers use, in the bridge's own name: to the client all questions are the bridge's, so each
-message begins with who asks. A server cannot ask in the bridge's name, since its questions begin with its own.
+message begins with who asks. A server cannot ask in the bridge's name, since its questions begin with its own, and no
+server's name has the colon and the blank that stand here, even if it is called as the bridge is.
 """
 
 import msgspec
@@ -47,7 +48,7 @@ class ClientApprover:
 
     def __init__(self, bridge: str) -> None:
         """`bridge`: the name that the bridge goes by."""
-        self._bridge = bridge
+        self._asker = f"{bridge}: approval"
 
     def reaches(self, call: Call) -> bool:
         """The client said that it shows forms. See `Approver`."""
@@ -57,7 +58,7 @@ class ClientApprover:
         """Show the form. None: the client does not, after all. See `Approver`."""
         params = {"mode": "form", "message": _message(request), "requestedSchema": _FORM}
         try:
-            answer = await call.client.ask(Question(self._bridge, ELICIT, Raw(encode(params))))
+            answer = await call.client.ask(Question(self._asker, ELICIT, Raw(encode(params))))
         except QuestionRefused:
             return None  # nobody has seen it
         return _verdict(answer)
@@ -73,7 +74,7 @@ def _message(request: ApprovalRequest) -> str:
     name = request.tool.removeprefix(f"{request.server}/")
     return (
         f"The bridge itself asks: may it call the tool {name!r} of the server {request.server!r}{who}?{why}\n"
-        f"Arguments:\n{shown(request.arguments_json)}"
+        f"Arguments:\n{shown(request.arguments_json, request.digest)}"
     )
 
 

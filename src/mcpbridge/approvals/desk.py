@@ -61,6 +61,15 @@ class Pending:
     """This bridge waits; else it may be another that shares the store."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """An answer that was heard."""
+
+    verdict: Verdict
+    is_kept: bool
+    """A yes is a grant already, since no call waited for it."""
+
+
 class Desk:
     """Approver: the request waits until somebody answers it. Also who is asked about it from outside."""
 
@@ -70,7 +79,7 @@ class Desk:
         self._settings, self._store, self._grants, self._audit = settings, store, grants, audit
         self._waiting: dict[str, tuple[ApprovalRequest, asyncio.Future[Verdict]]] = {}
         self._count: Counter[str] = Counter()
-        self._decided: dict[str, Verdict] = {}
+        self._decided: dict[str, _Decided] = {}
         self._has_ended = False
 
     # -- Approver
@@ -92,19 +101,18 @@ class Desk:
             raise Overloaded(f"{self._settings.max_pending} calls wait for approval already; more are not kept")
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._count[principal] += 1
-        self._waiting[request.id] = request, answer
-        is_kept = False
         try:
             await self._record(request)
-            is_kept = True
+            self._waiting[request.id] = request, answer  # only now: whoever answers takes the record
+            if self._has_ended:
+                self.end()
             return await self._answer(request, answer, call)
         finally:
-            del self._waiting[request.id]
+            self._waiting.pop(request.id, None)
             self._count[principal] -= 1
             if not self._count[principal]:
                 del self._count[principal]
-            if is_kept:
-                await self._drop(request)
+            await self._drop(request)
 
     async def keep(self, request: ApprovalRequest) -> str:
         """Let the request be answered for a while longer. See `Approver`."""
@@ -112,15 +120,16 @@ class Desk:
             return ""
         meanwhile = self._decided.get(request.id)
         if meanwhile is not None:  # in the moment in which the call gave up
-            if not meanwhile.granted:
-                return ""
-            await self._grants.put(request, meanwhile.granted, meanwhile.by)
-            return f"It was approved by {meanwhile.by} in the last moment: the same call passes now."
+            return await self._keep_verdict(request, meanwhile)
         entries = await self._store.entries(_KIND, principal=request.principal)
         late = [entry for entry in entries if entry.expires <= time.time() + self._settings.grant_lifetime]
         for entry in late[: max(0, len(late) + 1 - self._settings.max_pending)]:  # the oldest make room
             await self._store.drop(_KIND, entry.handle, principal=request.principal)
         await self._record(request)
+        meanwhile = self._decided.get(request.id)
+        if meanwhile is not None:  # in these moments; what was recorded must not be answered again
+            await self._drop(request)
+            return await self._keep_verdict(request, meanwhile)
         return f"A person can still run `mcpbridge approve {request.id}`; after that, the same call passes once."
 
     def end(self) -> None:
@@ -148,23 +157,30 @@ class Desk:
     async def decide(self, id_: str, granted: Scope | None, by: str) -> Pending:
         """Answer a request; `granted` None is a no. Returns what was answered.
 
+        Of all who answer, at whichever bridge that shares the store, one is heard: who takes the record.
+
         Raises:
             UnknownApproval: there is none, or not any more.
             AlreadyDecided: somebody answered it before.
         """
         verdict = Verdict(granted or "", by)
-        waiting = self._waiting.get(id_)
-        if waiting is not None and not waiting[1].done():
-            request, answer = waiting
-            answer.set_result(verdict)
-            self._remember(id_, verdict)
-            return Pending(request, is_waiting=True, until=request.expires, is_here=True)
         if id_ in self._decided:
-            raise AlreadyDecided(self._decided[id_])
-        pending = await self._take(id_)
+            raise AlreadyDecided(self._decided[id_].verdict)
+        waiting = self._waiting.get(id_)
+        pending = await (self._take(id_) if waiting is None else self._take_here(waiting[0]))
+        if pending is None:
+            if id_ in self._decided:
+                raise AlreadyDecided(self._decided[id_].verdict)
+            raise UnknownApproval(id_)
+        if waiting is not None and id_ in self._waiting and not waiting[1].done():
+            self._remember(id_, _Decided(verdict, is_kept=False))
+            waiting[1].set_result(verdict)
+            return pending
+        self._remember(id_, _Decided(verdict, is_kept=True))
+        if waiting is not None:
+            await self._drop(pending.request)  # it gave up meanwhile, and may have been recorded anew
         if granted is not None:
             await self._grants.put(pending.request, granted, by)
-        self._remember(id_, verdict)
         self._audit(ApprovalEvent("granted" if granted else "denied", pending.request, by, granted or ""))
         return pending
 
@@ -198,16 +214,28 @@ class Desk:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP):
             await self._store.drop(_KIND, request.id, principal=request.principal)
 
-    async def _take(self, id_: str) -> Pending:
+    async def _keep_verdict(self, request: ApprovalRequest, decided: _Decided) -> str:
+        verdict = decided.verdict
+        if not verdict.granted:
+            return ""
+        if not decided.is_kept:
+            await self._grants.put(request, verdict.granted, verdict.by)
+        return f"It was approved by {verdict.by} in the last moment: the same call passes now."
+
+    async def _take_here(self, request: ApprovalRequest) -> Pending | None:
+        body = await self._store.take(_KIND, request.id, principal=request.principal)
+        return None if body is None else Pending(request, is_waiting=True, until=request.expires, is_here=True)
+
+    async def _take(self, id_: str) -> Pending | None:
         for entry in await self._store.entries(_KIND, principal=None):
             if entry.handle == id_:
                 body = await self._store.take(_KIND, id_, principal=entry.principal)
                 if body is not None:
                     return _of_record(body, entry.expires)
-        raise UnknownApproval(id_)
+        return None
 
-    def _remember(self, id_: str, verdict: Verdict) -> None:
-        self._decided[id_] = verdict
+    def _remember(self, id_: str, decided: _Decided) -> None:
+        self._decided[id_] = decided
         if len(self._decided) > _REMEMBERED:
             del self._decided[next(iter(self._decided))]
 

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from mcpbridge.wire.canonical import canonical_digest
-
 __all__ = ["ID_LENGTH", "ApprovalEvent", "ApprovalRequest", "Audit", "Scope", "Verdict", "binding_of", "new_id"]
 
 Scope = Literal["once", "session"]
@@ -44,6 +42,8 @@ class ApprovalRequest:
     """Seconds since 1970, when silence becomes a no."""
     binding: str
     """Digest of all that a grant is for; see `binding_of`."""
+    digest: str = ""
+    """SHA-256 of the arguments in their one spelling; empty in records of older releases."""
 
     @property
     def arguments(self) -> Any:
@@ -84,12 +84,12 @@ def new_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(ID_LENGTH))
 
 
-def binding_of(principal: str, tool: str, definition: bytes, arguments: bytes, policy: str) -> str:
+def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str) -> str:
     """A digest of what a grant is for: who calls which tool, as it is defined, with what, under which policy.
 
-    Arguments are told apart by `wire/canonical.py`: order and blanks do not count, numbers as they are written do.
+    `digest`: of the arguments, by `wire/canonical.py`: order and blanks do not count, numbers as they are written do.
     """
-    parts = (principal, tool, sha256(definition).hexdigest(), canonical_digest(arguments), policy)
+    parts = (principal, tool, sha256(definition).hexdigest(), digest, policy)
     whole = sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

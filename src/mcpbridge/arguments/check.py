@@ -14,7 +14,18 @@ from typing import Any, NoReturn, cast
 import msgspec
 from msgspec import Raw
 
-__all__ = ["MAX_FAULTS", "Check", "Fault", "Path", "Schema", "Uncheckable", "compiled", "decode_exact", "is_checkable"]
+__all__ = [
+    "MAX_FAULTS",
+    "Check",
+    "Fault",
+    "Path",
+    "Schema",
+    "Uncheckable",
+    "Width",
+    "compiled",
+    "decode_exact",
+    "is_checkable",
+]
 
 Path = tuple[str | int, ...]
 Schema = dict[str, Any]
@@ -23,10 +34,14 @@ MAX_FAULTS = 100
 """Faults of one value that are looked at; further ones are of the same kind in a long list."""
 MAX_BRANCHES, MAX_DEPTH = 8, 3
 """Alternatives of one place whose faults are looked at, and alternatives within alternatives."""
-MANY_BYTES = 16 << 10
-"""A value may have as many faults as bytes, nearly, and the validator tells of all at once, 20 µs each, or of one."""
+MANY_BYTES, MANY_ERRORS = 16 << 10, 2000
+"""What may have more faults than there is time for: the validator tells of all at once, 20 µs each, or of one."""
+TOO_MANY_ERRORS = 3000
+"""Errors within one, of which not even the first is told."""
 BACKTRACK_LIMIT = 10_000
 """Steps that one `pattern` may take beyond linear time (it has look-around or back references), about 1 ms."""
+LARGEST_PATTERN = 256 << 10
+"""Bytes of one compiled `pattern`: each character of a text may cost as many steps. `^\\w{1,1000}$` takes less."""
 
 _ANNOTATIONS = frozenset({"$schema", "$id", "$comment", "title", "description", "examples", "deprecated", "format"})
 _NOT_ASSERTED = frozenset({"format", "contentEncoding", "contentMediaType"})
@@ -58,13 +73,25 @@ class Fault:
     """For `anyOf` and `oneOf`: what keeps the value from being each of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Width:
+    """How many errors each member and item of a value can be, since schemas have alternatives."""
+
+    errors: int = 1
+    within: int = 0
+    """As parts of the one error of a value that has it inside; 0: errors have no such parts."""
+
+
+NARROW = Width()
+
+
 class Check:
     """One compiled schema."""
 
-    __slots__ = ("_errors", "_first", "_flat", "_levels", "is_valid", "schema")
+    __slots__ = ("_errors", "_first", "_flat", "_levels", "_width", "is_valid", "schema")
 
-    def __init__(self, schema: Schema, validator: Any, levels: int) -> None:
-        self.schema, self._levels = schema, levels
+    def __init__(self, schema: Schema, validator: Any, levels: int, width: Width) -> None:
+        self.schema, self._levels, self._width = schema, levels, width
         self.is_valid: Callable[[object], bool] = validator.is_valid if not levels else self._is_valid
         """Whether a value is right. Raises ValueError or RecursionError for what cannot be looked at."""
         self._errors: Callable[[object], Iterable[Any]] = validator.iter_errors
@@ -76,7 +103,7 @@ class Check:
         return self._flat(value)
 
     def faults(self, value: object, size: int) -> list[Fault]:
-        """What is wrong, at most `MAX_FAULTS`; only the first fault of a value of more than `MANY_BYTES`.
+        """What is wrong, at most `MAX_FAULTS`; of a value that may have too many only the first, or that it is wrong.
 
         `size`: bytes of the value as JSON. Empty when all that is wrong is nothing that we assert.
 
@@ -85,8 +112,12 @@ class Check:
         """
         if self._levels:
             _refuse_deeper(value, self._levels)
-        if size <= MANY_BYTES:
+        width = self._width
+        count = _count(value, TOO_MANY_ERRORS)
+        if size <= MANY_BYTES and count * width.errors <= MANY_ERRORS:
             return list(_faults(islice(self._errors(value), MAX_FAULTS)))
+        if count * width.within > TOO_MANY_ERRORS:
+            return [] if self._flat(value) else [Fault((), "schema", {}, ())]
         from jsonschema_rs import ValidationError
 
         try:
@@ -94,6 +125,19 @@ class Check:
         except ValidationError as error:
             return list(_faults([error]))
         return []
+
+
+def _count(value: object, most: int) -> int:
+    """Members and items, at any depth, and the value itself; counts no further than a bit beyond `most`."""
+    count, rest = 0, [value]
+    while rest and count + len(rest) <= most:
+        one = rest.pop()
+        count += 1
+        if isinstance(one, dict):
+            rest += cast("dict[str, object]", one).values()
+        elif isinstance(one, list):
+            rest += cast("list[object]", one)
+    return count + len(rest)
 
 
 def _refuse_deeper(value: object, levels: int) -> None:
@@ -109,22 +153,22 @@ def _refuse_deeper(value: object, levels: int) -> None:
         _refuse_deeper(one, levels - 1)
 
 
-def compiled(schema: Schema, levels: int = 0) -> Check:
+def compiled(schema: Schema, levels: int = 0, width: Width = NARROW) -> Check:
     """The check of a schema, of the draft that it names, else of 2020-12 (spec 2025-11-25, JSON Schema usage).
 
-    `levels`: how deep a value may be to be looked at; 0: as deep as it is.
+    `levels`: how deep a value may be to be looked at; 0: as deep as it is. `width`: what faults cost.
 
     Raises:
         Uncheckable: it is no valid schema, of an unknown draft, or refers to what is not in it.
     """
     from jsonschema_rs import FancyRegexOptions, validator_for
 
-    options = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
+    options = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=LARGEST_PATTERN)
     try:
         validator = validator_for(schema, validate_formats=False, retriever=_refuse, pattern_options=options)
     except (ValueError, TypeError, RecursionError) as error:
         raise Uncheckable(str(error).partition("\n")[0][:200]) from error
-    return Check(schema, validator, levels)
+    return Check(schema, validator, levels, width)
 
 
 def _refuse(what: str) -> NoReturn:

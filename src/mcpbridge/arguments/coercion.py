@@ -74,12 +74,18 @@ class _Mending:
     what: str
 
 
-def mended(check: Check, raw: bytes | Raw, is_right: Callable[[Any], bool]) -> Mended | None:
-    """The arguments without their slips; None when that does not make them right (what `is_right` says)."""
+def mended(
+    check: Check, raw: bytes | Raw, is_right: Callable[[Any], bool], faults: Sequence[Fault] | None = None
+) -> Mended | None:
+    """The arguments without their slips; None when that does not make them right (what `is_right` says).
+
+    `faults`: theirs, if somebody has asked before.
+    """
     text, slips = Raw(raw), list[Slip]()
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         value = decode_exact(text)
-        mendings = _apart(_mendings(check, check.faults(value, len(text)), value, text))
+        found = check.faults(value, len(text)) if number or faults is None else faults
+        mendings = _apart(_mendings(check, found, value, text))
         if not mendings:
             return None
         slips += [_slip(mending, value) for mending in mendings]

@@ -18,6 +18,8 @@ MAX_PARTS = 5_000
 """Parts of a schema, unfolded; real ones have hundreds at most."""
 MAX_STEPS = 1_000_000
 """Parts that one value is checked against, about 10 ms; it depends on how deep the value is."""
+MAX_COMPOSED = 20
+"""Objects and arrays among the options of one `enum`: each value is compared with all of them."""
 _FEWEST_LEVELS = 4
 _MAX_ODD = 6
 """References that are no paths from the top: what they lead to is not looked for, so there may not be many."""
@@ -33,6 +35,8 @@ def levels_to_check(root: Schema) -> int:
         Uncheckable: a value would be checked against more than `MAX_PARTS`.
         RecursionError: the schema is nested too deeply.
     """
+    if any(_has_long_enum(part) for part in _parts(root)):
+        raise Uncheckable("an enum has too many objects or arrays")
     references = [part for part in _parts(root) if _is_reference(part)]
     if not references:
         return 0  # as large as its text
@@ -86,6 +90,11 @@ def _parts(part: object) -> Iterator[object]:
 
 def _is_composed(value: object) -> bool:
     return isinstance(value, dict | list)
+
+
+def _has_long_enum(part: object) -> bool:
+    options: object = part.get("enum") if is_schema(part) else None
+    return isinstance(options, list) and sum(map(_is_composed, cast("list[object]", options))) > MAX_COMPOSED
 
 
 def _is_reference(part: object) -> bool:

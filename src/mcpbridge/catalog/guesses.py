@@ -21,10 +21,11 @@ def likely_meant(name: str, known: Iterable[str]) -> list[str]:
     """The known names closest to `name`, best first; few or none."""
     if not name or len(name) > _LONGEST:
         return []
-    pairs = {name[i : i + 2] for i in range(len(name) - 1)}
+    folded = name.casefold()
+    pairs = {folded[i : i + 2] for i in range(len(folded) - 1)}
     alike = [other for other in known if abs(len(other) - len(name)) <= _LENGTH_APART]
     if len(alike) > _COMPARED:
-        common = [(sum(pair in other for pair in pairs), other) for other in alike]
+        common = [(sum(pair in form for pair in pairs), other) for other in alike for form in (other.casefold(),)]
         common.sort(key=lambda item: -item[0])
         alike = [other for _, other in common[:_COMPARED]]
     return nearest(name, alike)

@@ -11,15 +11,27 @@ import threading
 from mcpbridge.approvals.request import ApprovalRequest
 from mcpbridge.approvals.showing import shown
 from mcpbridge.cli.output import visible
+from mcpbridge.errors import ApprovalUnavailable
 
 __all__ = ["ask_at_terminal"]
 
 
-async def ask_at_terminal(request: ApprovalRequest) -> bool | None:
-    """What the person at the terminal says; None if there is none."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
+async def ask_at_terminal(request: ApprovalRequest) -> bool:
+    """What the person at the terminal says.
+
+    Raises:
+        ApprovalUnavailable: there is no terminal.
+    """
     why = f" ({request.reason})" if request.reason else ""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        refused = ApprovalUnavailable(
+            f"A person has to approve calls of {request.tool}{why}, and this command runs without a terminal"
+        )
+        refused.advice = (
+            "Nothing was sent. A person has to run it in a terminal; or call it through a running bridge "
+            "(`mcpbridge serve`), where `mcpbridge approve` answers."
+        )
+        raise refused
     print(visible(f"{request.tool} needs your approval{why}:\n{shown(request.arguments_json)}"), file=sys.stderr)
     print("Call it? [y/N] ", end="", file=sys.stderr, flush=True)
     return (await _line()).strip().lower() in ("y", "yes")

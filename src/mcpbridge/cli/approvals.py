@@ -1,4 +1,4 @@
-"""`mcpbridge approvals`: the calls that wait for a person, in all running bridges of this user."""
+"""`mcpbridge approvals`: the calls that wait for a person, in all running bridges of this user and in their store."""
 
 import time
 
@@ -6,7 +6,7 @@ import click
 
 from mcpbridge.cli.deciding import Waiting, waiting
 from mcpbridge.cli.exits import OK, CommandFailed, report
-from mcpbridge.cli.options import as_json_option
+from mcpbridge.cli.options import as_json_option, config_option
 from mcpbridge.cli.output import first_line, note, print_json, print_table
 from mcpbridge.errors import ConfigError
 from mcpbridge.units import show_seconds
@@ -15,11 +15,15 @@ __all__ = ["command"]
 
 
 @click.command("approvals")
+@config_option
 @as_json_option
-def command(*, as_json: bool) -> int:
-    """List the calls that wait for approval. Exit code 4 if no bridge is running."""
+def command(*, config: str | None, as_json: bool) -> int:
+    """List the calls that wait for approval, and those that gave up but can still be approved.
+
+    Exit code 4 if no bridge is running and there is none of these.
+    """
     try:
-        found = [one for _, one in waiting()]
+        found = [one for _, one in waiting(config)]
     except (ConfigError, CommandFailed) as error:
         return report(error, as_json=as_json) or OK
     if as_json:

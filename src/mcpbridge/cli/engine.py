@@ -88,7 +88,7 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
     longest = max((server.init_timeout for server in enabled), default=0.0)
     # No other command finds this bridge, so who runs this one is the only person that can be asked.
     settings = settings.model_copy(update={"approval": settings.approval.model_copy(update={"ask": []})})
-    async with Bridge(settings, redact=redact, approver=ask_at_terminal) as bridge:
+    async with Bridge(settings, redact=redact, approver=ask_at_terminal, is_whole=servers is None) as bridge:
         with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
             await bridge.settled(longest + 1)
         yield bridge

@@ -16,7 +16,7 @@ import click
 from mcpbridge.cli.engine import run
 from mcpbridge.cli.exits import OK, UNREACHABLE, fail
 from mcpbridge.cli.options import config_option
-from mcpbridge.cli.output import first_line, note, print_table, print_text, visible
+from mcpbridge.cli.output import first_line, json_text, note, print_table, print_text, visible
 from mcpbridge.config.load import Loaded
 from mcpbridge.redaction import Redactor
 from mcpbridge.storage.call_log_reading import Filter, Row, read_calls, read_events
@@ -131,7 +131,7 @@ async def _show(read: Read, printed: Callable[[Sequence[Row]], None], limit: int
 
 def _print_json(rows: Sequence[Row]) -> None:
     for row in rows:
-        print(json.dumps(row, ensure_ascii=False))
+        print(json_text(row))
 
 
 def _print_rows(rows: Sequence[Row], *, events: bool, content: bool, aligned: bool) -> None:

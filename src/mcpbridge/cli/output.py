@@ -13,9 +13,21 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["first_line", "note", "print_json", "print_table", "print_text", "progress", "show_contents", "visible"]
+__all__ = [
+    "first_line",
+    "json_text",
+    "note",
+    "print_json",
+    "print_table",
+    "print_text",
+    "progress",
+    "show_contents",
+    "visible",
+]
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON may hold as it is, and a terminal must not get: controls, marks of direction, halves of characters."""
 
 Block = Mapping[str, Any]
 
@@ -38,7 +50,13 @@ def note(text: str) -> None:
 
 def print_json(document: object) -> None:
     """One JSON document on standard output."""
-    print(json.dumps(document, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    print(json_text(document, indent=2 if sys.stdout.isatty() else None))
+
+
+def json_text(document: object, *, indent: int | None = None) -> str:
+    """JSON that means the same, with all that could rewrite a terminal spelled as escapes."""
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_text(text: str) -> None:

@@ -274,7 +274,10 @@ async def _serve(
 
     with _entrance(loaded, front) as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
         show, is_interactive = open_in_browser(), streams is not None
-        async with Bridge(loaded.settings, redact=redact, show=show, is_interactive=is_interactive) as bridge:
+        is_whole = not front.view
+        async with Bridge(
+            loaded.settings, redact=redact, show=show, is_interactive=is_interactive, is_whole=is_whole
+        ) as bridge:
 
             def told(_: Document) -> Document:
                 return redact.values_of({**bridge.status(), "front": shown})

@@ -48,6 +48,8 @@ def _show(bridge: Document) -> None:
     if servers:
         titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Calls", "Offers"]
         print_table(titles, list(map(_row, servers)), wraps="State" if any(map(_is_troubled, servers)) else "Offers")
+    for warning in cast("list[str]", bridge.get("warnings", [])):
+        print(visible(f"warning: {warning}"))
 
 
 def _is_troubled(server: State) -> bool:

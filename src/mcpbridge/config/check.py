@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from mcpbridge.config import foreign
 from mcpbridge.config.expand import Expansion, Missing, Resolved
-from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, unknown_key
+from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, together, unknown_key
+from mcpbridge.config.references import strangers
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import ConfigError
 from mcpbridge.redaction import SECRET_NAME
@@ -23,8 +24,8 @@ _PLAIN_NAMES = {"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPD
 
 def check(
     document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf
-) -> tuple[Settings, set[str]]:
-    """The settings that the document of the file `path` stands for, and the secrets in them.
+) -> tuple[Settings, set[str], list[str]]:
+    """The settings that the document of the file `path` stands for, the secrets in them, and warnings for people.
 
     Raises:
         ConfigError: the document is wrong.
@@ -58,7 +59,22 @@ def check(
         settings = Settings.model_validate({**expanded, "source": str(path.absolute())})
     except ValidationError as error:
         raise as_config_error(error, document, root=Settings, file=file, line_of=line_of) from None
-    return settings, _secrets(settings, expansion.resolved)
+    return settings, _secrets(settings, expansion.resolved), _about_strangers(settings, file, line_of)
+
+
+def _about_strangers(settings: Settings, file: str, line_of: LineOf) -> list[str]:
+    """Warnings of servers that are named and that there are not, as far as they may still come.
+
+    Raises:
+        ConfigError: some cannot.
+    """
+    found = [
+        (one.is_certain, ConfigError(one.what, file=place(file, line_of(one.key)), key=dotted(one.key), hint=one.hint))
+        for one in strangers(settings)
+    ]
+    if wrong := [mistake for is_certain, mistake in found if is_certain]:
+        raise together(wrong)
+    return [str(mistake) for _, mistake in found]
 
 
 def refuse_what_only_loading_sets(document: Mapping[str, object], file: str, line_of: LineOf) -> None:

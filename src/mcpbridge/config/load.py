@@ -93,7 +93,8 @@ def read(path: Path, environ: Mapping[str, str]) -> Loaded:
         document, warnings = _parse_toml(text, file), []
         line_of = partial(position.toml_line, text)
         refuse_what_only_loading_sets(document, file, line_of)
-    settings, secrets = check(document, path, environ, line_of)
+    settings, secrets, more = check(document, path, environ, line_of)
+    warnings += more
     if not settings.servers:
         warnings.append(f"{file}: no servers are configured")
     return Loaded(settings, tuple(warnings), tuple(sorted(secrets)))

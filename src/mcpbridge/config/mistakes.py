@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from mcpbridge.errors import ConfigError, nearest
 from mcpbridge.redaction import SECRET_NAME
 
-__all__ = ["LineOf", "as_config_error", "dotted", "place", "unknown_key"]
+__all__ = ["LineOf", "as_config_error", "dotted", "place", "together", "unknown_key"]
 
 LineOf = Callable[[Sequence[str]], int | None]
 """The line of a key in the file at hand, if it is known."""
@@ -25,6 +25,8 @@ _WHAT = {
     "list_type": "expected a list",
 }
 """Mistakes that pydantic tells in words of its own, which name our classes."""
+_ALSO = {"retry": "expected a number of tries, or a table of keys and values"}
+"""Keys whose table may be something shorter."""
 _NOT_SHOWN = {"env", "headers", "tokens", "args", "url", "proxy", "key_password"}
 """Sections whose values may be secrets."""
 
@@ -53,8 +55,12 @@ def as_config_error(
     error: ValidationError, document: Mapping[str, object], *, root: type[BaseModel], file: str, line_of: LineOf
 ) -> ConfigError:
     """The first mistake, with the others behind it. `document` is the configuration as it was written."""
-    mistakes = [_one(details, document, root, file, line_of) for details in error.errors()]
-    first, others = mistakes[0], mistakes[1:]
+    return together([_one(details, document, root, file, line_of) for details in error.errors()])
+
+
+def together(mistakes: Sequence[ConfigError]) -> ConfigError:
+    """The first mistake, with the others behind it; there is at least one."""
+    first, *others = mistakes
     hint = "\n  ".join(filter(None, [first.hint, *map(_behind, others)]))
     return ConfigError(first.what, file=first.file, key=first.key, hint=hint or None)
 
@@ -75,10 +81,11 @@ def _one(
         written = _value_at(document, key)
     if details["type"] == "extra_forbidden":
         return unknown_key(root, key, file=file, line_of=line_of)
-    if key[-1:] == ["command"] and (fix := _as_command(written)):
-        what = "expected the program alone; its arguments belong into `args`"
-        return ConfigError(what, file=place(file, line_of(key)), key=dotted(key), hint=fix)
-    what = _WHAT.get(details["type"]) or str(details["msg"]).removeprefix("Value error, ")
+    if key[-1:] == ["command"] and (better := _as_command(written, is_hook=key[0] == "hooks")):
+        what, fix = better
+        return ConfigError(what, file=place(file, line_of(key)), key=dotted(key), hint=f"Write:\n{fix}")
+    what = _ALSO.get(key[-1], "") if details["type"] == "model_type" and key else ""
+    what = what or _WHAT.get(details["type"]) or str(details["msg"]).removeprefix("Value error, ")
     what = what[:1].lower() + what[1:]
     if isinstance(written, str | int | float) and not _NOT_SHOWN.intersection(key):
         what += f" (found {_shown(written)})"
@@ -87,22 +94,27 @@ def _one(
     return ConfigError(what, file=place(file, line_of(key)), key=dotted(key))
 
 
-def _as_command(written: object) -> str:
-    """How a command that has its arguments in it is to be written; empty if it has none."""
+def _as_command(written: object, *, is_hook: bool) -> tuple[str, str] | None:
+    """What is wrong with a command that has its arguments in it (of a hook: that has none), and how it is written."""
     if isinstance(written, str):
         try:
             words = shlex.split(written)
         except ValueError:  # an open quote
             words = written.split()
-    elif isinstance(written, list):
+    elif isinstance(written, list) and not is_hook:
         words = [str(word) for word in cast("list[object]", written)]
     else:
-        return ""
-    if not words or written == words[0]:
-        return ""
+        return None
+    if not words or (written == words[0] and not is_hook):
+        return None
     program, *arguments = (json.dumps(word, ensure_ascii=False) for word in words)
-    shown = "…" if any(map(SECRET_NAME.search, arguments)) else ", ".join(arguments)
-    return f"Write:\n    command = {program}\n    args = [{shown}]"
+    if any(map(SECRET_NAME.search, arguments)):
+        arguments = ["…"]
+    if is_hook:
+        fix = f"    command = [{', '.join([program, *arguments])}]"
+        return "expected a list: the program and its arguments", fix
+    fix = f"    command = {program}\n    args = [{', '.join(arguments)}]"
+    return "expected the program alone; its arguments belong into `args`", fix
 
 
 def _shown(value: str | float) -> str:

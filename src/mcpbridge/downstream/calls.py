@@ -92,6 +92,8 @@ class Calls:
     def _call(self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
         if ref.name != name:
             params.put("name", ref.name)
+        else:
+            params.say_once()  # the server must not find another name, or other arguments, than everybody here
         arguments = params.get("arguments")
         unwrapped = False
         if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):

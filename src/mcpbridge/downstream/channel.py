@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.interaction import NOTHING, Asker, Profile
@@ -17,7 +17,10 @@ from mcpbridge.model import Session
 from mcpbridge.policy.decide import ANYBODY, Audience
 from mcpbridge.wire.frame import Frame
 
-__all__ = ["Answer", "Client", "Notify", "Requests"]
+__all__ = ["LONGEST_NAME", "Answer", "Client", "Notify", "Requests"]
+
+LONGEST_NAME = 200
+"""Characters of a client's name that count: it is kept in many places, and clients choose it."""
 
 Notify = Callable[[bytes], object]
 """Takes one whole JSON-RPC message towards the client, at once.
@@ -106,9 +109,11 @@ class Client:
 
     @property
     def name(self) -> str:
-        """`clientInfo.name`, as the client declared it."""
+        """`clientInfo.name`, as the client declared it, up to `LONGEST_NAME`."""
         name = self.info.get("name", "")
-        return name if name.__class__ is str else ""
+        if name.__class__ is not str:
+            return ""
+        return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME]
 
     @property
     def session(self) -> Session:
@@ -124,8 +129,7 @@ class Client:
         return self.kept_session
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to one request: a whole JSON-RPC message, and its error code (0 for a result)."""
 
     data: bytes

@@ -96,8 +96,8 @@ class Delivery:
         call.needs_task, call.takes_task = as_task
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
         task = asyncio.current_task(self._loop) if tool is not None else None
-        if task is not None:
-            self._waited_for[task] = call
+        if task is not None and self._waited_for.setdefault(task, call) is not call:
+            task = None  # a hook of the call that this task answers makes it: its client can give up that one alone
         try:
             try:
                 result = await self._run(client, call, notify)
@@ -116,8 +116,8 @@ class Delivery:
         finally:
             if task is not None:
                 del self._waited_for[task]
-        if self._patience.given_up:
-            await self._patience.finished(call, client, result, notify)
+        if task is not None and self._patience.given_up:
+            await self._patience.finished(task, client, result, notify)
         if call.takes_task:
             result = self._tasks.created(client, call, result, notify)
         if isinstance(update, CallUpdates):

@@ -274,6 +274,7 @@ class Parking:
         parked.expiry.cancel()
         parked.expiry = None
         parked.client, parked.update = client, call.update
+        call.resumes = parked.call
         for key, entry in list(parked.open.items()):
             answer = answers.get(key)
             if answer is not None and bytes(memoryview(answer)[:1]) == b"{":

@@ -52,15 +52,18 @@ class Patience:
         """`is_running`: a server works on this call right now."""
         self._late, self._is_running = late, is_running
         self.calls: dict[asyncio.Task[Any], Call] = {}
-        """Calls of tools by the task that answers them."""
+        """Calls of tools by the task that answers them; not those that a hook makes in the same task."""
         self.given_up: dict[asyncio.Task[Any], tuple[Call, Client]] = {}
-        """Those that go on without their clients."""
+        """Those that go on without their clients, which are those that could cancel them."""
 
     def give_up(self, client: Client, task: asyncio.Task[Any]) -> bool:
         """Let the call that this task answers go on without its client. False: it is to be cancelled."""
-        call = self.calls.get(task)
+        requested = self.calls.get(task)
+        if requested is None:
+            return False
+        call = requested.resumes or requested
         is_asked = client.asked is not None and client.asked.is_open
-        if call is None or is_asked or not self._is_running(call):
+        if is_asked or not self._is_running(call):
             return False
         late = self._late.begin(call)
         if late is None:
@@ -70,28 +73,32 @@ class Patience:
             task.add_done_callback(self._ended)
             call.note("late", late.handle)
             call.client = _Gone(call.client)
-            if isinstance(call.update, CallUpdates):
-                call.update.go_to(lambda message: False)  # its progress token is not to be named any more
+            if isinstance(requested.update, CallUpdates):
+                requested.update.go_to(lambda message: False)  # its progress token is not to be named any more
         return True
 
-    async def finished(self, call: Call, client: Client, result: Body, notify: Notify) -> None:
-        """A call has its result: if its client does not wait for it, it is kept, and the client is told.
+    async def finished(self, task: asyncio.Task[Any], client: Client, result: Body, notify: Notify) -> None:
+        """The call that this task answers has a result: if nobody waits for it, it is kept, and its client is told.
 
         Raises:
             GivenUp: that is so.
         """
-        if call not in self._late.running:
+        if task not in self.given_up:
             return
+        call, _ = self.given_up[task]
         kept = await self._late.finished(call, result)
         if kept is not None:
             _tell(client, call, _kept_text(call, kept, self._late.lifetime), kept, notify)
         raise GivenUp
 
-    def failed(self, task: asyncio.Task[Any] | None, error: Exception) -> bool:
-        """Whether the call that this task answers was given up, so that nobody is to be sent its error."""
-        if task is None or task not in self.given_up:
+    def failed(self, task: asyncio.Task[Any], client: Client, error: Exception) -> bool:
+        """Whether the call of this client that this task answers was given up, so that nobody is to be sent its error.
+
+        A hook of that call may have made another one, in the same task but as another client.
+        """
+        call, whose = self.given_up.get(task, (None, None))
+        if call is None or whose is not client:
             return False
-        call, client = self.given_up[task]
         if not isinstance(error, GivenUp):
             self._late.failed(call, error)
             _tell(client, call, f"{_name(call)}, which was not waited for any more, failed: {error}", None, client.push)

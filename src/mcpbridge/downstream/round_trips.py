@@ -15,6 +15,7 @@ from mcpbridge.errors import BadRequest
 from mcpbridge.interaction import Question
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.canonical import canonical_digest
 from mcpbridge.wire.codes import INVALID_PARAMS
 from mcpbridge.wire.frame import encode
 
@@ -30,6 +31,7 @@ _decode_answers = msgspec.json.Decoder(dict[str, Raw]).decode
 class Binding:
     """What a state belongs to: whoever calls what with which arguments. Their order and spacing may differ.
 
+    Numbers are compared as they are written; a member that is named twice is not the same as either alone.
     Most calls end without a state, so it is worked out at the first use; what it is of is kept as it came.
     """
 
@@ -44,15 +46,8 @@ class Binding:
     def value(self) -> tuple[str, ...]:
         """As `Sealer` takes it."""
         if self._value is None:
-            import json  # takes numbers of any size, which are compared as they are written
-            from hashlib import sha256
-
-            fields = {
-                name: json.loads(bytes(value), parse_int=_as_written, parse_float=_as_written)
-                for name, value in self._fields.items()
-            }
-            digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-            self._value = (*self._target, digest)
+            digests = {name: canonical_digest(value) for name, value in sorted(self._fields.items())}
+            self._value = (*self._target, canonical_digest(encode(digests)))
         return self._value
 
 
@@ -82,7 +77,3 @@ def read_state(raw: Raw) -> str:
         return msgspec.json.decode(raw, type=str)
     except msgspec.DecodeError:
         raise BadRequest(INVALID_PARAMS, GONE) from None
-
-
-def _as_written(number: str) -> str:
-    return f"\0{number}"

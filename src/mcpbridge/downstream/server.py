@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import msgspec
 import structlog
@@ -80,7 +80,8 @@ class Server:
         self._pool = pool
         server_info = encode({"name": identity.name, "version": identity.version})
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
-        self._withdrawn: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._withdrawn: WeakKeyDictionary[asyncio.Task[Any], Client] = WeakKeyDictionary()
+        """Tasks that were cancelled since a client withdrew its request, and that client."""
         self.sessions = Sessions()
         """What lasts over the requests of modern clients without a channel."""
         self.listeners = Listeners()
@@ -189,15 +190,15 @@ class Server:
                 raise BadRequest(INVALID_REQUEST, _NOT_INITIALIZED)
             return Answer(encode_response(id_, await handler(client, frame, notify)))
         except asyncio.CancelledError:
-            if task not in self._withdrawn:
+            if self._withdrawn.get(task) is not owner:  # or a hook of the withdrawn one asks, in its task
                 raise
-            self._withdrawn.discard(task)
+            del self._withdrawn[task]
             task.uncancel()
             return Answer(b"")
         except (msgspec.DecodeError, RecursionError) as error:
             return to_answer(BadRequest(INVALID_PARAMS, f"Invalid params: {error}"), id_, "", modern=client.modern)
         except Exception as error:  # noqa: BLE001 - the error-to-wire boundary: every failure becomes an answer
-            if self._patience.failed(task, error):
+            if self._patience.failed(task, owner, error):
                 return Answer(b"")
             return to_answer(error, id_, frame.method, modern=client.modern, client=client)
         finally:
@@ -280,7 +281,7 @@ class Server:
         task = self._running.get(client, {}).get(cancelled_id(frame.params))
         if task is None or (says_timeout(cancelled_reason(frame.params)) and self._patience.give_up(client, task)):
             return
-        self._withdrawn.add(task)
+        self._withdrawn[task] = client
         task.cancel()
 
     def _unknown_method(self, client: Client, method: str) -> BadRequest:

@@ -33,7 +33,8 @@ class HookSettings(BaseModel):
     """What it is called in messages. Left out: `hook` and its number in the file."""
 
     tools: list[str] = ["*"]
-    """Globs of the tools whose calls it sees: ids (`github/delete_*`), or names without their server (`delete_*`)."""
+    """Globs of the tools whose calls it sees: ids (`github/delete_*`), or names without their server (`delete_*`). A
+    renamed tool goes by either name."""
 
     servers: list[str] = ["*"]
     """Globs of the servers whose calls it sees; both this and `tools` must match."""

@@ -13,12 +13,14 @@ from typing import Protocol
 
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Audit, Verdict, binding_of, new_id
+from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.units import show_seconds
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.canonical import canonical_digest
 
 __all__ = ["Approval", "Approver"]
 
@@ -82,6 +84,7 @@ class Approval:
 
     async def _ask_first(self, call: Call, proceed: Plan) -> Body:
         request = self._request_of(call)
+        refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
         if call.agreed == request.binding:  # in an earlier round: nobody is asked twice about one call
             return await proceed(call)
         grant = await self._grants.use(request)
@@ -142,6 +145,7 @@ class Approval:
         name = tool.id if tool is not None else f"{call.upstream}/{call.target}"
         arguments = bytes(call.params.get("arguments") or b"{}")
         definition = tool.definition if tool is not None else call.method.encode()
+        digest = canonical_digest(arguments)
         return ApprovalRequest(
             id=new_id(),
             server=call.upstream,
@@ -153,5 +157,6 @@ class Approval:
             session=caller.session.id,
             at=now,
             expires=now + self._seconds,
-            binding=binding_of(caller.principal, name, definition, arguments, self._policy()),
+            binding=binding_of(caller.principal, name, definition, digest, self._policy()),
+            digest=digest,
         )

@@ -15,7 +15,8 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from mcpbridge.arguments.check import Check, Path, Uncheckable, compiled, decode_exact, is_checkable
+from mcpbridge.arguments.alternatives import width_of
+from mcpbridge.arguments.check import MAX_FAULTS, Check, Path, Uncheckable, compiled, decode_exact, is_checkable
 from mcpbridge.arguments.coercion import Slip, mended
 from mcpbridge.arguments.defaults import Default, Defaults, Missing, absent, defaults_of, filled, with_defaults
 from mcpbridge.arguments.faults import refusal
@@ -37,6 +38,9 @@ log = structlog.get_logger("mcpbridge.arguments")
 COERCED = "mcpbridge/coerced"
 """In `_meta` of a result: what was mended in the arguments, each as `path`, `what`, `from` and `to`."""
 
+_MOST_WORK, _WORK_OF_FAULT = 512 << 10, 400
+"""Bytes of arguments that are looked at in trying which defaults fit, and as how many a fault counts: 25 ms in all."""
+
 _UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are ValueErrors
 _decode = msgspec.json.Decoder().decode
 
@@ -57,7 +61,7 @@ class CheckArguments:
             defaults = defaults_of(raw, schema, levels) if conduct.inject_defaults else None
             if defaults is None and (conduct.arguments == "pass" or not is_checkable(schema)):
                 return None
-            check = compiled(schema, levels)
+            check = compiled(schema, levels, width_of(schema))
         except (Uncheckable, *_UNREADABLE) as error:
             log.info("arguments are not checked", tool=tool.id, reason=str(error)[:200])
             return None
@@ -109,7 +113,7 @@ class _Arguments:
         faults = self._check.faults(value, len(text))
         if self._passes or not faults:
             return ()
-        found = mended(self._check, text, self._is_right) if self._coerces else None
+        found = mended(self._check, text, self._is_right, faults) if self._coerces else None
         if found is None:
             supplied = {(*path, default.name) for path, _, default in self._missing(value)}
             left = [fault for fault in faults if (*fault.path, fault.facts.get("property", "")) not in supplied]
@@ -137,10 +141,15 @@ class _Arguments:
         return True
 
     def _fitting(self, value: Any, size: int) -> list[Missing]:
-        """Those defaults that make nothing worse, put into the value one by one: together they were not right."""
-        kept = list[Missing]()
+        """Those defaults that make nothing worse, put into the value one by one: together they were not right.
+
+        None where so much is wrong, or there is so much to look at, that trying each would take long.
+        """
+        kept, missing = list[Missing](), self._missing(value)
         faults = len(self._check.faults(value, size))
-        for one in self._missing(value):
+        if faults >= MAX_FAULTS or len(missing) * (size + faults * _WORK_OF_FAULT) > _MOST_WORK:
+            return kept
+        for one in missing:
             filled([one])
             with_it = len(self._check.faults(value, size))
             if with_it <= faults:

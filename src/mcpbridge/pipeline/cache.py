@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -27,6 +26,7 @@ from mcpbridge.pipeline.kept_results import Kept, KeptResults, Key, opened
 from mcpbridge.pipeline.shared_runs import AskedAlone, is_error, is_final
 from mcpbridge.pipeline.single_flight import Flight, Flights
 from mcpbridge.pipeline.stage import Stage
+from mcpbridge.policy.tool_globs import ToolGlobs, names_of
 from mcpbridge.units import Bytes
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.body import Body
@@ -78,6 +78,7 @@ class Cache:
         self.flights = Flights()
         self.kept = KeptResults(settings.max_bytes, settings.max_result)
         self.uses: dict[str, _Use] = {}
+        self._names: dict[str, frozenset[str]] = {}
         self._epochs = Counter[str]()
         self._offers: dict[str, object] = {}
 
@@ -86,8 +87,10 @@ class Cache:
         if tool is None:
             return _Tasks(self) if any(map(self._is_used, self._servers)) else None
         if conduct.cache > 0:
+            self._names[tool.id] = names_of(tool)
             return _Cached(self, tool, conduct, self._servers.get(tool.server))
-        return _Write(self) if conduct.effect != "read" and self._is_used(tool.server) else None
+        may_write = conduct.effect != "read" and not conduct.seems_read
+        return _Write(self) if may_write and self._is_used(tool.server) else None
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Owns the runs that several calls wait for; leaving ends them."""
@@ -114,14 +117,17 @@ class Cache:
     def clear(self, server: str = "", tool: str = "") -> int:
         """Forget by hand: all, what is of one server, or of some tools. Says how many results.
 
-        `tool` is a glob of ids (`server/tool`), or of names without their server.
+        `tool` is a glob of ids (`server/tool`), or of names without their server; renamed tools go by either name.
         """
         for name in [server] if server else {*self._servers, *self._epochs}:
             self._epochs[name] += 1  # runs under way, too; which tool they are of is not worth to be known
 
+        meant = ToolGlobs([tool])
+
         def is_meant(kept: Kept) -> bool:
-            name = kept.tool if "/" in tool else kept.tool.partition("/")[2]
-            return server in ("", kept.server) and (not tool or fnmatchcase(name, tool))
+            return server in ("", kept.server) and (
+                not tool or meant.match(kept.server, self._names.get(kept.tool, ()))
+            )
 
         return self.kept.drop(is_meant)
 
@@ -182,7 +188,11 @@ class _Cached:
         epoch = cache.epoch(call.upstream)
         flight = cache.flights.open((key, epoch))
         if flight is not None:
-            result = await flight.wait(call.update)
+            call.runs_as = flight.call
+            try:
+                result = await flight.wait(call.update)
+            finally:
+                call.runs_as = None
             if result is not None:
                 self._use.shared += 1
                 call.note("cache", "shared")
@@ -193,22 +203,24 @@ class _Cached:
         self._use.misses += 1
         call.note("cache", "miss")
         run = partial(self._run, call, proceed, key, epoch)
-        return await cache.flights.lead((key, epoch), run, call.update)
+        return await cache.flights.lead((key, epoch), run, call.update, call)
 
     async def _run(self, call: Call, proceed: Plan, key: Key, epoch: int, flight: Flight) -> Body:
         """Run the call, in a task that is not its own, and keep what comes of it."""
         cache = self._cache
-        run = structs.replace(call, update=flight.update)
+        run = call.runs_as = structs.replace(call, update=flight.update)
         if call.kept_context is not None:  # others may want its outcome when this client does not any more
             run.kept_context = replace(call.kept_context, cancellation=Cancellation())
         asker = None
         if call.client.profile:
-            asker = run.client = AskedAlone(call.client, flight)
+            asker = run.client = AskedAlone(call, flight)
         try:
             result = await proceed(run)
         except asyncio.CancelledError:
             run.cancelled()
             raise
+        finally:
+            call.runs_as = None
         call.instance, call.progress_token, call.upstream_seconds = (
             run.instance,
             run.progress_token,

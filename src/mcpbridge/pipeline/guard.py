@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Mapping
 
 import structlog
 
+from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import NotPermitted
 from mcpbridge.model import Call, Plan, Tool
@@ -58,8 +59,11 @@ class Permit:
         policy, audience_of = self._policy.for_tool(tool, conduct), self._policy.audience
         if policy.is_open or policy.is_hidden or not policy.needs_call:
             return None
+        judges_arguments = policy.judges_arguments
 
         def permit(call: Call, proceed: Plan) -> Awaitable[Body]:
+            if judges_arguments:
+                refuse_doubles(tool.id, call.params.get("arguments"))
             caller = call.caller
             decision = policy.decide(audience_of(caller.name, caller.principal), _Asked(call))
             if decision.permission == "deny":

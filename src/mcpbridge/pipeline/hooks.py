@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import cast
 
 import structlog
 from msgspec import Raw, structs
 
+from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import ArgumentsRefused, CallRefused, HookRefused
 from mcpbridge.hooks.answers import PASS, HookFailedError, Verdict, read_answer
@@ -29,6 +29,7 @@ from mcpbridge.hooks.urls import HookUrl
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Concern, Stage
+from mcpbridge.policy.tool_globs import ToolGlobs, globs
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.canonical import canonical_digest
 from mcpbridge.wire.frame import EMPTY_OBJECT
@@ -54,9 +55,7 @@ class _Seer:
 
     def sees(self, tool: Tool) -> bool:
         """Calls of this tool concern it."""
-        return any(fnmatchcase(tool.server, glob) for glob in self.servers) and any(
-            fnmatchcase(tool.id if "/" in glob else tool.name, glob) for glob in self.tools
-        )
+        return globs(self.servers).fullmatch(tool.server) is not None and ToolGlobs(self.tools).cover(tool)
 
 
 class Hooks:
@@ -134,6 +133,8 @@ class _Hooked:
         began = clock()
         try:
             sent = call.params.get("arguments")
+            if self._before:
+                refuse_doubles(self._tool.id, sent)
             result = await self._ask_before(happening) if self._before else None
             began = clock()
             if result is None:
@@ -147,6 +148,8 @@ class _Hooked:
             return await self._ask_after(happening)
         if not self._after or needs_driving(result):  # a question is no result yet
             return result
+        if call.facts is not None and "recalled" in call.facts:
+            return result  # they saw it when the earlier call ended
         happening.result, happening.duration = result, clock() - began
         return await self._ask_after(happening)
 

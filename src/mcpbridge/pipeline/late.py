@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 
 import structlog
 
-from mcpbridge.conduct import Conduct
-from mcpbridge.errors import StoreFailed, UpstreamError
+from mcpbridge.conduct import LONGEST_SECONDS, Conduct
+from mcpbridge.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Stage
@@ -40,6 +40,7 @@ MAX_LATE = 32
 """Late calls of one principal, running and kept; for a further one the oldest kept result is forgotten."""
 
 _CANCELLED = "the call that this one joined was cancelled; check whether it took effect before you repeat it"
+_RUNS_STILL = "The same call, made earlier, still runs. Make it again later to get its result; it is not run twice."
 
 _Key = tuple[str, str, str, str]
 
@@ -75,7 +76,11 @@ class Late:
 
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """One for tools whose late results are kept."""
-        return _Again(self) if tool is not None and conduct.late == "keep" else None
+        if tool is None or conduct.late != "keep":
+            return None
+        server = self._servers.get(tool.server)
+        timeouts = conduct.timeouts or (server.timeouts if server is not None else None)
+        return _Again(self, timeouts.total if timeouts is not None else LONGEST_SECONDS)
 
     # -- for who knows that a client stopped waiting
 
@@ -97,20 +102,23 @@ class Late:
     async def finished(self, call: Call, result: Body) -> LateCall | None:
         """A late call has a result. Returns what is kept for later; None: nothing is, or the same call waits for it.
 
-        What is no success, or asks back, is not kept.
+        What is no success, or asks back, is not kept; nor what is cancelled before it is. Those who wait for it get it.
         """
         late, data = self.running.pop(call), bytes(result.data)
         late.finished_at = time.time()
-        is_kept = _is_worth_keeping(result) and await self._keep(late, data)
-        outcome = late.outcome
-        if not is_kept or late.waiting:
-            self._forget(late)
-        else:
-            loop = asyncio.get_running_loop()
-            late.outcome = loop.create_future()
-            late.outcome.set_result(b"")  # it is in the store, and not in memory
-            late.expiry = loop.call_later(self.lifetime, self._forget, late)
-        outcome.set_result(data)
+        is_kept = False
+        try:
+            is_kept = _is_worth_keeping(result) and await self._keep(late, data)
+        finally:  # the storing may be cancelled: nobody must wait for it then
+            outcome = late.outcome
+            if not is_kept or late.waiting:
+                self._forget(late)
+            else:
+                loop = asyncio.get_running_loop()
+                late.outcome = loop.create_future()
+                late.outcome.set_result(b"")  # it is in the store, and not in memory
+                late.expiry = loop.call_later(self.lifetime, self._forget, late)
+            outcome.set_result(data)
         return late if is_kept and late.expiry is not None else None
 
     def failed(self, call: Call, error: Exception | None = None) -> None:
@@ -137,17 +145,24 @@ class Late:
             return None
         return self.known.get(self._key(call, call.tool))
 
-    async def fetch(self, late: LateCall) -> bytes | None:
-        """Its result, waiting for it if need be; None when it is there no more.
+    async def fetch(self, late: LateCall, seconds: float) -> bytes | None:
+        """Its result, waiting for it if need be, for so many seconds; None when it is there no more.
 
-        Raises: what it failed with.
+        Raises:
+            UpstreamTimeout: it still runs.
+            BridgeError: what it failed with.
         """
         outcome = late.outcome
         late.waiting += 1
         try:
-            await asyncio.wait([outcome])  # not the future itself: one that is cancelled must not take it from others
+            # Not for the future itself: one that is cancelled must not take it from others.
+            await asyncio.wait([outcome], timeout=seconds)
         finally:
             late.waiting -= 1
+        if not outcome.done():
+            error = UpstreamTimeout(late.key[0].partition("/")[0], seconds)
+            error.advice = _RUNS_STILL
+            raise error
         data = outcome.result()
         if late.finished_at and self.known.get(late.key) is late:
             self._forget(late)
@@ -179,18 +194,20 @@ class Late:
         return bool(kept)
 
     def _key(self, call: Call, tool: Tool) -> _Key:
-        """What must be the same for a call to be the same."""
-        settings = self._servers.get(tool.server)
-        is_apart = settings is not None and settings.isolation != "shared"
-        session = call.caller.session.id if is_apart else ""
-        return tool.id, call.caller.principal, session, canonical_digest(call.params.get("arguments"))
+        """What must be the same for a call to be the same.
+
+        The session too: what another client of the same principal calls with the same arguments may be meant as a
+        second deed, and only the one that gave up knows of the first.
+        """
+        caller = call.caller
+        return tool.id, caller.principal, caller.session.id, canonical_digest(call.params.get("arguments"))
 
 
 class _Again:
-    """Stage: answers a call that repeats a late one."""
+    """Stage: answers a call that repeats a late one. `seconds`: how long it waits for one that still runs."""
 
-    def __init__(self, late: Late) -> None:
-        self._late = late
+    def __init__(self, late: Late, seconds: float) -> None:
+        self._late, self._seconds = late, seconds
 
     def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
         """No coroutine of its own while nothing is late: every call would pay for it."""
@@ -200,10 +217,11 @@ class _Again:
         return proceed(call) if late is None else self._fetch(late, call, proceed)
 
     async def _fetch(self, late: LateCall, call: Call, proceed: Plan) -> Body:
-        data = await self._late.fetch(late)
+        data = await self._late.fetch(late, self._seconds)
         if data is None:
             return await proceed(call)
         call.note("late", late.handle)
+        call.note("recalled", late.handle)
         return _told(Body(data), late)
 
 

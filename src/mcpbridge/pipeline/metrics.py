@@ -41,6 +41,12 @@ class Durations:
         self.buckets[bisect_left(BUCKETS, seconds)] += 1
         self.seconds += seconds
 
+    def copy(self) -> "Durations":
+        """These, as they are now."""
+        copy = Durations()
+        copy.buckets, copy.seconds = self.buckets.copy(), self.seconds
+        return copy
+
     def include(self, other: "Durations") -> None:
         """Add those of another."""
         self.buckets = [mine + theirs for mine, theirs in zip(self.buckets, other.buckets, strict=True)]
@@ -140,6 +146,26 @@ class Series:
         approval = facts.get("approval")
         if isinstance(approval, str):
             _count(self.approvals, _ANSWERS.get(approval.partition(" ")[0], "granted"))  # the rest names people
+
+    def copy(self) -> "Series":
+        """What it has counted up to now."""
+        return Series(
+            self.server,
+            self.tool,
+            self.method,
+            self.client,
+            self.outcomes.copy(),
+            self.durations.copy(),
+            self.upstream.copy(),
+            self.bytes_in,
+            self.bytes_out,
+            self.retries,
+            self.cache_hits,
+            self.coerced,
+            self.refused.copy(),
+            self.failed.copy(),
+            self.approvals.copy(),
+        )
 
     @property
     def calls(self) -> int:

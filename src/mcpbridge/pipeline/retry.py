@@ -5,6 +5,9 @@ call away and said when to come back. A call that was sent and got no answer may
 only where doing it twice is doing it once (reading counts). Never tried again: what got an answer, an error too; what
 ran out of time; a call that asked somebody something or became a task, since that cannot be taken back; and nothing
 beyond the call's deadline, or beyond the budget of its server.
+
+What is told in the end is true of all tries: if one of them was sent, the call may have taken effect, whatever kept the
+last one back.
 """
 
 import asyncio
@@ -15,6 +18,8 @@ import structlog
 
 from mcpbridge.conduct import Conduct, RetrySettings
 from mcpbridge.errors import (
+    BridgeError,
+    CallRefused,
     SignInNeeded,
     UpstreamError,
     UpstreamGone,
@@ -27,9 +32,11 @@ from mcpbridge.pipeline.backoff import RetryBudget, pause
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.wire.body import Body
 
-__all__ = ["Retry", "why_again"]
+__all__ = ["Retry", "of_all_tries", "why_again"]
 
 log = structlog.get_logger("mcpbridge.retry")
+
+_SENT = "It may have taken effect: an earlier try was sent. Check that before you repeat it."
 
 
 class Retry:
@@ -54,32 +61,48 @@ class _Retried:
 
     async def __call__(self, call: Call, proceed: Plan) -> Body:
         self._budget.called(self._clock())
-        deadline, tries = call.deadline, 1
+        deadline, tries, was_sent = call.deadline, 1, False
         while True:
             try:
                 return await proceed(call)
-            except UpstreamError as error:
+            except (UpstreamError, CallRefused) as error:
                 error.tries = tries
-                wait = self._wait(call, error, tries)
+                why = why_again(call, error, is_idempotent=self._is_idempotent) if tries < self._settings.tries else ""
+                wait = self._wait(error, tries) if why else 0.0
                 now = self._clock()
-                is_too_late = bool(deadline) and now + (wait or 0.0) >= deadline
-                if wait is None or is_too_late or not self._budget.may_retry(now):
-                    raise
-                log.info("trying again", upstream=call.upstream, tool=call.target, reason=error.what, wait=wait)
+                is_too_late = bool(deadline) and now + wait >= deadline
+                if not why or is_too_late or not self._budget.may_retry(now):
+                    if not was_sent or (told := of_all_tries(call.upstream, error)) is error:
+                        raise
+                    raise told from error
+                was_sent = was_sent or why == "harmless"
+                log.info("trying again", upstream=call.upstream, tool=call.target, reason=str(error), wait=wait)
             await asyncio.sleep(wait)
             call.deadline = deadline
             call.note("retries", tries)
             tries += 1
 
-    def _wait(self, call: Call, error: UpstreamError, tries: int) -> float | None:
-        """Seconds before the next try; None: there is none."""
-        if tries >= self._settings.tries or not why_again(call, error, is_idempotent=self._is_idempotent):
-            return None
+    def _wait(self, error: BridgeError, tries: int) -> float:
+        """Seconds before the next try."""
         asked = error.retry_after if isinstance(error, UpstreamHttpError) else None
         return (asked or 0.0) + pause(self._settings, tries, random.random())
 
 
-def why_again(call: Call, error: UpstreamError, *, is_idempotent: bool) -> str:
+def of_all_tries(upstream: str, error: BridgeError) -> BridgeError:
+    """The error of the last try, as it is to be told where an earlier one may have taken effect."""
+    if isinstance(error, UpstreamUnavailable | CallRefused):  # both say, by their kind too, that nothing was sent
+        what = (
+            error.what if isinstance(error, UpstreamUnavailable) else str(error).removeprefix(f"Server '{upstream}' ")
+        )
+        gone = UpstreamGone(upstream, what)
+        gone.advice, gone.facts, gone.tries = _SENT, error.facts, error.tries
+        return gone
+    if isinstance(error, UpstreamHttpError):
+        error.advice = f"{_SENT} {error.advice}".rstrip()
+    return error
+
+
+def why_again(call: Call, error: BridgeError, *, is_idempotent: bool) -> str:
     """Why a failed call may be sent once more: `unsent`, or `harmless`; empty when it may not. Pure."""
     if call.begun or isinstance(error, SignInNeeded | UpstreamResting):
         return ""  # a person is needed first, or the server is to be left alone
@@ -92,7 +115,7 @@ def why_again(call: Call, error: UpstreamError, *, is_idempotent: bool) -> str:
     return ""
 
 
-def _is_turned_away(error: UpstreamError) -> bool:
+def _is_turned_away(error: BridgeError) -> bool:
     """The server did not take the call, and says when to come back (RFC 9110, Retry-After)."""
     return isinstance(error, UpstreamHttpError) and error.status in (429, 503) and error.retry_after is not None
 

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.interaction import Asker, Profile, Question
+from mcpbridge.model import Call
 from mcpbridge.pipeline.single_flight import Flight
 from mcpbridge.wire.body import Body
 
@@ -15,12 +16,17 @@ __all__ = ["AskedAlone", "is_error", "is_final"]
 class AskedAlone:
     """The client that began a run, as an `Asker`. Once it is asked something, the run is for it alone."""
 
-    __slots__ = ("_asker", "_flight", "was_asked")
+    __slots__ = ("_call", "_flight", "was_asked")
 
-    def __init__(self, asker: Asker, flight: Flight) -> None:
-        self._asker, self._flight = asker, flight
+    def __init__(self, call: Call, flight: Flight) -> None:
+        """`call`: the one that began the run; whom it can ask may change meanwhile, as when its client gives it up."""
+        self._call, self._flight = call, flight
         self.was_asked = False
         """What comes of the run came of an answer: it is nothing to keep."""
+
+    @property
+    def _asker(self) -> Asker:
+        return self._call.client
 
     @property
     def profile(self) -> Profile:

@@ -1,8 +1,8 @@
 """One run for all who want the same at the same time.
 
 The run has a task of its own, so it outlives whoever came first; it is cancelled when the last of those who wait has
-left. A run that turns out to be for one alone (its client is asked something) lets the others go, and they run
-themselves.
+left. A run that turns out to be for one alone (its client is asked something, or is refused by its own limits) lets the
+others go, and they run themselves.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from functools import partial
 
 from msgspec import Raw
 
-from mcpbridge.errors import BridgeError
+from mcpbridge.errors import BridgeError, CallRefused
+from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.peer import Update
 
@@ -26,13 +27,16 @@ class _EndedError(BridgeError):
 class Flight:
     """One run and those who wait for it."""
 
-    __slots__ = ("_leader", "_waiting", "is_personal", "on_empty")
+    __slots__ = ("_leader", "_outcome", "_waiting", "call", "is_personal", "on_empty")
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[Body | None], Update] = {}
         self._leader: asyncio.Future[Body | None] | None = None
+        self._outcome: tuple[bytes | Raw | None, BaseException | None] | None = None
         self.is_personal = False
         """It is for the one who began it."""
+        self.call: Call | None = None
+        """The one that it is the run of, first of all."""
         self.on_empty: Callable[[], object] = _nothing
 
     def update(self, method: str, params: Raw) -> None:
@@ -53,14 +57,15 @@ class Flight:
 
     def land(self, result: Body | None, error: BaseException | None = None) -> None:
         """The run is over. A result of None: each but the one who began runs by itself."""
-        data = result.data if result is not None else b""
+        if self._outcome is None:
+            self._outcome = result.data if result is not None else None, error
         for waiting in self._waiting:
-            if waiting.done():
-                continue
-            if error is not None:
-                waiting.set_exception(error)
-            else:
-                waiting.set_result(Body(data) if result is not None else None)  # each may change its own
+            self._tell(waiting)
+
+    @property
+    def has_landed(self) -> bool:
+        """The run is over, even if its task is not quite."""
+        return self._outcome is not None
 
     async def wait(self, update: Update, *, leads: bool = False) -> Body | None:
         """Its result, or None if it turned out to be for another alone. Raises what the run raised."""
@@ -68,6 +73,7 @@ class Flight:
         if leads:
             self._leader = waiting
         self._waiting[waiting] = update
+        self._tell(waiting)
         try:
             return await waiting
         finally:
@@ -76,6 +82,16 @@ class Flight:
                 waiting.exception()  # it was taken, or its taker has just been cancelled
             if not self._waiting:
                 self.on_empty()
+
+    def _tell(self, waiting: "asyncio.Future[Body | None]") -> None:
+        """Give one who waits what came of the run, if it is over. Each may change its own."""
+        if self._outcome is None or waiting.done():
+            return
+        data, error = self._outcome
+        if error is not None:
+            waiting.set_exception(error if waiting is self._leader else _another(error))
+        else:
+            waiting.set_result(Body(data) if data is not None else None)
 
 
 class Flights:
@@ -104,14 +120,23 @@ class Flights:
             raise failure
 
     def open(self, key: Hashable) -> Flight | None:
-        """The run under this key that one may wait for; None when there is none."""
-        flight = self._open.get(key)
-        return None if flight is None or flight.is_personal else flight
+        """The run under this key that one may wait for; None when there is none.
 
-    async def lead(self, key: Hashable, run: Callable[[Flight], Awaitable[Body]], update: Update) -> Body:
-        """Begin a run and wait for it. It lands by itself with what `run` returns, unless that lands it before."""
+        Not one that has just landed: what came of it is kept by now, or is not for who comes later.
+        """
+        flight = self._open.get(key)
+        return None if flight is None or flight.is_personal or flight.has_landed else flight
+
+    async def lead(
+        self, key: Hashable, run: Callable[[Flight], Awaitable[Body]], update: Update, call: Call | None = None
+    ) -> Body:
+        """Begin a run and wait for it. It lands by itself with what `run` returns, unless that lands it before.
+
+        `call`: the one that begins it, for those who wait with it.
+        """
         tasks = self._tasks
         flight = Flight()
+        flight.call = call
         if tasks is None:  # nobody would own it
             return await run(flight)
         result: list[Body] = []
@@ -143,10 +168,25 @@ class Flights:
 async def _fly(flight: Flight, run: Callable[[Flight], Awaitable[Body]], result: list[Body]) -> None:
     try:
         result.append(await run(flight))
+    except CallRefused as refused:  # it ran nowhere, and the limits of the others may be other ones
+        flight.be_personal()
+        flight.land(None, refused)
     except Exception as error:  # noqa: BLE001 - it goes to those who wait, whatever it is
         flight.land(None, error)
     else:
         flight.land(None if flight.is_personal else result[0])
+
+
+def _another(error: BaseException) -> BaseException:
+    """The same error for one more, who may note something on it, and whose frames it will carry."""
+    if not isinstance(error, BridgeError):
+        return error
+    copy = error.__class__.__new__(error.__class__)
+    copy.args = error.args
+    copy.__dict__.update(error.__dict__)
+    copy.facts = dict(error.facts)
+    copy.__cause__ = error.__cause__
+    return copy.with_traceback(error.__traceback__)
 
 
 def _nothing() -> None:

@@ -2,7 +2,8 @@
 
 The language has no side effects and no unbounded loops, so a condition ends. How soon depends on what it loops over,
 which clients choose, and the library stops nothing that runs. So a condition may nest two loops at most (three over 500
-numbers took 36 s, two took 60 ms), and one that loops is not evaluated over more than `MOST_VALUES` values. It runs on
+numbers took 36 s, two took 60 ms), and one that loops is not evaluated over more than `MOST_VALUES` values, nor over
+lists and texts so long that looking at them again and again would take more than a moment (`MOST_WORK`). It runs on
 the event loop: 3 to 10 µs for what people write.
 """
 
@@ -16,13 +17,32 @@ from typing import Any, cast
 
 from mcpbridge.errors import nearest
 
-__all__ = ["LONGEST", "MOST_VALUES", "Condition", "Faulty", "Undecidable", "condition_of"]
+__all__ = [
+    "LONGEST",
+    "MOST_VALUES",
+    "MOST_VALUES_AT_ALL",
+    "MOST_WORK",
+    "Condition",
+    "Faulty",
+    "Undecidable",
+    "condition_of",
+]
 
 LONGEST = 1000
 """Characters of a condition."""
 
 MOST_VALUES = 500
 """Members and items, at any depth, of the arguments and context that a condition with loops reads."""
+
+MOST_VALUES_AT_ALL = 100_000
+"""The same, of one without loops: the library takes 4 µs to take over a member."""
+
+MOST_WORK = 10_000_000
+"""Rounds of nested loops, if each were over the longest list, times values and characters of what is read: 0.5 s if
+each round looks at all of it."""
+
+_PATTERN = 1000
+"""What `matches` counts for in each round: it reads its pattern anew, which takes 50 µs."""
 
 DEEPEST_LOOPS = 2
 
@@ -76,7 +96,7 @@ class Condition:
         references: dict[str, list[str]] = self._program.references()
         self.reads = frozenset(references["variables"]) - bound - _TYPES
         """The variables that it needs."""
-        self.has_loops = bool(bound)
+        self._depth, self._per_round = depth, _PATTERN if "matches" in references["functions"] else 0
         _check_names(self.reads, bound, references["functions"], bare)
         named = [found[1] for found in _ARGUMENTS.finditer(bare)]
         self.arguments: frozenset[str] | None = None if None in named else frozenset(named)
@@ -86,10 +106,10 @@ class Condition:
         """Whether it is true for these variables (those that it `reads`).
 
         Raises:
-            Undecidable: something that it names is missing or of another type, or there is too much to loop over.
+            Undecidable: something that it names is missing or of another type, or there is too much to look at.
         """
-        if self.has_loops and _is_large([values.get("args"), values.get("context")]):
-            raise Undecidable(f"it loops, and the call has more than {MOST_VALUES} values")
+        if "args" in values or "context" in values:
+            self._check_size([values.get("args"), values.get("context")])
         try:
             result: object = self._program.execute(values)
         except KeyError as error:
@@ -107,6 +127,15 @@ class Condition:
         if result is True or result is False:
             return result
         raise Undecidable("it is neither true nor false")
+
+    def _check_size(self, read: list[object]) -> None:
+        """Raise Undecidable if it could take long over this."""
+        most = MOST_VALUES if self._depth else MOST_VALUES_AT_ALL
+        values, longest, characters = _measured(read, most)
+        if values > most:
+            raise Undecidable(f"{'it loops, and ' if self._depth else ''}the call has more than {most} values")
+        if self._depth and longest**self._depth * (values + characters + self._per_round) > MOST_WORK:
+            raise Undecidable("it loops, and the lists or texts of the call are too long for that")
 
 
 @lru_cache(maxsize=1024)
@@ -187,16 +216,23 @@ def _meant(name: str, known: Mapping[str, object] | frozenset[str]) -> str:
     return f" (did you mean `{close[0]}`?)" if close else f"; known: {', '.join(sorted(known))}"
 
 
-def _is_large(value: object) -> bool:
-    """Whether there are more than `MOST_VALUES` members and items, at any depth."""
-    count, rest = 0, [value]
-    while rest:
+def _measured(read: list[object], most: int) -> tuple[int, int, int]:
+    """Members and items at any depth (beyond `most` they are not all counted), the longest list, and all characters."""
+    values, longest, characters, rest = 0, 0, 0, read
+    while rest and values <= most:
         one = rest.pop()
+        if isinstance(one, str):
+            characters += len(one)
+            continue
         if isinstance(one, dict):
-            rest += cast("dict[str, object]", one).values()
+            members = cast("dict[str, object]", one)
+            characters += sum(map(len, members))
+            inner = list(members.values())
         elif isinstance(one, list):
-            rest += cast("list[object]", one)
-        count += 1
-        if count + len(rest) > MOST_VALUES:
-            return True
-    return False
+            inner = cast("list[object]", one)
+        else:
+            continue
+        values += len(inner)
+        longest = max(longest, len(inner))
+        rest += inner if values <= most else ()
+    return values, longest, characters

@@ -83,6 +83,12 @@ class ToolPolicy:
             outcome.condition is not None or outcome.permission == "require_approval" for outcome in outcomes
         )
         """Who calls is not all that decides, or a person may have to."""
+        self.judges_arguments = any(
+            outcome.permission == "require_approval"
+            or (outcome.condition is not None and "args" in outcome.condition.reads)
+            for outcome in outcomes
+        )
+        """The arguments decide, or a person who is shown them."""
 
     def hides(self, audience: Audience) -> bool:
         """Whether every call of this audience is denied, whatever its arguments are."""

@@ -1,14 +1,12 @@
 """One rule of `permissions`, ready to be compared: with a tool, with who calls, and with the call itself."""
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import translate
 
 from mcpbridge.conduct import Conduct, Permission
 from mcpbridge.model import Tool
 from mcpbridge.policy.conditions import Condition, condition_of
 from mcpbridge.policy.settings import PermissionRule
+from mcpbridge.policy.tool_globs import ToolGlobs, globs
 
 __all__ = ["Outcome", "Rule"]
 
@@ -39,11 +37,10 @@ class Rule:
 
     def __init__(self, number: int, settings: PermissionRule) -> None:
         self.number, self.settings = number, settings
-        with_server = [glob.partition("/") for glob in settings.tools if "/" in glob]
-        self._ids = [(_globs([server]), _globs([name])) for server, _, name in with_server]
-        self._names = _globs(glob for glob in settings.tools if "/" not in glob)
-        self._servers = _globs(settings.servers)
-        self._clients, self._principals = _globs(settings.clients), _globs(settings.principals)
+        self._tools = ToolGlobs(settings.tools) if settings.tools else None
+        self._servers = globs(settings.servers) if settings.servers else None
+        self._clients = globs(settings.clients) if settings.clients else None
+        self._principals = globs(settings.principals) if settings.principals else None
         self._risks = frozenset(settings.risk)
         self._condition = None if settings.when is None else condition_of(settings.when)
 
@@ -67,7 +64,7 @@ class Rule:
             and wanted.destructive in (None, conduct.is_destructive)
             and wanted.idempotent in (None, conduct.is_idempotent)
             and (self._servers is None or self._servers.fullmatch(tool.server) is not None)
-            and (not wanted.tools or self._covers_name(tool))
+            and (self._tools is None or self._tools.cover(tool))
         )
 
     def outcome(self, condition: Condition | None, problem: str = "") -> Outcome:
@@ -79,23 +76,3 @@ class Rule:
     def condition(self) -> Condition | None:
         """What a call must be like besides."""
         return self._condition
-
-    def _covers_name(self, tool: Tool) -> bool:
-        """By the server's own name of the tool, or by the one that the configuration gives it."""
-        names = {tool.name, tool.id.removeprefix(f"{tool.server}/")}
-        if self._names is not None and any(map(self._names.fullmatch, names)):
-            return True
-        # Server and name each by its own part: a slash inside a name must not make it another server's.
-        return any(
-            server is not None
-            and name is not None
-            and server.fullmatch(tool.server)
-            and any(map(name.fullmatch, names))
-            for server, name in self._ids
-        )
-
-
-def _globs(globs: Iterable[str]) -> "re.Pattern[str] | None":
-    """One pattern for all; None where there are none. Case counts."""
-    patterns = [translate(glob) for glob in globs]
-    return re.compile("|".join(patterns)) if patterns else None

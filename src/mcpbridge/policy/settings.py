@@ -34,7 +34,8 @@ class PermissionRule(BaseModel):
     """Why: shown with a refusal to the client, and with the question to the person who is to agree."""
 
     tools: list[str] = Field(default=[], json_schema_extra=_or_one)
-    """Globs, of which one must match: on tool ids (`github/delete_*`), or without a slash on the tool's own name."""
+    """Globs, of which one must match: on tool ids (`github/delete_*`), or without a slash on names without a server. A
+    renamed tool goes by either name."""
 
     servers: list[str] = Field(default=[], json_schema_extra=_or_one)
     """Globs on names of servers, of which one must match."""
@@ -43,7 +44,8 @@ class PermissionRule(BaseModel):
     """`low`, `medium`, `high`: how much harm a call can do. Told from what the tool does where `risk` is not set."""
 
     read_only: bool | None = None
-    """Whether the tool is known to change nothing; `false` also matches those of which that is not known."""
+    """Whether the tool is known to change nothing, by its `read_only` or by annotations of a `trusted` server (a name
+    such as `get_…` proves nothing); `false` also matches those of which that is not known."""
 
     side_effects: bool | None = None
     """Whether the tool is known to change something; `false` also matches those of which that is not known."""
@@ -63,7 +65,9 @@ class PermissionRule(BaseModel):
 
     when: str | None = Field(default=None, max_length=LONGEST)
     """A condition on the call, in the Common Expression Language: `args.amount > 100`. It knows `args`, `tool`,
-    `client` and `context`. If it cannot be evaluated, `deny` and `require_approval` match, and `allow` does not."""
+    `client` and `context`. What stands in `context` the client says itself, so it keeps nobody out: only
+    `context.tenant` is proved, where the client's token has a `tenant`, and `client.principal`. If it cannot be
+    evaluated, `deny` and `require_approval` match, and `allow` does not."""
 
     @model_validator(mode="before")
     @classmethod

@@ -90,7 +90,9 @@ class Pool:
                 tasks.cancel_scope.cancel()
 
     def works_on(self, call: Call) -> bool:
-        """A server has the call, or runs it as a task."""
+        """A server has the call, or runs it as a task; or the one that runs in its place."""
+        while call.runs_as is not None:
+            call = call.runs_as
         return call.begun == "task" or any(call in upstream.running for upstream in self.everyone())
 
     async def settled(self, seconds: float) -> bool:

@@ -124,7 +124,9 @@ class Traffic:
             except BaseException as error:
                 self._judge(breaker, error, call, is_probe)
                 if not self._may_go_again(session, error):
-                    raise self._with_reason(error) from error
+                    if (told := self._with_reason(error)) is not error:
+                        raise told from error
+                    raise  # not from itself: nothing that follows the causes would come to an end
                 failed = error
             else:
                 if breaker.is_troubled:
@@ -326,7 +328,9 @@ class Traffic:
             result = await self._send(session, call)
         except BaseException as error:
             self._judge(breaker, error, call, is_probe)
-            raise self._with_reason(error) from error
+            if (told := self._with_reason(error)) is not error:
+                raise told from error
+            raise
         breaker.succeeded()
         return Body(result)
 

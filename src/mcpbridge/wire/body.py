@@ -82,6 +82,18 @@ class Body:
             fields[name] = value if isinstance(value, Raw) else Raw(encode(value))
         self._data = None
 
+    def say_once(self) -> None:
+        """Encode it anew unless its bytes are known to say nothing but its members, each once.
+
+        Of a member named twice the last counts here, while whoever gets the bytes may take the first.
+        """
+        data = self._data
+        if data is not None:
+            fields = self.fields
+            shortest = 1 + sum([len(name) + len(value) + 4 for name, value in fields.items()])
+            if len(data) != shortest:  # blanks, escapes, or more members
+                self._data = None
+
     def drop(self, name: str) -> None:
         """Take a member out, if there is one."""
         if self.fields.pop(name, None) is not None:

@@ -5,8 +5,9 @@ arrives goes to the `Receiver` it was given; what leaves goes through the `Chann
 """
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from mcpbridge.errors import BridgeError
 from mcpbridge.wire.frame import Frame
@@ -17,8 +18,7 @@ TransportKind = Literal["stdio", "streamable-http", "sse", "websocket"]
 """The names of the transports, as the configuration writes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """A message to send. `data` is the whole JSON-RPC message on one line, without the line end.
 
     The rest repeats what is in it, for transports that route by it (HTTP headers, one stream a request).
