@@ -93,8 +93,15 @@ def test_an_enum_of_many_objects_is_not_compared_with_each_value() -> None:
         levels_to_check({"properties": {"n": {"items": {"enum": [[number] for number in range(3000)]}}}})
 
 
-def test_a_pattern_that_unfolds_far_is_not_checked() -> None:
-    """Each character of a text would be up to 81,000 steps."""
-    compiled({"pattern": r"^\w{1,1000}$"})
+@pytest.mark.parametrize("pattern", ["((((a{30}){30}){30}){3})", "^[a-zA-Z0-9_-]{1,2048}$", "^.{0,10000}$"])
+def test_a_pattern_that_unfolds_far_is_left_out_and_the_rest_is_checked(pattern: str) -> None:
+    schema = {"properties": {"name": {"pattern": pattern, "minLength": 1}, "pattern": {"type": "integer"}}}
+    check = compiled(schema)
+    assert check.is_valid({"name": "a" * 100_000, "pattern": 1})
+    assert not check.is_valid({"name": ""})
+    assert not check.is_valid({"pattern": "1"})
+
+
+def test_a_pattern_that_is_none_breaks_its_schema() -> None:
     with pytest.raises(Uncheckable):
-        compiled({"pattern": "((((a{30}){30}){30}){3})"})
+        compiled({"properties": {"name": {"pattern": "("}}})

@@ -178,6 +178,6 @@ async def _answered(answers: list[asyncio.Future[Reply]], count: int) -> list[Re
 
 
 def _tells_of_a_full_queue(reply: Reply) -> None:
-    assert reply.failed
+    assert reply.failed, reply.message
     assert "slow" in reply.text
     assert "again" in reply.text, "it says what to do"

@@ -229,3 +229,14 @@ async def test_who_joins_waits_no_longer_than_such_a_call_may_take(place: str) -
 
 async def never(_: Call) -> Body:
     raise AssertionError("it must not run twice")
+
+
+async def test_two_equal_calls_that_were_given_up_are_each_got_once() -> None:
+    """Else the one that calls again would run a third time what it made twice."""
+    late, first, second = book(), call_of(), call_of()
+    handles = [begin(late, first), begin(late, second)]
+    await finish(late, second)
+    await finish(late, first)
+    got = [(await repeated(late, call_of()))["_meta"][LATE_META]["handle"] for _ in handles]
+    assert got == handles
+    assert await repeated(late, call_of()) == FRESH

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, NoReturn, cast
 
 import msgspec
+import structlog
 from msgspec import Raw
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "decode_exact",
     "is_checkable",
 ]
+
+log = structlog.get_logger("mcpbridge.arguments")
 
 Path = tuple[str | int, ...]
 Schema = dict[str, Any]
@@ -164,11 +167,46 @@ def compiled(schema: Schema, levels: int = 0, width: Width = NARROW) -> Check:
     from jsonschema_rs import FancyRegexOptions, validator_for
 
     options = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=LARGEST_PATTERN)
+
+    def validator_of(schema: Schema) -> Any:
+        return validator_for(schema, validate_formats=False, retriever=_refuse, pattern_options=options)
+
+    def is_too_large(pattern: str) -> bool:
+        try:
+            validator_of({"pattern": pattern})
+        except ValueError:
+            try:
+                validator_for({"pattern": pattern})
+            except ValueError:
+                return False  # it is none at all: the schema is broken
+            return True
+        return False
+
     try:
-        validator = validator_for(schema, validate_formats=False, retriever=_refuse, pattern_options=options)
+        try:
+            validator = validator_of(schema)
+        except ValueError:
+            lighter = _without_patterns(schema, is_too_large)
+            if lighter == schema:
+                raise
+            validator = validator_of(lighter)
+            log.info("patterns too large to be checked are left out")
     except (ValueError, TypeError, RecursionError) as error:
         raise Uncheckable(str(error).partition("\n")[0][:200]) from error
     return Check(schema, validator, levels, width)
+
+
+def _without_patterns(value: Any, is_too_large: Callable[[str], bool]) -> Any:
+    """A schema without the `pattern`s that are too large; the rest of it is checked all the same."""
+    if isinstance(value, list):
+        return [_without_patterns(one, is_too_large) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_patterns(one, is_too_large)
+        for key, one in cast("Schema", value).items()
+        if not (key == "pattern" and isinstance(one, str) and is_too_large(one))
+    }
 
 
 def _refuse(what: str) -> NoReturn:

@@ -58,10 +58,13 @@ class Conversation:
         self._pending = pending
         self._fit = fit
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        """What is being answered, by the identity of the message. Each takes itself out as its last step: that is
+        cheaper than a callback of the loop for every call."""
         self._listens: list[asyncio.Task[None]] = []
         """Open listen streams: they have no end of their own to wait for."""
-        self._idle = asyncio.Event()
+        self._idle: asyncio.Event | None = None
+        """Set when nothing is being answered any more; made only where somebody waits for that."""
         self._hears = True
         """Messages of the client still come in."""
         client.push = self._notify
@@ -79,16 +82,17 @@ class Conversation:
         for item in items:
             if isinstance(item, Frame):
                 if item.method and bytes(item.id):
-                    task = self._start(self._answer(item))
+                    task = self._start(self._answer(item), item)
                     if item.method == "subscriptions/listen":
                         self._listens.append(task)
+                        task.add_done_callback(self._listens.remove)
                 elif item.method:
                     # A request begins in the first turn of its task: what may concern it must not overtake it.
                     self._loop.call_soon(self._core.notification, self._client, item)
                 elif stray := self._take_other(item):
                     self._send(stray)
             elif isinstance(item, Batch):
-                self._start(self._answer_batch(item))
+                self._start(self._answer_batch(item), item)
             else:
                 self._send(_refusal(item))
 
@@ -107,21 +111,24 @@ class Conversation:
         for task in listens:
             task.cancel()
         await asyncio.gather(*listens, return_exceptions=True)
+        # One that was cancelled before its first step had no last one.
+        self._tasks = {key: task for key, task in self._tasks.items() if not task.done()}
         if self._tasks and grace:
-            self._idle.clear()
+            self._idle = asyncio.Event()
             try:
                 async with asyncio.timeout(grace):
                     await self._idle.wait()
             except TimeoutError:
                 log.info("client left with requests under way; cancelling them", requests=len(self._tasks))
-        tasks = list(self._tasks)
+        tasks = list(self._tasks.values())
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def cancel(self) -> None:
         """Cancel what is under way; nobody is there to hear the answers."""
-        for task in list(self._tasks):
+        for key, task in list(self._tasks.items()):
             task.cancel()
+            task.add_done_callback(lambda _, key=key: self._over(key))
 
     def close(self) -> None:
         """The client is gone: its requests are cancelled, its session is over."""
@@ -131,23 +138,22 @@ class Conversation:
 
     # -- answering
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
+    def _start(self, work: Coroutine[Any, Any, None], message: Frame | Batch) -> asyncio.Task[None]:
+        task = self._tasks[id(message)] = self._loop.create_task(work)
         return task
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if self._listens and task in self._listens:
-            self._listens.remove(task)
-        if not self._tasks:
+    def _over(self, key: int) -> None:
+        self._tasks.pop(key, None)
+        if self._idle is not None and not self._tasks:
             self._idle.set()
 
     async def _answer(self, frame: Frame) -> None:
-        answer = await self._ask(frame)
-        if answer.data:
-            self._send(answer.data if self._fit is None else self._fit(answer.data, frame))
+        try:
+            answer = await self._ask(frame)
+            if answer.data:
+                self._send(answer.data if self._fit is None else self._fit(answer.data, frame))
+        finally:
+            self._over(id(frame))
 
     def _ask(self, frame: Frame) -> Awaitable[Answer]:
         if reads_as_modern(frame):
@@ -165,6 +171,12 @@ class Conversation:
         return await self._core.answer(client, frame, self._notify, cancel_as=session)
 
     async def _answer_batch(self, batch: Batch) -> None:
+        try:
+            await self._answer_members(batch)
+        finally:
+            self._over(id(batch))
+
+    async def _answer_members(self, batch: Batch) -> None:
         if self._client.version != BATCHING or not batch.members:
             text = "An empty batch" if not batch.members else f"Batches are part of revision {BATCHING} only"
             self._send(encode_error(b"null", INVALID_REQUEST, text))

@@ -69,8 +69,8 @@ class Late:
     ) -> None:
         """`lifetime`: seconds that a result is kept."""
         self.store, self._servers, self._conduct, self.lifetime = store, servers, conduct, lifetime
-        self.known: dict[_Key, LateCall] = {}
-        """What the same call gets when it is made again."""
+        self.known: dict[_Key, list[LateCall]] = {}
+        """What the same call gets when it is made again: the oldest first, each once."""
         self.running: dict[Call, LateCall] = {}
         """The calls that go on without their clients."""
 
@@ -95,7 +95,8 @@ class Late:
         key = self._key(call, call.tool)
         outcome: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         late = LateCall(key, call.caller.principal, secrets.token_hex(16), outcome)
-        self.running[call] = self.known[key] = late
+        self.running[call] = late
+        self.known.setdefault(key, []).append(late)
         log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=late.handle)
         return late
 
@@ -132,7 +133,7 @@ class Late:
 
     def end(self) -> None:
         """The bridge stops."""
-        for late in self.known.values():
+        for late in self._all():
             if late.expiry is not None:
                 late.expiry.cancel()
         self.known.clear()
@@ -143,7 +144,8 @@ class Late:
         """The late call that this one repeats."""
         if call.tool is None or call.takes_task or "requestState" in call.params:
             return None
-        return self.known.get(self._key(call, call.tool))
+        lates = self.known.get(self._key(call, call.tool))
+        return lates[0] if lates else None
 
     async def fetch(self, late: LateCall, seconds: float) -> bytes | None:
         """Its result, waiting for it if need be, for so many seconds; None when it is there no more.
@@ -164,7 +166,7 @@ class Late:
             error.advice = _RUNS_STILL
             raise error
         data = outcome.result()
-        if late.finished_at and self.known.get(late.key) is late:
+        if late.finished_at and late in self.known.get(late.key, ()):
             self._forget(late)
         return data or await self.store.get(RESULTS, late.handle, principal=late.principal)
 
@@ -181,11 +183,17 @@ class Late:
         if late.expiry is not None:
             late.expiry.cancel()
             late.expiry = None
-        if self.known.get(late.key) is late:
-            del self.known[late.key]
+        lates = self.known.get(late.key, [])
+        if late in lates:
+            lates.remove(late)
+            if not lates:
+                del self.known[late.key]
+
+    def _all(self) -> list[LateCall]:
+        return [late for lates in self.known.values() for late in lates]
 
     def _has_room(self, principal: str) -> bool:
-        own = [late for late in self.known.values() if late.principal == principal]
+        own = [late for late in self._all() if late.principal == principal]
         if len(own) < MAX_LATE:
             return True
         kept = [late for late in own if late.finished_at]
