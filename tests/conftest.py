@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from harness import Place
 
@@ -27,6 +28,13 @@ def _states(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _own_state(_states: Path) -> None:
     """A bridge in the test process keeps its state apart from the developer's, and from that of other tests."""
     os.environ["XDG_STATE_HOME"] = str(_states / str(next(_numbers)))
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """What a command in the test process sets up for its logs is not for the tests that follow."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
