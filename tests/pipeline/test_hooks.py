@@ -188,3 +188,9 @@ async def test_a_hook_does_not_decide_about_arguments_of_which_it_sees_half() ->
 
 async def _unreached(_: Call) -> Body:
     raise AssertionError("it passed")
+
+
+def test_one_glob_may_stand_without_a_list() -> None:
+    """As in `permissions`: what is written there for a tool can be copied."""
+    hook = HookSettings.model_validate({"event": "tool_call.before", "command": ["x"], "tools": "a/*", "servers": "a"})
+    assert (hook.tools, hook.servers) == (["a/*"], ["a"])

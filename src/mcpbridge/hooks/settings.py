@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from mcpbridge.policy.settings import or_one
 from mcpbridge.units import Seconds
 
 __all__ = ["HookEvent", "HookFailure", "HookSettings"]
@@ -32,11 +33,11 @@ class HookSettings(BaseModel):
     name: str | None = Field(default=None, min_length=1, max_length=64)
     """What it is called in messages. Left out: `hook` and its number in the file."""
 
-    tools: list[str] = ["*"]
+    tools: list[str] = Field(default=["*"], json_schema_extra=or_one)
     """Globs of the tools whose calls it sees: ids (`github/delete_*`), or names without their server (`delete_*`). A
     renamed tool goes by either name."""
 
-    servers: list[str] = ["*"]
+    servers: list[str] = Field(default=["*"], json_schema_extra=or_one)
     """Globs of the servers whose calls it sees; both this and `tools` must match."""
 
     command: list[_Text] | None = Field(default=None, min_length=1)
@@ -66,6 +67,12 @@ class HookSettings(BaseModel):
     def is_closed(self) -> bool:
         """A call does not pass when it fails."""
         return (self.failure or ("closed" if self.event == "tool_call.before" else "open")) == "closed"
+
+    @field_validator("tools", "servers", mode="before")
+    @classmethod
+    def _from_one(cls, value: object) -> object:
+        """Take one glob for a list of it, as `permissions` do."""
+        return [value] if isinstance(value, str) else value
 
     @field_validator("url")
     @classmethod

@@ -7,13 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from mcpbridge.conduct import Permission, Risk
 from mcpbridge.policy.conditions import LONGEST, Faulty, condition_of
 
-__all__ = ["PermissionRule"]
+__all__ = ["PermissionRule", "or_one"]
 
 _LISTS = ("tools", "servers", "risk", "clients", "principals")
 
 
-def _or_one(schema: dict[str, Any]) -> None:
-    """What `_from_one` takes, for editors: a list, or one of what may stand in it."""
+def or_one(schema: dict[str, Any]) -> None:
+    """The JSON schema of a setting that may also be one of what stands in its list; for editors."""
     kinds = {"type": schema.pop("type"), "items": schema.pop("items")}
     schema["anyOf"] = [kinds, kinds["items"]]
 
@@ -33,14 +33,14 @@ class PermissionRule(BaseModel):
     reason: str = Field(default="", max_length=500)
     """Why: shown with a refusal to the client, and with the question to the person who is to agree."""
 
-    tools: list[str] = Field(default=[], json_schema_extra=_or_one)
+    tools: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs, of which one must match: on tool ids (`github/delete_*`), or without a slash on names without a server. A
     renamed tool goes by either name."""
 
-    servers: list[str] = Field(default=[], json_schema_extra=_or_one)
+    servers: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs on names of servers, of which one must match."""
 
-    risk: list[Risk] = Field(default=[], json_schema_extra=_or_one)
+    risk: list[Risk] = Field(default=[], json_schema_extra=or_one)
     """`low`, `medium`, `high`: how much harm a call can do. Told from what the tool does where `risk` is not set."""
 
     read_only: bool | None = None
@@ -56,11 +56,11 @@ class PermissionRule(BaseModel):
     idempotent: bool | None = None
     """Whether doing it twice is doing it once."""
 
-    clients: list[str] = Field(default=[], json_schema_extra=_or_one)
+    clients: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs on what clients call themselves (`clientInfo.name`), of which one must match. Any client can call itself
     anything, so this keeps nobody out who means to get in; `principals` does."""
 
-    principals: list[str] = Field(default=[], json_schema_extra=_or_one)
+    principals: list[str] = Field(default=[], json_schema_extra=or_one)
     """Globs on names of `http.tokens`, of which one must match. A client on standard input has the empty name."""
 
     when: str | None = Field(default=None, max_length=LONGEST)
