@@ -18,6 +18,7 @@ LAYERS = [
     "_version",
     "errors",
     "units",
+    "owned_tasks",
     "redaction",
     "wire",
     "conduct",

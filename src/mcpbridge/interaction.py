@@ -29,6 +29,7 @@ __all__ = [
     "Profile",
     "Question",
     "QuestionRefused",
+    "Through",
     "Unreachable",
     "elicitation_mode",
     "encoded_capabilities",
@@ -244,6 +245,50 @@ class _Nobody:
 
 
 NOBODY: Asker = _Nobody()
+
+
+class Through:
+    """An `Asker` that stands before another one. What it does not do otherwise, that one does."""
+
+    __slots__ = ()
+
+    @property
+    def asker(self) -> Asker:
+        """The one behind it."""
+        raise NotImplementedError
+
+    @property
+    def profile(self) -> Profile:
+        """See `Asker`, as for the rest."""
+        return self.asker.profile
+
+    @property
+    def owner(self) -> object:  # noqa: D102 - as in `Asker`
+        return self.asker.owner
+
+    @property
+    def principal(self) -> str:  # noqa: D102
+        return self.asker.principal
+
+    @property
+    def home(self) -> object:  # noqa: D102
+        return self.asker.home
+
+    @property
+    def relays(self) -> bool:  # noqa: D102
+        return self.asker.relays
+
+    def ask(self, question: Question) -> Awaitable[Raw]:  # noqa: D102
+        return self.asker.ask(question)
+
+    def finished(self, question: Question) -> None:  # noqa: D102
+        self.asker.finished(question)
+
+    def give_way(self, server: str) -> bool:  # noqa: D102
+        return self.asker.give_way(server)
+
+    async def project(self) -> str:  # noqa: D102
+        return await self.asker.project()
 
 
 def encoded_capabilities(profile: Profile, extensions: bytes = b"") -> bytes:

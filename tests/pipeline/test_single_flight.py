@@ -242,7 +242,7 @@ async def test_stopping_ends_what_runs_and_tells_those_who_wait() -> None:
     async with flights() as found:
         run = Run()
         tasks = await joined(found, run)
-        for task in found._flying:  # pyright: ignore[reportPrivateUsage] - as the end of the bridge does
+        for task in found._tasks:  # pyright: ignore[reportPrivateUsage] - as the end of the bridge does
             task.cancel()
         errors = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(error, BridgeError) for error in errors)

@@ -1,16 +1,14 @@
 """`mcpbridge stats`: what the running bridges have counted of calls since they started, per tool."""
 
-import os
 from collections.abc import Mapping
 from typing import Any, cast
 
 import click
 
-from mcpbridge.admin.control_socket import Document, ask_all, runtime_directory
-from mcpbridge.cli.exits import OK, UNREACHABLE, fail, report
+from mcpbridge.admin.control_socket import Document
+from mcpbridge.cli.bridges import show_all
 from mcpbridge.cli.options import as_json_option
-from mcpbridge.cli.output import print_json, print_table
-from mcpbridge.errors import ConfigError
+from mcpbridge.cli.output import print_table
 
 __all__ = ["command"]
 
@@ -24,26 +22,10 @@ def command(*, as_json: bool) -> int:
 
     Latencies are estimated from a histogram, tokens from bytes.
     """
-    try:
-        found = ask_all(runtime_directory(os.environ), {"do": "stats"})
-    except ConfigError as error:
-        return report(error, as_json=as_json) or OK
-    if as_json:
-        print_json({"bridges": found})
-        return OK if found else UNREACHABLE
-    if not found:
-        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
-    for number, bridge in enumerate(found):
-        if number:
-            print()
-        _show(bridge)
-    return OK
+    return show_all(_show, {"do": "stats"}, as_json=as_json)
 
 
 def _show(bridge: Document) -> None:
-    if "error" in bridge:
-        print(f"process {bridge.get('pid')}: {bridge['error']}")
-        return
     tools = cast("list[Mapping[str, Any]]", bridge.get("tools", []))
     if not tools:
         print(f"process {bridge.get('pid')}: no calls yet")

@@ -1,16 +1,14 @@
 """`mcpbridge status`: the bridges of this user that are running, and how their servers are."""
 
-import os
 from typing import cast
 
 import click
 
-from mcpbridge.admin.control_socket import Document, ask_all, runtime_directory
-from mcpbridge.cli.exits import OK, UNREACHABLE, fail, report
+from mcpbridge.admin.control_socket import Document
+from mcpbridge.cli.bridges import show_all
 from mcpbridge.cli.options import as_json_option
-from mcpbridge.cli.output import print_json, print_table, visible
+from mcpbridge.cli.output import print_table, visible
 from mcpbridge.cli.states import State, describe, offers
-from mcpbridge.errors import ConfigError
 from mcpbridge.units import show_seconds
 
 __all__ = ["command"]
@@ -20,26 +18,10 @@ __all__ = ["command"]
 @as_json_option
 def command(*, as_json: bool) -> int:
     """Show the bridges that are running, and how their servers are. Exit code 4 if there is none."""
-    try:
-        found = ask_all(runtime_directory(os.environ))
-    except ConfigError as error:
-        return report(error, as_json=as_json) or OK
-    if as_json:
-        print_json({"bridges": found})
-        return OK if found else UNREACHABLE
-    if not found:
-        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
-    for number, bridge in enumerate(found):
-        if number:
-            print()
-        _show(bridge)
-    return OK
+    return show_all(_show, as_json=as_json)
 
 
 def _show(bridge: Document) -> None:
-    if "error" in bridge:
-        print(f"process {bridge.get('pid')}: {bridge['error']}")
-        return
     up = show_seconds(round(float(str(bridge.get("uptime_s", 0)))))
     clients = bridge.get("clients", 0)
     told = f"up {up}, {clients} {'client' if clients == 1 else 'clients'}"

@@ -18,7 +18,7 @@ from msgspec import Raw
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.result_resources import uri_of
 from mcpbridge.downstream.updates import CallUpdates
-from mcpbridge.interaction import Asker, Profile, Question, QuestionRefused
+from mcpbridge.interaction import Asker, Question, QuestionRefused, Through
 from mcpbridge.model import Call
 from mcpbridge.pipeline.late import Late, LateCall
 from mcpbridge.units import show_seconds
@@ -109,43 +109,27 @@ class Patience:
         self._late.failed(call)
 
 
-class _Gone:
+class _Gone(Through):
     """The client behind a call that it does not wait for: who it is, but nobody to ask."""
 
     __slots__ = ("_asker",)
-
-    relays = False
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
 
     @property
-    def profile(self) -> Profile:
-        return self._asker.profile
+    def asker(self) -> Asker:
+        return self._asker
 
     @property
-    def owner(self) -> object:
-        return self._asker.owner
-
-    @property
-    def principal(self) -> str:
-        return self._asker.principal
-
-    @property
-    def home(self) -> object:
-        return self._asker.home
+    def relays(self) -> bool:
+        return False
 
     async def ask(self, question: Question) -> Raw:
         raise QuestionRefused("The client that called does not wait for this call any more")
 
-    def finished(self, question: Question) -> None:
-        self._asker.finished(question)
-
     def give_way(self, server: str) -> bool:
         return False
-
-    async def project(self) -> str:
-        return await self._asker.project()
 
 
 def _name(call: Call) -> str:

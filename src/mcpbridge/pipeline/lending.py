@@ -9,49 +9,27 @@ from contextlib import ExitStack
 
 from msgspec import Raw
 
-from mcpbridge.interaction import Asker, Profile, Question
+from mcpbridge.interaction import Asker, Question, Through
 from mcpbridge.model import Call
 from mcpbridge.pipeline.places import Place
 
 __all__ = ["Lending"]
 
 
-class Lending:
+class Lending(Through):
     """The asker behind a call that holds places."""
 
-    __slots__ = ("_call", "_places", "asker", "is_over")
+    __slots__ = ("_asker", "_call", "_places", "is_over")
 
     def __init__(self, call: Call, places: Sequence[Place]) -> None:
-        self.asker: Asker = call.client
-        """Who is really asked."""
+        self._asker, self._call, self._places = call.client, call, places
         self.is_over = False
         """The places are given back: there is nothing to lend any more."""
-        self._call, self._places = call, places
 
     @property
-    def profile(self) -> Profile:
-        """As the client's."""
-        return self.asker.profile
-
-    @property
-    def owner(self) -> object:
-        """As the client's."""
-        return self.asker.owner
-
-    @property
-    def principal(self) -> str:
-        """As the client's."""
-        return self.asker.principal
-
-    @property
-    def home(self) -> object:
-        """As the client's."""
-        return self.asker.home
-
-    @property
-    def relays(self) -> bool:
-        """As the client's."""
-        return self.asker.relays
+    def asker(self) -> Asker:
+        """Who is really asked."""
+        return self._asker
 
     async def ask(self, question: Question) -> Raw:
         """Ask. When the answer is there the call goes on at once, even if all places are taken then."""
@@ -59,15 +37,3 @@ class Lending:
             for place in () if self.is_over else self._places:
                 lent.enter_context(place.rest(self._call))
             return await self.asker.ask(question)
-
-    def finished(self, question: Question) -> None:
-        """Tell the client."""
-        self.asker.finished(question)
-
-    def give_way(self, server: str) -> bool:
-        """As the client does."""
-        return self.asker.give_way(server)
-
-    async def project(self) -> str:
-        """As the client's."""
-        return await self.asker.project()

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.interaction import Asker, Profile, Question
+from mcpbridge.interaction import Asker, Question, Through
 from mcpbridge.model import Call
 from mcpbridge.pipeline.single_flight import Flight
 from mcpbridge.wire.body import Body
@@ -13,7 +13,7 @@ from mcpbridge.wire.body import Body
 __all__ = ["AskedAlone", "is_error", "is_final"]
 
 
-class AskedAlone:
+class AskedAlone(Through):
     """The client that began a run, as an `Asker`. Once it is asked something, the run is for it alone."""
 
     __slots__ = ("_call", "_flight", "was_asked")
@@ -25,51 +25,15 @@ class AskedAlone:
         """What comes of the run came of an answer: it is nothing to keep."""
 
     @property
-    def _asker(self) -> Asker:
+    def asker(self) -> Asker:
+        """The client, as it can be asked now."""
         return self._call.client
-
-    @property
-    def profile(self) -> Profile:
-        """What it can be asked."""
-        return self._asker.profile
-
-    @property
-    def owner(self) -> object:
-        """Who it is."""
-        return self._asker.owner
-
-    @property
-    def principal(self) -> str:
-        """Who was authenticated."""
-        return self._asker.principal
-
-    @property
-    def home(self) -> object:
-        """Whose session its calls go to."""
-        return self._asker.home
-
-    @property
-    def relays(self) -> bool:
-        """It comes back with answers by itself."""
-        return self._asker.relays
 
     def ask(self, question: Question) -> Awaitable[Raw]:
         """Put the question; from now on the run is for this client alone."""
         self.was_asked = True
         self._flight.be_personal()
-        return self._asker.ask(question)
-
-    def finished(self, question: Question) -> None:
-        """Tell it that a page has done its work."""
-        self._asker.finished(question)
-
-    def give_way(self, server: str) -> bool:
-        """End what it waits for."""
-        return self._asker.give_way(server)
-
-    async def project(self) -> str:
-        """Where it works."""
-        return await self._asker.project()
+        return self.asker.ask(question)
 
 
 def is_final(result: Body, data: bytes) -> bool:

@@ -6,14 +6,14 @@ others go, and they run themselves.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, CallRefused
 from mcpbridge.model import Call
+from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.peer import Update
 
@@ -94,30 +94,12 @@ class Flight:
             waiting.set_result(Body(data) if data is not None else None)
 
 
-class Flights:
+class Flights(OwnedTasks):
     """The runs under way."""
 
     def __init__(self) -> None:
-        self._tasks: asyncio.TaskGroup | None = None
-        self._flying: set[asyncio.Task[None]] = set()
+        super().__init__()
         self._open: dict[Hashable, Flight] = {}
-
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Runs may begin meanwhile; leaving cancels them and waits for their end."""
-        failure: BaseException | None = None
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            try:
-                yield
-            except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
-                failure = error
-            finally:
-                self._tasks = None
-                for task in self._flying:
-                    task.cancel()
-        if failure is not None:
-            raise failure
 
     def open(self, key: Hashable) -> Flight | None:
         """The run under this key that one may wait for; None when there is none.
@@ -134,15 +116,13 @@ class Flights:
 
         `call`: the one that begins it, for those who wait with it.
         """
-        tasks = self._tasks
         flight = Flight()
         flight.call = call
-        if tasks is None:  # nobody would own it
-            return await run(flight)
         result: list[Body] = []
+        task = self.spawn(_fly(flight, run, result))
+        if task is None:  # nobody would own it
+            return await run(flight)
         self._open[key] = flight
-        task = tasks.create_task(_fly(flight, run, result))
-        self._flying.add(task)
         task.add_done_callback(partial(self._landed, key, flight))
         flight.on_empty = partial(self._abandon, key, flight, task)
         landed = await flight.wait(update, leads=True)
@@ -154,7 +134,6 @@ class Flights:
         task.cancel()
 
     def _landed(self, key: Hashable, flight: Flight, task: asyncio.Task[None]) -> None:
-        self._flying.discard(task)
         self._close(key, flight)
         if task.cancelled():  # perhaps before it began
             flight.land(None, _EndedError("The run that this call waited for was cancelled"))
