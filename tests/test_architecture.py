@@ -21,6 +21,7 @@ LAYERS = [
     "owned_tasks",
     "redaction",
     "wire",
+    "result_settings",
     "conduct",
     "interaction",  # questions carry unparsed params
     "events",

@@ -1,0 +1,28 @@
+"""The Builtin protocol: a tool that the bridge answers itself."""
+
+from typing import Any, Protocol
+
+from mcpbridge.model import Call
+from mcpbridge.wire.body import Body
+
+__all__ = ["BRIDGE", "Builtin"]
+
+BRIDGE = "mcpbridge"
+"""The server that the bridge's own tools are of, in tool ids: `mcpbridge/recall`."""
+
+
+class Builtin(Protocol):
+    """One tool of the bridge."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """As `tools/list` shows it: name, description, inputSchema, annotations."""
+        ...
+
+    async def run(self, call: Call) -> Body:
+        """The result of a call (`content`, perhaps `isError`). Arguments were checked against the schema.
+
+        Raises:
+            BridgeError: it cannot be done; told as every failed call is.
+        """
+        ...
