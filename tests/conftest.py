@@ -4,10 +4,12 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
+from closing_words import WORDS
 from harness import Place
 
 
@@ -43,3 +45,26 @@ def place(tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
     yield place
     place.clean()
+
+
+# -- what is shown at the end. With `-n` the tests run in processes of their own, which hand their words over.
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[WORDS] = {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (handed_over := getattr(session.config, "workeroutput", None)) is not None:
+        handed_over["closing_words"] = session.config.stash[WORDS]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[WORDS] |= getattr(node, "workeroutput", {}).get("closing_words", {})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for title, words in config.stash[WORDS].items():
+        terminalreporter.section(title)
+        terminalreporter.write_line(words)

@@ -162,7 +162,11 @@ class Place:
         return {**kept, **own, **self.env}
 
     def config(self, servers: Mapping[str, Mapping[str, Any]], **sections: Mapping[str, Any]) -> Path:
-        """Write a `servers.toml`; its commands get the cookie."""
+        """Write a `servers.toml`; its commands get the cookie.
+
+        Results pass as they come unless a test says otherwise: most tests are about what crosses unchanged.
+        """
+        sections = {"results": {"strategy": "off"}, **sections}
         marked = {
             name: {**server, "env": {COOKIE: self.cookie, **server.get("env", {})}} if "command" in server else server
             for name, server in servers.items()

@@ -37,6 +37,7 @@ from mcpbridge.pipeline.retry import Retry
 from mcpbridge.pipeline.stage import Concern
 from mcpbridge.pipeline.tracing import Peer, TraceReceived, TraceSent
 from mcpbridge.policy.decide import Policy
+from mcpbridge.result_parts import ResultParts
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.conducts import Conducts
@@ -59,6 +60,7 @@ class Parts:
     conducts: Conducts
     policy: Policy
     store: Store
+    results: ResultParts
     audit: CallLog
     """Where approvals are written down."""
     call_log: CallLog | None
@@ -99,7 +101,9 @@ class Way:
         concerns: list[Concern] = [
             *([TraceReceived(self._otel, keeps_content=traces)] if self._otel else []),
             Observe(parts.metrics if settings.observe.metrics else None, parts.events, record),
+            parts.results.compress,
             Guard(policy),
+            parts.results.references,
             self._hooks,
             check,
             Permit(policy),
@@ -113,7 +117,7 @@ class Way:
             Limits(calls, self._idle_of),
             *([TraceSent(self._otel, self._peer, keeps_content=traces)] if self._otel else []),
         ]
-        deliver = Deliver(parts.pool, answer_seconds=settings.questions.timeout)
+        deliver = Deliver(parts.pool, parts.results.builtins, answer_seconds=settings.questions.timeout)
         self.plans = Plans(deliver, concerns, parts.conducts.of)
         """What happens to each call."""
 
@@ -123,6 +127,7 @@ class Way:
         async with AsyncExitStack() as stack:
             if self._otel is not None:
                 await stack.enter_async_context(self._otel.running())
+            await stack.enter_async_context(self._parts.results.running())
             await stack.enter_async_context(self._hooks.running())
             await stack.enter_async_context(self.cache.running())
             yield

@@ -33,9 +33,11 @@ from mcpbridge.errors import BridgeError
 from mcpbridge.events import EventBus
 from mcpbridge.hooks.calls import Hook
 from mcpbridge.interaction import Asker
+from mcpbridge.model import BRIDGE
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
+from mcpbridge.result_parts import ResultParts
 from mcpbridge.standing import dropped, servers_standing
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import call_log_path
@@ -143,6 +145,8 @@ class Bridge:
         self.catalog: Catalog
         self.policy: Policy
         self.startup: StartupWait
+        self.results: ResultParts
+        """Kept results, and what is counted of them."""
         self.approvals: Desk
         """Calls that wait for a person to agree."""
 
@@ -173,18 +177,23 @@ class Bridge:
             page_size=settings.bridge.page_size,
             ttl_ms=identity.list_ttl_ms,
             modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(server_info)),
+            results=settings.results,
         )
         servers = {name: server.within(settings.calls) for name, server in settings.servers.items()}
-        conducts = Conducts(servers, settings.calls)
+        conducts = Conducts(servers, settings.calls, settings.results)
         self.policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
         self.catalog = Catalog(settings.servers, builder, policy=self.policy)
         self.pool = Pool(servers, self._make_transport, self, client_info=server_info)
+        self.results = ResultParts(settings.results, self.store, self.catalog, self.metrics, redact=self._redact)
+        own = tuple(encode(builtin.definition) for builtin in self.results.builtins.values())
+        self.catalog.update(Offer(BRIDGE, own))
         parts = Parts(
             servers=servers,
             pool=self.pool,
             conducts=conducts,
             policy=self.policy,
             store=self.store,
+            results=self.results,
             audit=self.audit,
             call_log=self.call_log,
             metrics=self.metrics,
@@ -205,6 +214,7 @@ class Bridge:
             self.startup,
             settings.questions,
             self._way.late,
+            self.results.shelf,
             around=self._context,
             audience=self.policy.audience if self.policy.names_callers else None,
         )

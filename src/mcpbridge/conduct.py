@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mcpbridge.result_settings import ResultConduct
 from mcpbridge.units import Rate, RateText, Seconds
 from mcpbridge.wire.deadlines import Timeouts
 
@@ -198,6 +199,7 @@ class Hints:
 
 NO_HINTS = Hints()
 NO_RETRY = RetrySettings(tries=1)
+DEFAULT_RESULTS = ResultConduct()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,8 @@ class Conduct:
     server_rate_limit: Rate | None = None
     """The same, of all tools of its server together."""
     log_content: bool = False
+    results: ResultConduct = DEFAULT_RESULTS
+    """What becomes of large results."""
 
 
 def resolve(
@@ -243,6 +247,7 @@ def resolve(
     is_trusted: bool,
     limits: tuple[int, Rate | None, Rate | None] = (0, None, None),
     is_local: bool = False,
+    results: ResultConduct = DEFAULT_RESULTS,
 ) -> Conduct:
     """The conduct of one tool. `name`: the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's."""
     levels = [level for level in (tool, server, calls) if level is not None]
@@ -289,6 +294,7 @@ def resolve(
         rate_limit=limits[1],
         server_rate_limit=limits[2],
         log_content=nearest("log_content", default=False),
+        results=results,
     )
 
 

@@ -5,9 +5,9 @@ other programs use for the same things are understood as well.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.units import Bytes, Seconds
 
@@ -33,7 +33,7 @@ class ResultSettings(BaseModel):
     model's summary; `off`: results pass as they came."""
 
     budget: int | None = Field(
-        default=None, ge=200, le=1_000_000, validation_alias=AliasChoices("budget", "max_chars", "maxChars")
+        default=None, ge=400, le=1_000_000, validation_alias=AliasChoices("budget", "max_chars", "maxChars")
     )
     """Characters of what is shown in place of a large result. Default: 2000. Also `max_chars`."""
 
@@ -82,6 +82,12 @@ class SummarySettings(BaseModel):
 
     max_input: int = Field(default=200_000, ge=1000)
     """Characters of a result that are given to the model; of a longer one the beginning and the end."""
+
+    @model_validator(mode="after")
+    def _names_a_model(self) -> Self:
+        if self.provider != "client" and not self.model:
+            raise ValueError(f'`provider = "{self.provider}"` needs `model`, the name of one of its models')
+        return self
 
 
 class ResultDefaults(ResultSettings, BaseModel):

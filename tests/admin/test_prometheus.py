@@ -28,6 +28,8 @@ class Running:
         series.ended("failed", 400, 399, 3, 0)
         series.went_wrong("failed", "UpstreamTimeout")
         series.took_note({"retries": 2, "cache": "hit", "coerced": ["n"], "approval": "once by ann"})
+        series.rewrote("preview", came=900, shown=100, stored=890)
+        series.recalled(30)
         self.metrics.series("gone", "", "prompts/get", "").ended("ok", 0.5, 0.5, 1, 1)
 
     def status(self) -> dict[str, Any]:
@@ -70,11 +72,14 @@ def test_the_official_parser_reads_what_was_counted(accept: str) -> None:
     assert counted("mcpbridge_approvals_total", answer="granted") == 1
     assert counted("mcpbridge_argument_bytes_total") == 15
     assert counted("mcpbridge_result_bytes_total") == 4001
-    assert counted("mcpbridge_argument_tokens_estimated_total") == 4
-    assert counted("mcpbridge_result_tokens_estimated_total") == 1001
+    assert counted("mcpbridge_argument_tokens_estimated_total") == 5
+    assert counted("mcpbridge_result_tokens_estimated_total") == 1251
     assert counted("mcpbridge_retries_total") == 2
     assert counted("mcpbridge_cache_hits_total") == 1
     assert counted("mcpbridge_coerced_calls_total") == 1
+    assert counted("mcpbridge_rewritten_results_total", form="preview") == 1
+    tokens = {"came": 900, "shown": 100, "stored": 890, "recalled": 30}
+    assert {kind: counted("mcpbridge_rewritten_result_tokens_estimated_total", kind=kind) for kind in tokens} == tokens
     server = (("backend", "stdio"), ("server", "files"))
     assert found["mcpbridge_server_up", server] == 1
     assert found["mcpbridge_server_running_calls", server] == 1

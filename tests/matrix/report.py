@@ -5,16 +5,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from matrix.cells import CELLS, ERAS, REVISIONS, TRANSPORTS, Cell, impossible
 from matrix.operations import HEAVY_OPERATIONS, LAST_OPERATIONS, OPERATIONS
 from matrix.running import Outcome
 
-__all__ = ["README", "RUN", "in_readme", "shown", "table"]
-
-RUN = pytest.StashKey[dict[Cell, Outcome]]()
-"""Where a session of tests keeps what came of the matrix."""
+__all__ = ["README", "in_readme", "shown", "table"]
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

@@ -4,25 +4,28 @@ The matrix runs once, when its first cell is asked for; what it takes is in `run
 `operations.py`.
 """
 
+import asyncio
+
 import pytest
 
+from closing_words import WORDS
 from matrix.cells import CELLS, Cell, impossible
-from matrix.report import README, RUN, shown
+from matrix.report import README, shown, table
 from matrix.running import Outcome, run_matrix
 
 
 @pytest.fixture(scope="session")
-async def outcomes(
-    anyio_backend: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> dict[Cell, Outcome]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[Cell, Outcome]:
     """What came of every cell; shown as a table at the end."""
-    found: dict[Cell, Outcome] = await run_matrix(tmp_path_factory.mktemp("matrix"))
-    request.config.stash[RUN] = found
+    # On an event loop of its own: one that lasts as long as a session would be that of all later tests, and what one
+    # of them left running would end in another.
+    found: dict[Cell, Outcome] = asyncio.run(run_matrix(tmp_path_factory.mktemp("matrix")))
+    request.config.stash[WORDS]["matrix: operations that passed, by client and server"] = table(found)
     return found
 
 
 @pytest.mark.parametrize("cell", [cell for cell in CELLS if not impossible(cell)], ids=str)
-async def test_everything_works_in_this_cell(cell: Cell, outcomes: dict[Cell, Outcome]) -> None:
+def test_everything_works_in_this_cell(cell: Cell, outcomes: dict[Cell, Outcome]) -> None:
     outcome = outcomes[cell]
     assert not outcome.failed, "\n".join(f"{name}: {why}" for name, why in outcome.failed.items())
 

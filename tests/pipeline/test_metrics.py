@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.pipeline.metrics import BUCKETS, OTHER, Durations, Metrics, Series, total
-from mcpbridge.pipeline.token_estimates import estimated_tokens
 
 seconds = st.lists(st.floats(0, 1000, allow_nan=False), max_size=60)
 
@@ -85,6 +84,18 @@ def test_what_stages_noted_is_counted_without_naming_anybody() -> None:
     assert whole.approvals == {"granted": 1, "denied": 1, "unanswered": 1}
 
 
+def test_tokens_of_rewritten_results_add_up_over_clients() -> None:
+    metrics = Metrics()
+    metrics.rewrote("s", "s/a", "ear", "preview", came=900, shown=100, stored=900)
+    metrics.rewrote("s", "s/a", "eye", "table", came=300, shown=200, stored=0)
+    metrics.rewrote("s", "s/a", "eye", "table", came=300, shown=200, stored=300)
+    metrics.recalled("s", "s/a", "eye", 40)
+    whole = metrics.by_tool()["s", "s/a", "tools/call"]
+    assert whole.rewritten == {"preview": 1, "table": 2}
+    assert whole.tokens == {"came": 1500, "shown": 500, "stored": 1200, "recalled": 40}
+    assert total(one.copy() for one in metrics).tokens == whole.tokens
+
+
 def test_names_that_others_choose_make_only_so_many_series() -> None:
     """A client may call itself anything, and a server may offer anything."""
     metrics = Metrics(max_tools=3, max_clients=2)
@@ -116,10 +127,3 @@ def test_error_codes_that_a_server_makes_up_are_counted_together() -> None:
 def test_a_client_name_of_any_length_is_cut() -> None:
     (series,) = [Metrics().series("s", "s/a", "tools/call", "x" * 1000)]
     assert len(series.client) == 64
-
-
-@given(st.integers(0, 10**9))
-def test_tokens_are_estimated_from_bytes_and_never_zero_for_something(size: int) -> None:
-    tokens = estimated_tokens(size)
-    assert (tokens == 0) == (size == 0)
-    assert abs(tokens - size / 4) < 1

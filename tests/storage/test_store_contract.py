@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -22,6 +23,9 @@ from mcpbridge.storage.sqlite import SqliteStore
 from mcpbridge.storage.store import Store
 
 BOUND = 4 * 1024**2
+KEY = "5a" * 32
+NOISE = os.urandom(200_000)
+"""What cannot be compressed, so that it takes the room of its size."""
 
 
 class Clock:
@@ -46,6 +50,7 @@ def lazy_without_file(path: Path, clock: Clock) -> Store:
 STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda path, clock: MemoryStore(max_bytes=BOUND, clock=clock),
     "sqlite": lambda path, clock: SqliteStore(path, max_bytes=BOUND, clock=clock),
+    "sqlite with a key": lambda path, clock: SqliteStore(path, max_bytes=BOUND, key=KEY, clock=clock),
     "lazy": lazy,
     "lazy without its file": lazy_without_file,
 }
@@ -136,6 +141,151 @@ async def test_entries_tell_oldest_first_of_one_or_of_everybody(store: Store, cl
     assert [entry.handle for entry in await store.entries("approval", principal="ann")] == [first, third]
 
 
+async def test_a_label_is_told_without_the_value(store: Store) -> None:
+    handle = await store.put("result", b"x" * 5000, principal="ann", expires_in=60, label=b'{"tool":"a/b"}')
+    bare = await store.put("result", b"y", principal="bob", expires_in=60)
+    first, second = await store.entries("result", principal=None)
+    assert (first.handle, first.label, first.size) == (handle, b'{"tool":"a/b"}', 5000)
+    assert (second.handle, second.label) == (bare, b"")
+    assert 0 < first.room < 5000  # compressed
+    assert await store.entry("result", handle, principal="ann") == first
+    assert await store.entry("result", handle, principal="bob") is None
+    assert await store.entry("grant", handle, principal="ann") is None
+
+
+async def test_a_listing_can_be_bounded_at_either_end(store: Store, clock: Clock) -> None:
+    handles: list[str] = []
+    for number in range(5):
+        handles.append(await store.put("result", b"%d" % number, principal="ann", expires_in=60))
+        clock.now += 1
+    await store.put("result", b"bob's", principal="bob", expires_in=60)
+
+    async def listed(**how: Any) -> list[str]:
+        return [entry.handle for entry in await store.entries("result", principal="ann", **how)]
+
+    assert await listed() == handles
+    assert await listed(limit=2) == handles[:2]
+    assert await listed(newest_first=True) == handles[::-1]
+    assert await listed(limit=2, newest_first=True) == handles[:2:-1]
+    assert await listed(limit=0) == []
+
+
+async def test_a_use_makes_a_value_live_longer_and_looking_does_not(store: Store, clock: Clock) -> None:
+    used, seen = [await store.put("result", b"v", principal="ann", expires_in=100) for _ in range(2)]
+    clock.now += 90
+    assert await store.get("result", used, principal="ann", renew=100) == b"v"
+    assert await store.get("result", seen, principal="ann") == b"v"
+    clock.now += 20
+    assert await store.get("result", used, principal="ann") == b"v"
+    assert await store.get("result", seen, principal="ann") is None
+    entry = await store.entry("result", used, principal="ann")
+    assert entry
+    assert (entry.created, entry.used, entry.expires) == (1_000_000.0, 1_000_090.0, 1_000_190.0)
+
+
+async def test_a_use_never_shortens_a_life(store: Store, clock: Clock) -> None:
+    handle = await store.put("result", b"v", principal="ann", expires_in=1000)
+    clock.now += 61
+    assert await store.get("result", handle, principal="ann", renew=10)
+    assert await store.renew("result", handle, principal="ann", expires_in=10)
+    clock.now += 900
+    assert await store.get("result", handle, principal="ann") == b"v"
+
+
+async def test_a_renewed_value_is_as_new(store: Store, clock: Clock) -> None:
+    old, other = [
+        await store.put("result", b"v" * 2000, principal="ann", expires_in=100, label=b"before") for _ in range(2)
+    ]
+    clock.now += 50
+    assert await store.renew("result", old, principal="ann", expires_in=100, label=b"after")
+    assert not await store.renew("result", old, principal="bob", expires_in=100, label=b"bob's")
+    assert not await store.renew("result", "none", principal="ann", expires_in=100)
+    one, two = await store.entries("result", principal="ann", newest_first=True)
+    assert (one.handle, one.label, one.created, one.expires) == (old, b"after", 1_000_050.0, 1_000_150.0)
+    assert (two.handle, two.label) == (other, b"before")
+    assert await store.renew("result", other, principal="ann", expires_in=100)
+    clock.now += 60
+    assert [entry.label for entry in await store.entries("result", principal="ann")] == [b"after", b"before"]
+    assert await store.get("result", old, principal="ann") == b"v" * 2000
+    clock.now += 60
+    assert not await store.renew("result", old, principal="ann", expires_in=100)  # it has expired
+
+
+async def test_what_is_there_already_stays(store: Store, clock: Clock) -> None:
+    async def settle(body: bytes) -> bytes:
+        return await store.put_if_absent("secret", body, principal="", expires_in=60, handle="one")
+
+    found = await asyncio.gather(*(settle(b"%d" % number) for number in range(10)))
+    assert len(set(found)) == 1
+    assert await store.get("secret", "one", principal="") == found[0]
+    clock.now += 60
+    assert await settle(b"new") == b"new"
+
+
+async def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, clock: Clock) -> None:
+    for kind in ("memory", "sqlite", "sqlite with a key", "lazy"):
+        store = STORES[kind](tmp_path / f"{kind}.db", clock)
+        first, second, *_ = [await store.put("result", NOISE, principal="", expires_in=9999) for _ in range(10)]
+        clock.now += 100
+        assert await store.get("result", first, principal="", renew=9999) == NOISE
+        clock.now += 100
+        for _ in range(15):
+            await store.put("result", NOISE, principal="", expires_in=9999)
+        left = [entry.handle for entry in await store.entries("result", principal="")]
+        assert first in left
+        assert second not in left
+        await store.close()
+
+
+async def test_a_kind_can_have_a_bound_of_its_own(tmp_path: Path, clock: Clock) -> None:
+    for kind in ("memory", "sqlite", "lazy", "lazy without its file"):
+        store = STORES[kind](tmp_path / f"{kind}.db", clock)
+        store.bound("result", 1024**2)
+        other = [await store.put("other", NOISE, principal="", expires_in=60) for _ in range(10)]
+        handles = [await store.put("result", NOISE, principal="", expires_in=60) for _ in range(10)]
+        left = [entry.handle for entry in await store.entries("result", principal="")]
+        assert 3 <= len(left) <= 5
+        assert left == handles[-len(left) :]
+        assert [entry.handle for entry in await store.entries("other", principal="")] == other
+        with pytest.raises(ValueTooLarge):
+            await store.put("result", NOISE * 6, principal="", expires_in=60)
+        await store.put("result", bytes(2 * 1024**2), principal="", expires_in=60)  # what counts is what it takes
+        store.bound("other", 500_000)
+        await store.put("other", NOISE, principal="", expires_in=60)
+        assert len(await store.entries("other", principal="")) == 2
+        await store.close()
+
+
+async def test_numbers_add_up(store: Store) -> None:
+    day, next_day = "1970-01-12", "1970-01-13"  # by the clock of these tests
+    await store.count("tokens", {(day, "a", "b"): [1, 2], (day, "a", "c"): [5]})
+    await store.count("tokens", {(day, "a", "b"): [10, 20, -30], (next_day,): [2**70]})
+    await store.count("other", {(day, "a", "b"): [7]})
+    assert await store.counted("tokens") == {
+        (day, "a", "b"): [11, 22, -30],
+        (day, "a", "c"): [5],
+        (next_day,): [2**70],
+    }
+    assert await store.counted("tokens", since=next_day) == {(next_day,): [2**70]}
+    assert await store.counted("none") == {}
+
+
+async def test_old_numbers_are_forgotten(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("counting", "memory"):
+        monkeypatch.setattr(f"mcpbridge.storage.{module}.MAX_TALLIES", 20)
+    await store.count("tokens", {("1970-01-12",): [1], ("1971-01-12",): [2]})
+    clock.now += 401 * 86400
+    await store.count("tokens", {("1971-02-20", str(number)): [1] for number in range(10)})
+    assert ("1970-01-12",) not in await store.counted("tokens")
+    clock.now += 700
+    await store.count("tokens", {("1971-02-21", str(number)): [1] for number in range(18)})
+    clock.now += 700
+    await store.count("tokens", {("1971-02-21", "0"): [1]})
+    found = await store.counted("tokens")
+    assert len(found) <= 20
+    assert all(found[("1971-02-21", str(number))] for number in range(18))
+
+
 async def test_handles_are_128_random_bits_in_one_plain_word(store: Store) -> None:
     handles = {await store.put("result", b"", principal="", expires_in=60) for _ in range(50)}
     assert len(handles) == 50
@@ -149,24 +299,28 @@ async def test_beyond_the_bound_the_oldest_of_the_largest_kind_go(tmp_path: Path
     for kind in ("memory", "sqlite", "lazy"):
         store = STORES[kind](tmp_path / f"{kind}.db", clock)
         grant = await store.put("grant", b"small and old", principal="ann", expires_in=60)
-        handles = [await store.put("result", bytes(200_000), principal="ann", expires_in=60) for _ in range(40)]
+        handles = [await store.put("result", NOISE, principal="ann", expires_in=60) for _ in range(40)]
         left = [entry.handle for entry in await store.entries("result", principal="ann")]
         assert 10 < len(left) <= BOUND // 200_000
         assert left == handles[-len(left) :]
         assert await store.get("grant", grant, principal="ann") == b"small and old"
         with pytest.raises(ValueTooLarge):
-            await store.put("result", bytes(BOUND + 1), principal="ann", expires_in=60)
+            await store.put("result", os.urandom(BOUND + 1), principal="ann", expires_in=60)
         await store.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(body=st.binary(max_size=3000), kind=st.text(max_size=20), handle=st.text(min_size=1, max_size=50))
-@pytest.mark.parametrize("name", ["memory", "sqlite"])
+BODIES = st.builds(lambda part, times: part * times, st.binary(max_size=50), st.integers(0, 10_000))
+"""Those that are worth to be compressed."""
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.binary(max_size=3000) | BODIES, kind=st.text(max_size=20), handle=st.text(min_size=1, max_size=50))
+@pytest.mark.parametrize("name", ["memory", "sqlite", "sqlite with a key"])
 def test_bytes_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, name: str, body: bytes, kind: str, handle: str
 ) -> None:
     async def round_trip() -> None:
-        store = STORES[name](tmp_path_factory.getbasetemp() / "bytes.db", Clock())
+        store = STORES[name](tmp_path_factory.getbasetemp() / f"{name}.db", Clock())
         handle_ = handle.encode(errors="ignore").decode() or "x"  # no lone surrogates: no header or JSON brings them
         kind_ = kind.encode(errors="ignore").decode()
         await store.put(kind_, body, principal=kind_, expires_in=60, handle=handle_)
@@ -253,7 +407,7 @@ async def test_two_bridges_can_make_the_file_at_once(tmp_path: Path) -> None:
 async def test_expired_values_are_removed_from_the_file(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "a.db"
     store = SqliteStore(path, clock=clock)
-    await store.put("result", bytes(3_000_000), principal="", expires_in=10)
+    await store.put("result", os.urandom(3_000_000), principal="", expires_in=10)
     await store.close()
     large = path.stat().st_size
     clock.now += 11
@@ -369,12 +523,14 @@ async def test_on_a_full_disk_values_are_kept_in_memory(tmp_path: Path) -> None:
     store = LazyStore(StoreSettings(path=str(tmp_path / "a.db")))
     first = await store.put("result", b"first", principal="", expires_in=60)
     assert isinstance(store._file, SqliteStore)
-    await store._file._database.run(lambda connection: connection.execute("PRAGMA max_page_count = 20"), writes=False)
+    await store._file._access.database.run(
+        lambda connection: connection.execute("PRAGMA max_page_count = 30"), writes=False
+    )
     with capture_logs() as logs:
-        second = await store.put("result", bytes(200_000), principal="", expires_in=60)
+        second = await store.put("result", NOISE, principal="", expires_in=60)
     assert logs[0]["reason"] == "database or disk is full"
     assert await store.get("result", first, principal="") == b"first"
-    assert await store.take("result", second, principal="") == bytes(200_000)
+    assert await store.take("result", second, principal="") == NOISE
     await store.close()
 
 

@@ -6,17 +6,19 @@ its own call.
 """
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcpbridge.admin.approvals import Problem, decide, listed
+from mcpbridge.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.approvals.desk import Desk
+from mcpbridge.results.ledger import Ledger
+from mcpbridge.results.shelf import Shelf
 
 __all__ = ["make_api"]
 
@@ -27,12 +29,20 @@ _NOT_ADMIN = (
     "the bridge with MCPBRIDGE_ADMIN_TOKEN in its environment, and send that token as `Authorization: Bearer TOKEN`"
 )
 
-_Endpoint = Callable[[Request], Awaitable[JSONResponse]]
+
+def make_api(desk: Desk, shelf: Shelf | None = None, ledger: Ledger | None = None) -> Starlette:
+    """The application; its paths begin with `/api`. What is not given has no paths."""
+    return Starlette(
+        routes=[
+            *_approval_routes(desk),
+            *(result_routes(shelf, _for_admins) if shelf is not None else ()),
+            *(stats_routes(ledger, _for_admins) if ledger is not None else ()),
+        ],
+        exception_handlers={HTTPException: _http_error, Problem: _problem},
+    )
 
 
-def make_api(desk: Desk) -> Starlette:
-    """The application; its paths begin with `/api`."""
-
+def _approval_routes(desk: Desk) -> list[Route]:
     async def approvals(_: Request) -> JSONResponse:
         return JSONResponse({"approvals": await listed(desk)})
 
@@ -40,17 +50,14 @@ def make_api(desk: Desk) -> Starlette:
         by = f"api:{request.state.principal or 'admin'}"
         return JSONResponse(await decide(desk, request.path_params["id"], await _object_of(request), by))
 
-    return Starlette(
-        routes=[
-            Route("/api/approvals", _for_admins(approvals), methods=["GET"]),
-            Route("/api/approvals/{id}", _for_admins(answer), methods=["POST"]),
-        ],
-        exception_handlers={HTTPException: _http_error, Problem: _problem},
-    )
+    return [
+        Route("/api/approvals", _for_admins(approvals), methods=["GET"]),
+        Route("/api/approvals/{id}", _for_admins(answer), methods=["POST"]),
+    ]
 
 
-def _for_admins(endpoint: _Endpoint) -> _Endpoint:
-    async def checked(request: Request) -> JSONResponse:
+def _for_admins(endpoint: Endpoint) -> Endpoint:
+    async def checked(request: Request) -> Response:
         if not getattr(request.state, "is_admin", False):
             return _error(403, "forbidden", _NOT_ADMIN)
         return await endpoint(request)

@@ -15,7 +15,7 @@ from mcpbridge.admin.prometheus_text import Page, labels
 from mcpbridge.downstream.http_exchange import Receive, Scope, Send
 from mcpbridge.downstream.http_mounts import App
 from mcpbridge.pipeline.metrics import BUCKETS, Durations, Metrics, Series
-from mcpbridge.pipeline.token_estimates import estimated_tokens
+from mcpbridge.results.tokens import estimated_tokens
 
 __all__ = ["Counted", "exposition", "make_metrics"]
 
@@ -113,6 +113,13 @@ _BY_NAME: tuple[tuple[str, str, str, Callable[[Series], Mapping[str, int]]], ...
     ("refused_calls", "error", "Calls that the bridge refused.", lambda one: one.refused),
     ("failed_calls", "error", "Calls that failed at the server or on the way.", lambda one: one.failed),
     ("approvals", "answer", "Calls that a person was asked about.", lambda one: one.approvals),
+    ("rewritten_results", "form", "Large results that were rewritten, by form.", lambda one: one.rewritten),
+    (
+        "rewritten_result_tokens_estimated",
+        "kind",
+        "Tokens of rewritten results, estimated: what came, was shown instead, was stored, was recalled later.",
+        lambda one: one.tokens,
+    ),
 )
 """Several numbers of each series by one more label."""
 

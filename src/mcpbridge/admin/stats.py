@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpbridge.pipeline.metrics import Metrics, Total
-from mcpbridge.pipeline.token_estimates import estimated_tokens
+from mcpbridge.results.tokens import estimated_tokens
 
 __all__ = ["stats_of"]
 
@@ -41,4 +41,6 @@ def _told(key: tuple[str, str, str], whole: Total) -> Mapping[str, Any]:
         "retries": whole.retries,
         "cache_hits": whole.cache_hits,
         "coerced": whole.coerced,
+        "rewritten": whole.rewritten,
+        "rewritten_tokens_estimated": whole.tokens,
     }

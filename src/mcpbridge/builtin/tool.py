@@ -5,10 +5,7 @@ from typing import Any, Protocol
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 
-__all__ = ["BRIDGE", "Builtin"]
-
-BRIDGE = "mcpbridge"
-"""The server that the bridge's own tools are of, in tool ids: `mcpbridge/recall`."""
+__all__ = ["Builtin"]
 
 
 class Builtin(Protocol):

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Literal
 
+from mcpbridge.model import BRIDGE
+
 __all__ = ["SHORTEST_LIMIT", "Prefix", "fingerprint", "own_names", "wire_names"]
 
 Prefix = Literal["always", "on-collision", "never"]
@@ -37,6 +39,7 @@ def wire_names(owners: Iterable[_Owner], *, limit: int = 48, prefix: Prefix = "a
         raise ValueError(f"a tool name needs at least {SHORTEST_LIMIT} characters, not {limit}")
     attempts = dict.fromkeys(sorted(set(owners)), 0)
     names = {owner: _name(owner, 0, limit, prefix) for owner in attempts}
+    names |= _of_the_bridge(attempts)
     while clashing := _not_alone(names):
         for owner in clashing:
             attempts[owner] += 1
@@ -46,7 +49,17 @@ def wire_names(owners: Iterable[_Owner], *, limit: int = 48, prefix: Prefix = "a
 
 def own_names(owners: Iterable[_Owner]) -> dict[_Owner, str]:
     """Every name as it is, for the owners of one server."""
-    return {owner: owner[1] for owner in owners}
+    every = list(owners)
+    return {owner: owner[1] for owner in every} | _of_the_bridge(every)
+
+
+def _of_the_bridge(owners: Iterable[_Owner]) -> dict[_Owner, str]:
+    """The bridge's own tools: their plain names, unless a server has a tool that is called so by itself."""
+    every = list(owners)
+    taken = {tool for server, tool in every if server != BRIDGE}
+    return {(server, tool): tool for server, tool in every if server == BRIDGE and tool not in taken} | {
+        (server, tool): f"{server}{_SEPARATOR}{tool}" for server, tool in every if server == BRIDGE and tool in taken
+    }
 
 
 def fingerprint(*parts: str, length: int = _HASH_LENGTH) -> str:

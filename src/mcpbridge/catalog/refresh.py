@@ -74,6 +74,12 @@ class Catalog:
             self._offers[offer.server] = offer
             self._schedule()
 
+    def expect_large(self, tools: frozenset[str]) -> None:
+        """Results of these tools (ids, by the server's own names) have been large: their definitions say what helps."""
+        if tools != self._builder.large:
+            self._builder.large = tools
+            self._schedule()
+
     def remove(self, server: str) -> None:
         """A server that offers nothing any more; unknown ones are fine."""
         if self._offers.pop(server, None) is not None:

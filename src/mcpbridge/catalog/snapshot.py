@@ -20,9 +20,11 @@ from mcpbridge.catalog.directory import Directory, Listed
 from mcpbridge.catalog.names import Prefix, own_names, wire_names
 from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.paging import Entry, Listing
+from mcpbridge.catalog.rewritten import Rewriting
 from mcpbridge.catalog.seen_uris import SeenUris
 from mcpbridge.catalog.uri_index import ServerUris, UriIndex
 from mcpbridge.conduct import NO_HINTS, Hints
+from mcpbridge.result_settings import ResultSettings
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.frame import encode
 
@@ -199,19 +201,24 @@ class Builder:
         page_size: int = 0,
         ttl_ms: int = 0,
         modern_tail: bytes = b"",
+        results: ResultSettings | None = None,
     ) -> None:
         """How all snapshots are cut.
 
         `name_length`: characters of the longest wire name; `prefix`: which of them name their server. `page_size`:
         entries a page; 0 for one page. `ttl_ms`: how long modern clients may go without asking again, where no server
         asks for less. `modern_tail`: members (`"name":value,…`) that end every page for modern clients, such as the
-        `_meta` with the bridge's own `serverInfo`.
+        `_meta` with the bridge's own `serverInfo`. `results`: what becomes of results unless a server or tool says
+        otherwise; None: nothing.
         """
         self._names: _Names = partial(wire_names, limit=name_length, prefix=prefix)
         self._keeps_uris = False
         self._page_size = page_size
         self._ttl_ms = ttl_ms
         self._modern_tail = b",%b" % modern_tail if modern_tail else b""
+        self._results = results
+        self.large: frozenset[str] = frozenset()
+        """Ids (`server/name`, the server's own) of tools whose results have been large."""
         self._seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
         self._entries: dict[_EntryKey, Entry] = {}
         self._seen_uris = SeenUris()
@@ -220,7 +227,7 @@ class Builder:
         """Another builder that cuts alike, for the catalogs of one server by its own names and URIs."""
         other = Builder(page_size=self._page_size, ttl_ms=self._ttl_ms)
         other._modern_tail = self._modern_tail
-        other._names = own_names
+        other._names, other._results, other.large = own_names, self._results, self.large
         other._keeps_uris = True
         return other
 
@@ -231,7 +238,8 @@ class Builder:
         own = (_uris_of(accepted.get(name), name, settings.get(name)) for name in names)
         uris = UriIndex(own, self._seen_uris, keeps_all=self._keeps_uris)
         runs_tasks = frozenset(offer.server for offer in offers if offer.runs_tasks)
-        making = _Making(accepted, uris, self._names, self._entries, runs_tasks)
+        rewriting = Rewriting(settings, self._results, self.large)
+        making = _Making(accepted, uris, self._names, self._entries, runs_tasks, rewriting)
         tools, prompts = making.tools(), making.prompts()
         resources, templates = making.resources(), making.templates()
         self._entries = making.entries
@@ -307,8 +315,10 @@ class _Making:
         names: _Names,
         known: Mapping[_EntryKey, Entry],
         runs_tasks: frozenset[str],
+        rewriting: Rewriting,
     ) -> None:
         """`runs_tasks`: servers whose tools clients of 2025-11-25 may run as tasks, so that they see `execution`."""
+        self._rewriting = rewriting
         self._servers = servers
         self._uris = uris
         self._names = names
@@ -319,14 +329,15 @@ class _Making:
         self.dropped: list[Dropped] = []
 
     def tools(self) -> Directory[ToolRef]:
-        wires = self._wires("tools")
+        items = self._rewriting.shown(self._items("tools"))
+        wires = self._names((server, item.name) for server, item in items)
         ui_uris = defaultdict[str, dict[str, str]](dict)
         for (server, uri), published in self._uris.resources.items():
             ui_uris[server][uri] = published
         found: list[Listed[ToolRef]] = []
-        for server, item in self._items("tools"):
+        for server, item in items:
             wire, definition = wires[server, item.name], item.definition
-            ui = with_ui_uris(definition, ui_uris[server])
+            ui = {**with_ui_uris(definition, ui_uris[server]), **self._rewriting.changes(server, definition)}
             plain: Changes = {} if definition.task_support and server in self._runs_tasks else {"execution": None}
             entry = self._entry("tools", server, item, {**item.changes, **ui, **plain, "name": encode(wire)})
             ref = ToolRef(

@@ -28,6 +28,7 @@ from mcpbridge.catalog.uris import (
     unwrapped,
 )
 from mcpbridge.errors import UnknownName
+from mcpbridge.results.frame import URI as KEPT
 from mcpbridge.upstream.settings import NameFilter
 
 __all__ = ["ServerUris", "UriIndex"]
@@ -130,6 +131,9 @@ class UriIndex:
 
     def publish(self, server: str, uri: str) -> str:
         """The spelling that clients must use for this server's URI, listed or not."""
+        if uri.startswith(KEPT):  # the bridge's own link in this result, or that of a bridge which the server is
+            self._seen.note(server, uri)
+            return uri
         known = self.resources.get((server, uri))
         if known is not None or is_web(uri):
             return known or uri

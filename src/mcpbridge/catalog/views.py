@@ -8,11 +8,13 @@ from collections.abc import Mapping
 
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Snapshot
+from mcpbridge.model import BRIDGE
 from mcpbridge.upstream.settings import ServerSettings
 
 __all__ = ["Views"]
 
-_Part = tuple[Offer | None, ServerSettings | None]
+_Part = tuple[Offer | None, ServerSettings | None, Offer | None, frozenset[str]]
+"""What the server offers, its settings, what the bridge itself offers, and whose results have been large."""
 
 
 class Views:
@@ -25,11 +27,12 @@ class Views:
 
     def look(self, server: str, offers: Mapping[str, Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
         """What clients see of this server alone; nothing of one that offers nothing."""
-        part = offers.get(server), settings.get(server)
+        part = offers.get(server), settings.get(server), offers.get(BRIDGE), self._builder.large
         known = self._made.get(server)
         if known is not None and known[0] == part:
             return known[2]
         builder = self._builder.for_one_server() if known is None else known[1]
+        builder.large = self._builder.large
         snapshot = _snapshot(builder, server, part)
         self._made[server] = part, builder, snapshot
         return snapshot
@@ -50,5 +53,6 @@ class Views:
 
 
 def _snapshot(builder: Builder, server: str, part: _Part) -> Snapshot:
-    offer, settings = part
-    return builder.build(() if offer is None else (offer,), {} if settings is None else {server: settings})
+    offer, settings, own, _ = part
+    offers = [one for one in (offer, own) if one is not None]
+    return builder.build(offers, {} if settings is None else {server: settings})

@@ -21,11 +21,12 @@ _SUMMARIES = {
     "login": "Sign in to a server.",
     "logout": "Forget the sign-in to a server.",
     "status": "Show the bridges that are running.",
-    "stats": "Show how often each tool was called, and how long it took.",
+    "stats": "Show how often each tool was called, how long it took, and the tokens that results cost.",
     "log": "Show what was called.",
     "approvals": "List the calls that wait for approval.",
     "approve": "Approve a call that waits for it.",
     "deny": "Refuse a call that waits for approval.",
+    "results": "Show, read or forget large results that were kept.",
     "cache": "Show or clear the results that are kept.",
     "token": "Make bearer tokens for the HTTP front.",
 }

@@ -31,7 +31,9 @@ _QUIET = LogSettings(level="critical")
 """A command says in its own words what went wrong."""
 
 
-def run(command: Command, config: str | None, *, as_json: bool = False) -> int:
+def run(
+    command: Command, config: str | None, *, as_json: bool = False, load: Callable[[str | None], Loaded] = load
+) -> int:
     """Load the configuration, run the command on an event loop and return its exit code. Errors are reported."""
     redact = Redactor()
     try:

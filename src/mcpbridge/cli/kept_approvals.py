@@ -3,7 +3,6 @@
 Clients on standard input end their bridge with them, and what it said about a late approval must hold after that too.
 """
 
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,9 +14,8 @@ from mcpbridge.admin.approvals import decide, listed
 from mcpbridge.approvals.desk import Desk
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.recording import recording
-from mcpbridge.config.load import Loaded, find, read
+from mcpbridge.cli.configured import load_or_default
 from mcpbridge.config.schema import LogSettings, Settings
-from mcpbridge.errors import ConfigError
 from mcpbridge.redaction import Redactor
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import call_log_path
@@ -38,7 +36,7 @@ class KeptApprovals:
         Raises:
             ConfigError: there is none of that name, or it is wrong.
         """
-        self._loaded = _loaded(config)
+        self._loaded = load_or_default(config)
 
     def listed(self) -> list[dict[str, Any]]:
         """All that can be answered, oldest first, as running bridges tell it."""
@@ -73,13 +71,3 @@ async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[Desk]:
     finally:
         await audit.close()
         await store.close()
-
-
-def _loaded(config: str | None) -> Loaded:
-    try:
-        path = find(config, os.environ)
-    except ConfigError:
-        if config or os.environ.get("MCPBRIDGE_CONFIG"):
-            raise
-        return Loaded(Settings())
-    return read(path, os.environ)

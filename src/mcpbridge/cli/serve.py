@@ -282,7 +282,8 @@ async def _serve(
             def told(_: Document) -> Document:
                 return redact.values_of({**bridge.status(), "front": shown})
 
-            def counted(_: Document) -> Document:
+            async def counted(_: Document) -> Document:
+                await bridge.results.ledger.flush()  # who asks reads it in the store
                 return redact.values_of(stats_of(bridge.metrics))
 
             told_and_done = {"status": told, "stats": counted, **answers(bridge.approvals), **cache_answers(bridge)}
@@ -309,7 +310,7 @@ def _metrics(bridge: "Bridge") -> "App":
 def _api(bridge: "Bridge") -> "App":
     from mcpbridge.admin.api import make_api
 
-    return make_api(bridge.approvals)
+    return make_api(bridge.approvals, bridge.results.shelf, bridge.results.ledger)
 
 
 def _entrance(loaded: Loaded, front: _Front) -> "AbstractContextManager[Entrance | None]":

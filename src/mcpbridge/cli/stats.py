@@ -1,28 +1,93 @@
-"""`mcpbridge stats`: what the running bridges have counted of calls since they started, per tool."""
+"""`mcpbridge stats`: what running bridges have counted of calls, and the tokens that results cost and saved."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import click
 
-from mcpbridge.admin.control_socket import Document
-from mcpbridge.cli.bridges import show_all
-from mcpbridge.cli.options import as_json_option
-from mcpbridge.cli.output import print_table
+from mcpbridge.admin.control_socket import Document, ask_all, runtime_directory
+from mcpbridge.admin.results import BY, accounts_of
+from mcpbridge.cli.configured import load_or_default
+from mcpbridge.cli.engine import run
+from mcpbridge.cli.exits import OK, UNREACHABLE, fail
+from mcpbridge.cli.kept_results import absence, kept_results
+from mcpbridge.cli.options import as_json_option, config_option
+from mcpbridge.cli.output import note, print_json, print_table
+from mcpbridge.cli.token_table import print_tokens
+from mcpbridge.config.load import Loaded
+from mcpbridge.config.schema import Settings
+from mcpbridge.errors import ConfigError
+from mcpbridge.redaction import Redactor
+from mcpbridge.results.ledger import By
+from mcpbridge.storage.counting import MAX_DAYS
 
 __all__ = ["command"]
 
 _TITLES = ["Tool", "Calls", "Errors", "Refused", "p50", "p95", "In", "Out", "Out, estimated"]
+_DAYS = 7
+_HOW = (
+    "Results above `threshold` are rewritten to `budget` characters, as `[results]` of the configuration says; "
+    'with `strategy` "off" they pass as they came.'
+)
 
 
 @click.command("stats")
+@click.option("--days", type=click.IntRange(1, MAX_DAYS), metavar="N", help=f"Tokens of N days (default: {_DAYS}).")
+@click.option("--by", type=click.Choice(BY), multiple=True, help="Tokens by this (default: tool); can be repeated.")
+@config_option
 @as_json_option
-def command(*, as_json: bool) -> int:
-    """Show how often each tool was called, how long it took, and how much it returned. Exit code 4: no bridge runs.
+def command(*, days: int | None, by: Sequence[By], config: str | None, as_json: bool) -> int:
+    """Show calls of running bridges since they started, and the tokens of results of the last days.
 
-    Latencies are estimated from a histogram, tokens from bytes.
+    With --days or --by, the tokens alone; they are in the store, so no bridge has to run. Latencies are estimated from
+    a histogram, tokens from texts. Exit code 4: no bridge runs, and nothing was counted.
     """
-    return show_all(_show, {"do": "stats"}, as_json=as_json)
+    is_about_tokens = days is not None or bool(by)
+
+    async def show(loaded: Loaded, redact: Redactor) -> int:
+        bridges = ask_all(runtime_directory(os.environ), {"do": "stats"})  # which write down what they have counted
+        async with kept_results(loaded.settings, redact) as kept:
+            tokens = await accounts_of(kept.ledger, days=days or _DAYS, by=by or ("tool",))
+        if as_json:
+            print_json({**({} if is_about_tokens else {"bridges": bridges}), "tokens": tokens})
+            return OK if bridges or tokens["rows"] else UNREACHABLE
+        if not bridges and not tokens["rows"]:
+            fail(UNREACHABLE, f"no bridge is running, and {_nothing(loaded, tokens['days'])}", _HOW)
+        if not is_about_tokens:
+            _show_bridges(bridges)
+        if tokens["rows"]:
+            print_tokens(tokens)
+        elif is_about_tokens:
+            note(f"{_nothing(loaded, tokens['days'])}\n  {_HOW}")
+        return OK
+
+    return run(show, config, as_json=as_json, load=_loaded)
+
+
+def _loaded(config: str | None) -> Loaded:
+    """A configuration that is wrong, and was not asked for, does not hide what running bridges have to tell."""
+    try:
+        return load_or_default(config)
+    except ConfigError as error:
+        if config:
+            raise
+        note(f"{error}; tokens are looked for in the default store")
+        return Loaded(Settings())
+
+
+def _nothing(loaded: Loaded, days: int) -> str:
+    why = absence(loaded.settings)
+    return f"no result was counted in {days} days" + (f": {why}" if why else "")
+
+
+def _show_bridges(bridges: Sequence[Document]) -> None:
+    for bridge in bridges:
+        if "error" in bridge:
+            print(f"process {bridge.get('pid')}: {bridge['error']}")
+        else:
+            _show(bridge)
+        print()
 
 
 def _show(bridge: Document) -> None:

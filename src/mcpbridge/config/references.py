@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import nearest
+from mcpbridge.model import BRIDGE
 
 __all__ = ["Stranger", "strangers"]
 
@@ -31,7 +32,7 @@ class Stranger:
 
 def strangers(settings: Settings) -> Iterator[Stranger]:
     """All of them, in the order of the file."""
-    known = list(settings.servers)
+    known = [*settings.servers, BRIDGE]
     sections: dict[str, Sequence[tuple[Sequence[str], Sequence[str]]]] = {
         "permissions": [(rule.servers, rule.tools) for rule in settings.permissions],
         "hooks": [(hook.servers, hook.tools) for hook in settings.hooks],
@@ -60,7 +61,7 @@ def _server(
             yield Stranger(key, f"no server has a name like {glob[:80]!r}{found}", "", is_certain=False)
         return
     close = nearest(glob, known, limit=1)
-    hint = f"Did you mean `{close[0]}{rest}`?" if close else f"There are: {', '.join(known) or 'none'}."
+    hint = f"Did you mean `{close[0]}{rest}`?" if close else f"There are: {', '.join(known[:-1]) or 'none'}."
     yield Stranger(key, f"no server is called {glob[:80]!r}{found}", hint, is_certain=True)
 
 

@@ -12,6 +12,7 @@ from mcpbridge.hooks.settings import HookSettings
 from mcpbridge.pipeline.cache import CacheSettings
 from mcpbridge.pipeline.observe_settings import ObserveSettings
 from mcpbridge.policy.settings import PermissionRule
+from mcpbridge.result_settings import ResultDefaults
 from mcpbridge.storage.log_settings import CallLogSettings
 from mcpbridge.storage.settings import StoreSettings
 from mcpbridge.units import Bytes, Seconds
@@ -116,6 +117,9 @@ class Settings(BaseModel):
 
     hooks: list[HookSettings] = []
     """Programs and addresses that see calls, and may change, answer or refuse them; in this order."""
+
+    results: ResultDefaults = ResultDefaults()
+    """What becomes of large results, and how long the originals are kept."""
 
     cache: CacheSettings = CacheSettings()
     """How much is kept of results of tools with `cache`."""

@@ -19,10 +19,11 @@ from mcpbridge.downstream.result_resources import RESULT_URIS, ResultResources
 from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.pipeline.arguments import told_of
+from mcpbridge.sandbox.suffix import transform_suffix
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS
-from mcpbridge.wire.envelope import complete_for_modern
+from mcpbridge.wire.envelope import TRANSFORM, complete_for_modern
 from mcpbridge.wire.frame import Frame
 
 __all__ = ["Calls"]
@@ -86,6 +87,12 @@ class Calls:
         return self._call(client, ref, name, params, notify)
 
     async def _find_and_call(self, client: Client, name: str, params: Body, notify: Notify) -> bytes | Raw:
+        if (suffixed := transform_suffix(name)) is not None:
+            name = suffixed[0]
+            params.put("name", name)
+            meta = params.inner("_meta") or Body()
+            meta.put(TRANSFORM, suffixed[1])
+            params.put("_meta", meta)
         ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
         return await self._call(client, ref, name, params, notify)
 
@@ -123,8 +130,8 @@ class Calls:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""
         params = _params(frame)
         uri = text(params, "uri")
-        if uri.startswith(RESULT_URIS):
-            return await self._results.read(client, uri)
+        if uri.startswith(RESULT_URIS) and (kept := await self._results.read(client, uri)) is not None:
+            return kept
         target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
         params.put("uri", target[1])
         try:

@@ -42,6 +42,7 @@ from mcpbridge.errors import BadRequest
 from mcpbridge.model import Plan
 from mcpbridge.pipeline.late import Late
 from mcpbridge.policy.decide import Audience
+from mcpbridge.results.shelf import Shelf
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
@@ -66,6 +67,7 @@ class Server:
         startup: Startup,
         asking: AskingSettings,
         late: Late,
+        shelf: Shelf,
         *,
         around: BridgeContext = NOWHERE,
         audience: Callable[[str, str], Audience] | None = None,
@@ -102,7 +104,7 @@ class Server:
             patience=self._patience,
             around=around,
         )
-        results = ResultResources(late.store, server_info)
+        results = ResultResources(shelf, server_info)
         calls = Calls(catalog, pool, startup, finding, delivery, tasks, server_info, results)
         both = calls.handlers
         opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout)

@@ -23,6 +23,7 @@ _MOST_SERIES = 10_000
 _MOST_NAMES = 20
 """Names of errors, and answers to approvals, that one series tells apart: servers may invent error codes."""
 _LONGEST_CLIENT = 64
+_CALL = "tools/call"
 
 
 class Durations:
@@ -112,6 +113,10 @@ class Series:
     """Calls that failed, by class of the error or the server's error code."""
     approvals: dict[str, int] = field(default_factory=dict[str, int])
     """Calls that a person was asked about, by what came of it."""
+    rewritten: dict[str, int] = field(default_factory=dict[str, int])
+    """Large results that were rewritten, by the form that they got."""
+    tokens: dict[str, int] = field(default_factory=dict[str, int])
+    """Of these results, estimated: what `came`, what was `shown` instead, what was `stored`, what was `recalled`."""
 
     def ended(self, outcome: Outcome, seconds: float, upstream_seconds: float, sent: int, received: int) -> None:
         """Count a call that is over. `sent`, `received`: bytes. On the way of every call."""
@@ -147,6 +152,16 @@ class Series:
         if isinstance(approval, str):
             _count(self.approvals, _ANSWERS.get(approval.partition(" ")[0], "granted"))  # the rest names people
 
+    def rewrote(self, form: str, *, came: int, shown: int, stored: int) -> None:
+        """Count a large result that was rewritten. Tokens, the announcement being part of what is shown."""
+        _count(self.rewritten, form)
+        for name, tokens in (("came", came), ("shown", shown), ("stored", stored)):
+            self.tokens[name] = self.tokens.get(name, 0) + tokens
+
+    def recalled(self, tokens: int) -> None:
+        """Count what was sent later out of a kept result."""
+        self.tokens["recalled"] = self.tokens.get("recalled", 0) + tokens
+
     def copy(self) -> "Series":
         """What it has counted up to now."""
         return Series(
@@ -165,6 +180,8 @@ class Series:
             self.refused.copy(),
             self.failed.copy(),
             self.approvals.copy(),
+            self.rewritten.copy(),
+            self.tokens.copy(),
         )
 
     @property
@@ -201,6 +218,8 @@ class Total(Series):
             (self.refused, other.refused),
             (self.failed, other.failed),
             (self.approvals, other.approvals),
+            (self.rewritten, other.rewritten),
+            (self.tokens, other.tokens),
         ):
             for name, number in theirs.items():
                 mine[name] = mine.get(name, 0) + number
@@ -253,6 +272,14 @@ class Metrics:
         if known is None:
             known = self._series[key] = Series(server, tool, method, client)
         return known
+
+    def rewrote(self, server: str, tool: str, client: str, form: str, *, came: int, shown: int, stored: int) -> None:
+        """See `Series`; `tool`: its id."""
+        self.series(server, tool, _CALL, client).rewrote(form, came=came, shown=shown, stored=stored)
+
+    def recalled(self, server: str, tool: str, client: str, tokens: int) -> None:
+        """See `Series`; `tool`: the id of the one that the kept result is of."""
+        self.series(server, tool, _CALL, client).recalled(tokens)
 
     def of_server(self, server: str) -> Total:
         """Everything of one server."""

@@ -4,7 +4,9 @@ A stage that has nothing to do for a tool is not in its plan, so a tool with not
 (DESIGN, section 3). The order, outermost first, and why:
 
 - observe: refusals are counted and logged too
+- compress: above all that runs or repeats a call, so that the cache and late results hold whole results
 - guard: before anything costs time; what is denied whatever the arguments are ends here
+- references: all below see what a handle among the arguments stands for, and decide about that
 - hooks: they see calls as clients make them, and may change the arguments; so they come before those are checked
 - arguments: nobody is asked about a call that cannot work; rules see arguments as the tool gets them
 - permit: rules with conditions on the arguments

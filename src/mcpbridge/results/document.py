@@ -28,6 +28,9 @@ class Document:
     value: Any = None
     """JSON, NDJSON (a list) and repr: the value, numbers being int or Decimal; CSV and tables: a list of objects whose
     values are strings, ints or Decimals; other kinds: None."""
+    around: tuple[str, str] = ("", "")
+    """What stands before and after the value in the text, such as a heading: `Found 33 results:`. JSON, repr and
+    tables only. If both are empty, the text is the value and nothing else."""
 
     @property
     def is_structured(self) -> bool:
@@ -37,10 +40,53 @@ class Document:
 
 def read(text: str, mime: str = "") -> Document:
     """Read a text. Never raises: what cannot be parsed is `text`. `mime`: what the server says it is, if anything."""
-    head = text.lstrip()[:1]
-    if head and head in '{["':
+    mime = mime.partition(";")[0].strip().lower()
+    head = text[:200].lstrip("\ufeff \t\r\n")[:1] or text.lstrip()[:1]
+    if head and head in '{[("':
+        document = _read_value(text, head)
+        if document is not None:
+            return document
+    from mcpbridge.results.delimited import read_csv, read_markdown_table
+    from mcpbridge.results.embedded import read_embedded
+
+    found = read_embedded(text)
+    if found is not None:
+        return Document(text, "json", found.value, found.around)
+    rows = read_csv(text, mime)
+    if rows is not None:
+        return Document(text, "csv", rows)
+    table = read_markdown_table(text)
+    if table is not None:
+        return Document(text, "table", table.value, table.around)
+    return Document(text, _kind_of(text, mime))
+
+
+def _read_value(text: str, head: str) -> Document | None:
+    """JSON, JSON lines, or what Python prints."""
+    if head in "{[":
         try:
-            return Document(text, "json", parse_json(text))
-        except NotReadable:
+            value = parse_json(text.lstrip("\ufeff"))
+        except (NotReadable, ArithmeticError):
             pass
-    return Document(text, "text", None)
+        else:
+            return Document(text, "json", value)
+        from mcpbridge.results.embedded import read_lines
+
+        lines = read_lines(text)
+        if lines is not None:
+            return Document(text, "ndjson", lines)
+    if head in "{[(":
+        from mcpbridge.results.python_value import read_python
+
+        value = read_python(text)
+        if value is not None:
+            return Document(text, "repr", value)
+    return None
+
+
+def _kind_of(text: str, mime: str) -> Kind:
+    try:
+        from mcpbridge.results.text_kinds import kind_of  # type: ignore[import-not-found]
+    except ImportError:
+        return "text"
+    return kind_of(text, mime)

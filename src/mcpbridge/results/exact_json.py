@@ -9,7 +9,9 @@ __all__ = ["NotReadable", "parse_json", "write_json"]
 
 
 class NotReadable(ValueError):
-    """It is no JSON, or none that can be given back as it was: too deep, a name twice in one object, NaN."""
+    """It is no JSON, or none that can be given back as it was: too deep, a name twice in one object, NaN, a
+    number of more than 4,300 digits.
+    """
 
 
 def parse_json(text: str) -> Any:
@@ -24,7 +26,7 @@ def parse_json(text: str) -> Any:
         return json.loads(text, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_members)
     except RecursionError:
         raise NotReadable("nested too deep") from None
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:  # ArithmeticError: an exponent that no Decimal has
         raise NotReadable(str(error)) from error
 
 
@@ -32,7 +34,8 @@ def write_json(value: Any) -> str:
     """The value as JSON again, as short as can be.
 
     Raises:
-        NotReadable: a string holds half a character (a lone surrogate), which no UTF-8 can say.
+        NotReadable: a string holds half a character (a lone surrogate), which no UTF-8 can say; or it is nested too
+            deep.
     """
     try:
         return _encoder.encode(value).decode()

@@ -6,10 +6,55 @@ __all__ = ["headline", "preview"]
 
 
 def headline(document: Document) -> str:
-    """What it is, in a few words: `JSON array of 33 objects`, `CSV, 449 rows x 6 columns`, `log, 1,204 lines`."""
-    return f"{document.kind}, {len(document.text):,} characters"
+    """What it is, in a few words: `JSON array of 33 objects`, `CSV, 449 rows × 6 columns`, `log, 1204 lines`."""
+    from mcpbridge.results.preview_structured import shape
+
+    value = document.value
+    match document.kind:
+        case "json":
+            return f"JSON {shape(value)}"
+        case "repr":
+            return f"Python {shape(value)}"
+        case "ndjson":
+            return f"JSON lines, {len(value)}"
+        case "csv" | "table":
+            name = "CSV" if document.kind == "csv" else "Markdown table"
+            return f"{name}, {len(value)} rows × {len(value[0]) if value else 0} columns"
+        case _:
+            return _text_headline(document)
 
 
 def preview(document: Document, room: int, items: int = 3) -> str:
-    """Statistics of a document, never longer than `room` characters. `items`: rows that are shown whole, at most."""
-    return document.text[:room]
+    """What a document says: counts, fields, statistics, some rows; what is worth most first.
+
+    Never longer than `room` characters. `items`: rows that are shown whole, at most. The same document gives the same
+    text.
+    """
+    if document.is_structured:
+        from mcpbridge.results.preview_structured import sections_of, structured_text
+
+        noun = {"ndjson": "lines", "csv": "rows", "table": "rows"}.get(document.kind, "")
+        sections = sections_of(document.value, noun)
+        text = structured_text(sections, room, _around(document, room), items)
+    else:
+        try:
+            from mcpbridge.results.preview_text import preview_text  # type: ignore[import-not-found]
+        except ImportError:
+            return document.text[:room]
+        text = preview_text(document, room, items)
+    return text.encode("utf-8", "replace").decode()[:room]
+
+
+def _around(document: Document, room: int) -> str:
+    """What stands around a value, on one line."""
+    text = " … ".join(" ".join(part.split()) for part in getattr(document, "around", ()) if part.strip())
+    limit = room // 5
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _text_headline(document: Document) -> str:
+    try:
+        from mcpbridge.results.preview_text import headline_text  # type: ignore[import-not-found]
+    except ImportError:
+        return f"{document.kind}, {len(document.text)} characters"
+    return headline_text(document)

@@ -6,22 +6,26 @@ tried again now and then, and values that came meanwhile stay where they are unt
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
 from mcpbridge.errors import StoreFailed, ValueTooLarge
+from mcpbridge.storage.counting import add
 from mcpbridge.storage.memory import MemoryStore
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite import SqliteStore
 from mcpbridge.storage.sqlite_file import may_exist
-from mcpbridge.storage.store import Entry, Store
+from mcpbridge.storage.store import Entry, Store, Tallies
 
 __all__ = ["LazyStore"]
 
 log = structlog.get_logger("mcpbridge.storage")
+
+_T = TypeVar("_T")
 
 
 class LazyStore:
@@ -38,6 +42,7 @@ class LazyStore:
         self._environ = environ
         self._clock = clock
         self._memory: Store | None = None
+        self._bounds: dict[str, int] = {}
         self._was_used = False
         self._complaints = set[str]()
 
@@ -48,7 +53,7 @@ class LazyStore:
             return None
         limit = self._settings.max_bytes
         bound = {} if limit is None else {"max_bytes": limit}
-        return SqliteStore(self._path, clock=self._clock, **bound)
+        return self._bounded(SqliteStore(self._path, key=self._settings.key, clock=self._clock, **bound))
 
     @cached_property
     def _path(self) -> Path:
@@ -64,14 +69,23 @@ class LazyStore:
         if self._memory is None:
             limit = self._settings.max_bytes if self._settings.kind == "memory" else None
             bound = {} if limit is None else {"max_bytes": limit}
-            self._memory = MemoryStore(clock=self._clock, **bound)
+            self._memory = self._bounded(MemoryStore(clock=self._clock, **bound))
         return self._memory
 
-    async def put(self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "") -> str:
+    def _bounded(self, store: Store) -> Store:
+        for kind, limit in self._bounds.items():
+            store.bound(kind, limit)
+        return store
+
+    async def put(
+        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
+    ) -> str:
         """Keep a value: in the file, else in memory."""
         if self._file is not None:
             try:
-                kept = await self._file.put(kind, body, principal=principal, expires_in=expires_in, handle=handle)
+                kept = await self._file.put(
+                    kind, body, principal=principal, expires_in=expires_in, handle=handle, label=label
+                )
             except ValueTooLarge:
                 raise
             except StoreFailed as error:
@@ -80,50 +94,120 @@ class LazyStore:
                 if self._memory is not None:
                     await self._memory.drop(kind, kept, principal=principal)
                 return kept
-        return await self._in_memory().put(kind, body, principal=principal, expires_in=expires_in, handle=handle)
+        memory = self._in_memory()
+        return await memory.put(kind, body, principal=principal, expires_in=expires_in, handle=handle, label=label)
 
-    async def get(self, kind: str, handle: str, *, principal: str) -> bytes | None:
-        """The value, if there is one."""
+    async def put_if_absent(
+        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str, label: bytes = b""
+    ) -> bytes:
+        """The value that is there, or this one."""
         if self._memory is not None:
             found = await self._memory.get(kind, handle, principal=principal)
             if found is not None:
                 return found
-        try:
-            file = self._to_read()
-            return None if file is None else await file.get(kind, handle, principal=principal)
-        except StoreFailed as error:
-            self._complain(error)
-            return None
+        if self._file is not None:
+            try:
+                return await self._file.put_if_absent(
+                    kind, body, principal=principal, expires_in=expires_in, handle=handle, label=label
+                )
+            except ValueTooLarge:
+                raise
+            except StoreFailed as error:
+                self._complain(error)
+        return await self._in_memory().put_if_absent(
+            kind, body, principal=principal, expires_in=expires_in, handle=handle, label=label
+        )
+
+    async def get(self, kind: str, handle: str, *, principal: str, renew: float | None = None) -> bytes | None:
+        """The value, if there is one."""
+        return await self._found(lambda store: store.get(kind, handle, principal=principal, renew=renew), None)
+
+    async def renew(
+        self, kind: str, handle: str, *, principal: str, expires_in: float, label: bytes | None = None
+    ) -> bool:
+        """Treat a value as new, if there is one."""
+
+        def renewed(store: Store) -> Awaitable[bool]:
+            return store.renew(kind, handle, principal=principal, expires_in=expires_in, label=label)
+
+        return await self._found(renewed, none=False)
 
     async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None:
         """The value, once."""
         found = None
         if self._memory is not None:
             found = await self._memory.take(kind, handle, principal=principal)
-        try:
-            if (file := self._to_read()) is not None:
-                older = await file.take(kind, handle, principal=principal)  # both, else it could be taken twice
-                return older if found is None else found
-        except StoreFailed as error:
-            self._complain(error)
-        return found
+        older = await self._in_file(lambda file: file.take(kind, handle, principal=principal), None)
+        return older if found is None else found  # from both, else it could be taken twice
 
     async def drop(self, kind: str, handle: str, *, principal: str) -> bool:
         """Forget a value."""
-        return await self.take(kind, handle, principal=principal) is not None
+        found = False
+        if self._memory is not None:
+            found = await self._memory.drop(kind, handle, principal=principal)
+        return await self._in_file(lambda file: file.drop(kind, handle, principal=principal), none=False) or found
 
-    async def entries(self, kind: str, *, principal: str | None) -> list[Entry]:
-        """What there is of a kind, oldest first."""
-        found = [] if self._memory is None else await self._memory.entries(kind, principal=principal)
+    async def entry(self, kind: str, handle: str, *, principal: str) -> Entry | None:
+        """What is known of one value."""
+        return await self._found(lambda store: store.entry(kind, handle, principal=principal), None)
+
+    async def entries(
+        self, kind: str, *, principal: str | None, limit: int | None = None, newest_first: bool = False
+    ) -> list[Entry]:
+        """What there is of a kind."""
+
+        def listed(store: Store) -> Awaitable[list[Entry]]:
+            return store.entries(kind, principal=principal, limit=limit, newest_first=newest_first)
+
+        older = await self._in_file(listed, [])
+        if self._memory is None:
+            return older
+        found = await listed(self._memory)
+        names = {(entry.principal, entry.handle) for entry in found}
+        found += [entry for entry in older if (entry.principal, entry.handle) not in names]
+        found.sort(key=lambda entry: entry.created, reverse=newest_first)
+        return found[:limit]
+
+    def bound(self, kind: str, max_bytes: int) -> None:
+        """Bound one kind."""
+        self._bounds[kind] = max_bytes
+        if self._memory is not None:
+            self._memory.bound(kind, max_bytes)
+        if self._was_used and self._file is not None:
+            self._file.bound(kind, max_bytes)
+
+    async def count(self, ledger: str, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
+        """Add numbers: in the file, else in memory."""
+        if self._file is not None:
+            try:
+                return await self._file.count(ledger, rows)
+            except StoreFailed as error:
+                self._complain(error)
+        return await self._in_memory().count(ledger, rows)
+
+    async def counted(self, ledger: str, *, since: str = "") -> Tallies:
+        """What was counted."""
+        found = await self._in_file(lambda file: file.counted(ledger, since=since), {})
+        if self._memory is not None:
+            add(found, await self._memory.counted(ledger, since=since))
+        return found
+
+    async def _found(self, look: Callable[[Store], Awaitable[_T]], none: _T) -> _T:
+        """What memory has, else the file; `none` if neither has anything."""
+        if self._memory is not None:
+            found = await look(self._memory)
+            if found != none:
+                return found
+        return await self._in_file(look, none)
+
+    async def _in_file(self, look: Callable[[Store], Awaitable[_T]], none: _T) -> _T:
+        """What the file has; `none` if there is no file, or none that can be used."""
         try:
-            if (file := self._to_read()) is not None:
-                names = {(entry.principal, entry.handle) for entry in found}
-                older = await file.entries(kind, principal=principal)
-                found += [entry for entry in older if (entry.principal, entry.handle) not in names]
-                found.sort(key=lambda entry: entry.created)
+            file = self._to_read()
+            return none if file is None else await look(file)
         except StoreFailed as error:
             self._complain(error)
-        return found
+            return none
 
     async def close(self) -> None:
         """Close what was opened."""

@@ -26,8 +26,14 @@ class StoreSettings(BaseModel):
     (`~/.local/state/mcpbridge` on Linux). It belongs on a local disk: SQLite's locks do not work over a network."""
 
     max_bytes: Bytes | None = Field(default=None, ge=1024**2)
-    """Bytes of all values together. Beyond that the oldest go, first those of the kind that takes the most room. Left
-    out: 1 GiB in a file, 64 MiB in memory."""
+    """Bytes of all values together, compressed. Beyond that those go that were not used for longest, first of the kind
+    that takes the most room. Left out: 1 GiB in a file, 64 MiB in memory."""
+
+    key: str | None = Field(default=None, min_length=16, repr=False)
+    """A secret, such as `${MCPBRIDGE_STORE_KEY}` or `${file:/run/secrets/store}`: with one, values are encrypted before
+    they are written (AES-256-GCM). 32 bytes as hex or base64 are best (`openssl rand -base64 32`); anything else is a
+    passphrase. All bridges that share the file need the same one. What was kept without a key stays readable; what was
+    kept with another one counts as missing."""
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:

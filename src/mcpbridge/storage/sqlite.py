@@ -2,151 +2,276 @@
 
 Every change is one transaction that takes the file's write lock first, so that of several takers, in whatever process,
 one gets the value. Expired values are never given out; they are removed at the first use and every ten minutes of use.
+What takes long with a large value (compressing, sealing, and back) happens in threads beside the one that has the file.
 """
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcpbridge.errors import ValueTooLarge
-from mcpbridge.storage.database import Database
+from mcpbridge.errors import StoreFailed, ValueTooLarge
+from mcpbridge.storage import sqlite_rows as rows
+from mcpbridge.storage.counting import add_rows, read_rows
 from mcpbridge.storage.handles import new_handle
-from mcpbridge.storage.sqlite_file import Schema, give_back_room
-from mcpbridge.storage.store import Entry
+from mcpbridge.storage.packing import Unreadable
+from mcpbridge.storage.sealing import Seal
+from mcpbridge.storage.sqlite_access import Access
+from mcpbridge.storage.sqlite_rows import SCHEMA, SLACK, Name, Row
+from mcpbridge.storage.store import Entry, Tallies
+from mcpbridge.storage.wrapping import number_of, unwrap
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file
     from sqlite3 import Connection
 
 __all__ = ["SCHEMA", "SqliteStore"]
 
-SCHEMA = Schema(
-    0x6D637073,  # "mcps"
-    [
-        [
-            # A handle names a value of one principal: nobody can replace, or hide, what is another's.
-            """
-            CREATE TABLE value (
-                kind TEXT NOT NULL, handle TEXT NOT NULL, principal TEXT NOT NULL,
-                size INTEGER NOT NULL, created REAL NOT NULL, expires REAL NOT NULL, body BLOB NOT NULL,
-                UNIQUE (kind, principal, handle)
-            )
-            """,
-            "CREATE INDEX value_kind ON value (kind)",  # each entry ends with the row's number: the order of arrival
-            "CREATE INDEX value_expires ON value (expires)",
-        ]
-    ],
-)
-
 _MAX_BYTES = 1024**3
+_LARGEST = 10**9 - 1024
+"""Bytes of one value as it is written: SQLite takes no more."""
+_PART = 2 * 1024**2
+"""Bytes that are written in one transaction."""
 _SWEEP = 600.0
 """Seconds between two sweeps."""
-_SLACK = 16
-"""The bound is looked after when this part of it was written anew, and leaves as much room."""
+_USED_AGAIN = 60.0
+"""Seconds between two times that the use of one value is written down."""
 
 
 class SqliteStore:
     """Values in the file `path`, which is opened at the first use. See `Store` for the methods' promises."""
 
-    def __init__(self, path: Path, *, max_bytes: int = _MAX_BYTES, clock: Callable[[], float] = time.time) -> None:
-        """`max_bytes`: of all values; beyond it the oldest of the kind that takes the most room go first."""
-        self._database = Database(path, SCHEMA)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_bytes: int = _MAX_BYTES,
+        key: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`max_bytes`: of all values. `key`: a secret; with one, what is written from now on is encrypted."""
+        self._access = Access(path, key)
         self._max_bytes = max_bytes
         self._clock = clock
+        self._bounds: dict[str, int] = {}
         self._sweep_at = 0.0
-        self._written = 0
+        self._written = Counter[str]()
 
-    async def put(self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "") -> str:
+    async def put(
+        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
+    ) -> str:
         """Keep a value."""
-        if len(body) > self._max_bytes - self._max_bytes // _SLACK:
-            raise ValueTooLarge(len(body), self._max_bytes)
-        handle, now = handle or new_handle(), self._clock()
-        row = (kind, handle, principal, len(body), now, now + expires_in, body)
+        name = (kind, principal, handle or new_handle())
 
-        def keep(connection: "Connection") -> None:
-            connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        async def attempt(seal: Seal | None) -> None:
+            row, data = await self._wrapped(name, body, label, expires_in, seal)
+            if len(data) > _PART:
+                await self._put_in_parts(row, data, seal)
+            else:
+                kept = self._access.run(lambda connection: rows.insert(connection, row, data), seal)
+                self._wrote(row)
+                await kept
 
-        kept = self._database.run(keep)
-        self._written += len(body)
-        self._sweep_if_due(now, is_full=self._written > self._max_bytes // _SLACK)
-        await kept
-        return handle
+        await self._access.sealed(attempt)
+        return name[2]
 
-    async def get(self, kind: str, handle: str, *, principal: str) -> bytes | None:
+    async def put_if_absent(
+        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str, label: bytes = b""
+    ) -> bytes:
+        """The value that is there, or this one."""
+        name = (kind, principal, handle)
+
+        async def attempt(seal: Seal | None) -> bytes:
+            row, data = await self._wrapped(name, body, label, expires_in, seal)
+
+            def keep(connection: "Connection") -> bytes:
+                found = rows.find(connection, name, row.created)
+                if found is not None:
+                    try:
+                        return unwrap(found, rows.read_body(connection, found), seal)
+                    except Unreadable:
+                        pass  # of no use to anybody who has this key
+                rows.insert(connection, row, data)
+                return body
+
+            kept = self._access.run(keep, seal)
+            self._wrote(row)
+            return await kept
+
+        return await self._access.sealed(attempt)
+
+    async def get(self, kind: str, handle: str, *, principal: str, renew: float | None = None) -> bytes | None:
         """The value, if there is one."""
         name, now = (kind, principal, handle), self._clock()
         self._sweep_if_due(now)
-        return await self._database.run(lambda connection: _body(connection, name, now), writes=False)
+
+        async def attempt(seal: Seal | None) -> bytes | None:
+            found = await self._access.run(lambda connection: _read(connection, name, now), seal, writes=False)
+            if found is None:
+                return None
+            body = await self._access.unwrap(*found, seal)
+            if body is not None and renew is not None and now - found[0].used >= min(_USED_AGAIN, renew / 10):
+                expires = now + renew
+                self._access.database.post(lambda connection: rows.touch(connection, name, now, expires))
+            return body
+
+        return await self._access.sealed(attempt)
+
+    async def renew(
+        self, kind: str, handle: str, *, principal: str, expires_in: float, label: bytes | None = None
+    ) -> bool:
+        """Treat a value as new, if there is one."""
+        name, now = (kind, principal, handle), self._clock()
+        self._sweep_if_due(now)
+
+        async def attempt(seal: Seal | None) -> bool:
+            closed = None if label is None else await self._access.wrap_label(name, label, seal)
+
+            def renew(connection: "Connection") -> bool:
+                row = rows.find(connection, name, now)
+                if row is None or row.seal not in (0, number_of(seal)):
+                    return False
+                if closed is not None and row.seal != number_of(seal):  # a label is written as its value is
+                    return False
+                rows.renew(connection, row, now, now + expires_in, row.label if closed is None else closed)
+                return True
+
+            return await self._access.run(renew, seal)
+
+        return await self._access.sealed(attempt)
 
     async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None:
         """The value, once."""
         name, now = (kind, principal, handle), self._clock()
         self._sweep_if_due(now)
 
-        def take(connection: "Connection") -> bytes | None:
-            body = _body(connection, name, now)
-            if body is not None:
-                connection.execute(_DELETE, name)
-            return body
+        async def attempt(seal: Seal | None) -> bytes | None:
+            def take(connection: "Connection") -> tuple[Row, bytes] | None:
+                found = _read(connection, name, now)
+                if found is not None and found[0].seal in (0, number_of(seal)):  # else who has the key may take it
+                    rows.delete(connection, name)
+                return found
 
-        return await self._database.run(take)
+            found = await self._access.run(take, seal)
+            return None if found is None else await self._access.unwrap(*found, seal)
+
+        return await self._access.sealed(attempt)
 
     async def drop(self, kind: str, handle: str, *, principal: str) -> bool:
-        """Forget a value."""
+        """Forget a value, whether or not it can be read."""
         name, now = (kind, principal, handle), self._clock()
         self._sweep_if_due(now)
 
         def drop(connection: "Connection") -> bool:
-            found = connection.execute(_LOOK, (*name, now)).fetchone()
-            connection.execute(_DELETE, name)
+            found = rows.find(connection, name, now)
+            rows.delete(connection, name)
             return found is not None
 
-        return await self._database.run(drop)
+        return await self._access.database.run(drop)
 
-    async def entries(self, kind: str, *, principal: str | None) -> list[Entry]:
-        """What there is of a kind, oldest first."""
+    async def entry(self, kind: str, handle: str, *, principal: str) -> Entry | None:
+        """What is known of one value."""
+        name, now = (kind, principal, handle), self._clock()
+        self._sweep_if_due(now)
+
+        def find(connection: "Connection", _: int) -> list[Row]:
+            row = rows.find(connection, name, now)
+            return [] if row is None else [row]
+
+        found = await self._opened(find)
+        return found[0] if found else None
+
+    async def entries(
+        self, kind: str, *, principal: str | None, limit: int | None = None, newest_first: bool = False
+    ) -> list[Entry]:
+        """What there is of a kind."""
         now = self._clock()
         self._sweep_if_due(now)
-        return await self._database.run(lambda connection: _entries(connection, kind, principal, now), writes=False)
+
+        def find(connection: "Connection", seal: int) -> list[Row]:
+            return rows.list_rows(connection, kind, principal, now, seal=seal, limit=limit, newest_first=newest_first)
+
+        return await self._opened(find)
+
+    def bound(self, kind: str, max_bytes: int) -> None:
+        """Bound one kind."""
+        self._bounds[kind] = max_bytes
+
+    async def count(self, ledger: str, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
+        """Add numbers."""
+        self._sweep_if_due(self._clock())
+        await self._access.database.run(lambda connection: add_rows(connection, ledger, rows))
+
+    async def counted(self, ledger: str, *, since: str = "") -> Tallies:
+        """What was counted."""
+        return await self._access.database.run(lambda connection: read_rows(connection, ledger, since), writes=False)
 
     async def close(self) -> None:
         """Finish what is under way, within seconds, and close the file."""
-        await self._database.close()
+        await self._access.database.close()
+
+    # -- how
+
+    async def _wrapped(
+        self, name: Name, body: bytes, label: bytes, expires_in: float, seal: Seal | None
+    ) -> tuple[Row, bytes]:
+        row, data = await self._access.wrap(name, body, label, seal)
+        limit = min(self._max_bytes, self._bounds.get(name[0], self._max_bytes))
+        if row.room > min(limit - limit // SLACK, _LARGEST):
+            raise ValueTooLarge(row.room, limit)
+        now = self._clock()
+        return replace(row, created=now, used=now, expires=now + expires_in), data
+
+    async def _put_in_parts(self, row: Row, data: bytes, seal: Seal | None) -> None:
+        """Write a large value in many small transactions: others want to use the file meanwhile."""
+        draft, view = rows.draft_of(row, new_handle()), memoryview(data)
+
+        def drop(connection: "Connection") -> None:
+            rows.delete(connection, draft.name)
+
+        try:
+            await self._access.run(lambda connection: rows.insert(connection, draft, b""), seal)
+            for part, start in enumerate(range(0, len(data), _PART), 1):
+                piece = view[start : start + _PART]
+                await self._access.run(partial(rows.add_part, draft=draft, part=part, data=piece), seal)
+            is_kept = await self._access.run(lambda connection: rows.publish(connection, draft, row), seal)
+        except BaseException:
+            self._access.database.post(drop)
+            raise
+        self._wrote(row)
+        if not is_kept:
+            raise StoreFailed("a value was removed while it was written", file=str(self._access.database.path))
+
+    async def _opened(self, find: "Callable[[Connection, int], list[Row]]") -> list[Entry]:
+        async def attempt(seal: Seal | None) -> list[Row]:
+            found = self._access.run(lambda connection: find(connection, number_of(seal)), seal, writes=False)
+            return await self._access.open_labels(await found, seal)
+
+        return [_entry(row) for row in await self._access.sealed(attempt)]
+
+    def _wrote(self, row: Row) -> None:
+        """Look after the bounds when enough was written since the last time."""
+        self._written[row.kind] += row.room
+        is_full = self._written.total() > self._max_bytes // SLACK
+        bound = self._bounds.get(row.kind)
+        if bound is not None:
+            is_full = is_full or self._written[row.kind] > bound // SLACK
+        self._sweep_if_due(self._clock(), is_full=is_full)
 
     def _sweep_if_due(self, now: float, *, is_full: bool = False) -> None:
         if is_full or now >= self._sweep_at:
-            self._sweep_at, self._written = now + _SWEEP, 0
-            self._database.post(lambda connection: _sweep(connection, now, self._max_bytes))
+            self._sweep_at = now + _SWEEP
+            self._written.clear()
+            bounds = dict(self._bounds)
+            self._access.database.post(lambda connection: rows.sweep(connection, now, self._max_bytes, bounds))
 
 
-_SELECT = "SELECT body FROM value WHERE kind = ? AND principal = ? AND handle = ? AND expires > ?"
-_LOOK = "SELECT 1 FROM value WHERE kind = ? AND principal = ? AND handle = ? AND expires > ?"
-_DELETE = "DELETE FROM value WHERE kind = ? AND principal = ? AND handle = ?"
+def _read(connection: "Connection", name: Name, now: float) -> tuple[Row, bytes] | None:
+    row = rows.find(connection, name, now)
+    return None if row is None else (row, rows.read_body(connection, row))
 
 
-def _body(connection: "Connection", name: tuple[str, str, str], now: float) -> bytes | None:
-    row: tuple[bytes] | None = connection.execute(_SELECT, (*name, now)).fetchone()
-    return None if row is None else row[0]
-
-
-def _entries(connection: "Connection", kind: str, principal: str | None, now: float) -> list[Entry]:
-    query = (
-        "SELECT handle, principal, size, created, expires FROM value"
-        " WHERE kind = ? AND expires > ? AND (? IS NULL OR principal = ?) ORDER BY rowid"
-    )
-    return [Entry(*row) for row in connection.execute(query, (kind, now, principal, principal))]
-
-
-def _sweep(connection: "Connection", now: float, max_bytes: int) -> None:
-    """Remove what has expired, and what is beyond the bound."""
-    connection.execute("DELETE FROM value WHERE expires <= ?", (now,))
-    by_kind = dict[str, int](connection.execute("SELECT kind, sum(size) FROM value GROUP BY kind").fetchall())
-    surplus = sum(by_kind.values()) - (max_bytes - max_bytes // _SLACK)
-    while surplus > 0:
-        kind = max(by_kind, key=by_kind.__getitem__)
-        oldest = "SELECT rowid, size FROM value WHERE kind = ? ORDER BY rowid LIMIT 1"
-        number, size = connection.execute(oldest, (kind,)).fetchone()
-        connection.execute("DELETE FROM value WHERE rowid = ?", (number,))
-        by_kind[kind] -= size
-        surplus -= size
-    give_back_room(connection)
+def _entry(row: Row) -> Entry:
+    return Entry(row.handle, row.principal, row.size, row.created, row.expires, row.room, row.used, row.label)

@@ -1,13 +1,18 @@
 """The Store protocol: what must outlive a call or a process, by kind and handle (DESIGN, section 5).
 
 Values are bytes. Each belongs to a principal and nobody else gets it, expires, and has a handle that cannot be guessed
-unless the caller names one. Whether there is none, it has expired, or it is another's looks the same from outside.
+unless the caller names one. Whether there is none, it has expired, it cannot be read any more (written with another
+key, damaged), or it is another's looks the same from outside.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Entry", "Store"]
+__all__ = ["Entry", "Store", "Tallies"]
+
+Tallies = dict[tuple[str, ...], list[int]]
+"""Numbers by what they are counted of; the first part of each key is the day, `YYYY-MM-DD`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,19 +22,29 @@ class Entry:
     handle: str
     principal: str
     size: int
-    """Bytes."""
+    """Bytes of the value."""
     created: float
+    """When it was put, or renewed."""
     expires: float
+    room: int = 0
+    """Bytes that it takes as it is kept (compressed, with its label), which is what limits are about."""
+    used: float = 0.0
+    """When it was used last, to a minute."""
+    label: bytes = b""
+    """What was given with it."""
 
 
 class Store(Protocol):
     """Values by kind (`result`, `grant`, `approval`, …) and handle. Handles given by the store are `[a-z2-7]{26}`."""
 
-    async def put(self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "") -> str:
+    async def put(
+        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
+    ) -> str:
         """Keep a value for so many seconds; returns its handle.
 
-        A given handle replaces what it named before for this principal. The store is bounded: beyond that the oldest
-        values go, first those of the kind that takes the most room.
+        A given handle replaces what it named before for this principal. `label`: a few kilobytes that `entries` tells.
+        The store is bounded: beyond that those values go that were not used for longest, which is the oldest where
+        nothing is ever used; first of the kind that takes the most room.
 
         Raises:
             ValueTooLarge: it is larger than all that may be kept.
@@ -37,8 +52,31 @@ class Store(Protocol):
         """
         ...
 
-    async def get(self, kind: str, handle: str, *, principal: str) -> bytes | None:
-        """The value; None if there is none, or none any more, or it is another principal's."""
+    async def put_if_absent(
+        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str, label: bytes = b""
+    ) -> bytes:
+        """The value that is there, which is `body` if there was none: all who do this at once get the same.
+
+        For small values. Raises as `put`.
+        """
+        ...
+
+    async def get(self, kind: str, handle: str, *, principal: str, renew: float | None = None) -> bytes | None:
+        """The value; None if there is none, or none any more, or it is another principal's.
+
+        `renew`: this counts as a use, and the value lives for at least so many seconds from now. That is written down
+        at most once a minute for each value, or ten times in `renew`.
+        """
+        ...
+
+    async def renew(
+        self, kind: str, handle: str, *, principal: str, expires_in: float, label: bytes | None = None
+    ) -> bool:
+        """Treat a value as if it were put now, for at least so many seconds, with this label if one is given.
+
+        The value is neither read nor written, so this is cheap. False: there is none, or it has to be put again since
+        a key was configured meanwhile.
+        """
         ...
 
     async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None:
@@ -49,8 +87,37 @@ class Store(Protocol):
         """Forget a value. False if there was none."""
         ...
 
-    async def entries(self, kind: str, *, principal: str | None) -> list[Entry]:
-        """What there is of a kind, oldest first. `principal` None: of everybody, for who administers the bridge."""
+    async def entry(self, kind: str, handle: str, *, principal: str) -> Entry | None:
+        """What is known of one value; None as for `get`. It does not count as a use."""
+        ...
+
+    async def entries(
+        self, kind: str, *, principal: str | None, limit: int | None = None, newest_first: bool = False
+    ) -> list[Entry]:
+        """What there is of a kind, oldest first; no value is read. `principal` None: of everybody, for administrators.
+
+        `limit`: at most so many, from that end with which the list begins: the oldest, or with `newest_first` the
+        newest.
+        """
+        ...
+
+    def bound(self, kind: str, max_bytes: int) -> None:
+        """From now on the values of a kind take at most so many bytes together, whatever room the store has left."""
+        ...
+
+    async def count(self, ledger: str, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
+        """Add numbers to those that are kept under the same keys; several processes add up.
+
+        `ledger` tells apart what is counted. Keys begin with the day, `YYYY-MM-DD`. They are kept for 400 days, and of
+        all ledgers at most 100,000 keys; beyond that the oldest days go.
+
+        Raises:
+            StoreFailed: they cannot be kept now, and none was added. Not from the bridge's own store.
+        """
+        ...
+
+    async def counted(self, ledger: str, *, since: str = "") -> Tallies:
+        """What was counted, from the day `since` on."""
         ...
 
     async def close(self) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from mcpbridge.conduct import CallDefaults, Conduct, Hints, resolve
-from mcpbridge.model import Tool
+from mcpbridge.model import BRIDGE, Tool
+from mcpbridge.result_settings import ResultSettings, result_conduct
 from mcpbridge.upstream.settings import ServerSettings
 
 __all__ = ["Conducts"]
@@ -16,8 +17,10 @@ MOST_KNOWN = 50_000
 class Conducts:
     """How the calls of each tool are treated."""
 
-    def __init__(self, servers: Mapping[str, ServerSettings], calls: CallDefaults) -> None:
-        self._servers, self._calls = servers, calls
+    def __init__(
+        self, servers: Mapping[str, ServerSettings], calls: CallDefaults, results: ResultSettings | None = None
+    ) -> None:
+        self._servers, self._calls, self._results = servers, calls, results
         self._known: dict[str, tuple[str, Hints, Conduct]] = {}
 
     def of(self, tool: Tool) -> Conduct:
@@ -34,11 +37,15 @@ class Conducts:
             tool=own,
             server=server,
             calls=self._calls,
-            is_trusted=server is not None and server.trusted,
+            is_trusted=server.trusted if server is not None else tool.server == BRIDGE,
             limits=(
                 own.max_concurrent if own is not None else 0,
                 own.rate_limit if own is not None else None,
                 server.rate_limit if server is not None else None,
+            ),
+            is_local=tool.server == BRIDGE,
+            results=result_conduct(
+                own.results if own is not None else None, server.results if server is not None else None, self._results
             ),
         )
         if len(self._known) >= MOST_KNOWN:

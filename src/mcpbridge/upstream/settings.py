@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from mcpbridge.conduct import CALL_SECONDS, LONGEST_SECONDS, CallSettings
+from mcpbridge.result_settings import ResultSettings
 from mcpbridge.units import RateText, Seconds
 from mcpbridge.upstream.auth_settings import AuthSettings
 from mcpbridge.upstream.lifecycle import BreakerSettings
@@ -71,6 +72,9 @@ class ToolSettings(CallSettings, BaseModel):
 
     rate_limit: RateText | None = None
     """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit of its own."""
+
+    results: ResultSettings = ResultSettings()
+    """What becomes of its large results."""
 
 
 class TlsSettings(BaseModel):
@@ -210,6 +214,9 @@ class ServerSettings(CallSettings, BaseModel):
 
     prompts: NameFilter = NameFilter()
     """Which of its prompts to offer."""
+
+    results: ResultSettings = ResultSettings()
+    """What becomes of large results of its tools."""
 
     tool: dict[str, ToolSettings] = {}
     """Changes to single tools, by the upstream's own name."""

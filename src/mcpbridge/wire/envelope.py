@@ -15,7 +15,9 @@ __all__ = [
     "OWN",
     "PREFIX",
     "RUN",
+    "TRANSFORM",
     "TURN",
+    "WHOLE",
     "RequestMeta",
     "complete_for_modern",
     "strip_for_legacy",
@@ -37,6 +39,10 @@ CONTEXT = "mcpbridge/context"
 """In `_meta` of a request: what the client says of itself: `tenant`, `user` (text), `metadata` (an object)."""
 CONVERSATION = "mcpbridge/conversation"
 """In `_meta` of a modern request over HTTP: names the client's conversation that it belongs to."""
+TRANSFORM = "mcpbridge/transform"
+"""In `_meta` of a call: a script over its result, as the argument `_transform`, which some tools have themselves."""
+WHOLE = "mcpbridge/results"
+"""In `_meta` of a call: `whole` if its result must not be shortened, however large; for programs."""
 OWN = "mcpbridge/"
 """Begins every key that is for a bridge; none crosses it."""
 

@@ -1,0 +1,126 @@
+"""`recall`: reads, searches, lists and forgets kept results.
+
+The work itself is in `results/query.py`, loaded with the first call. What is wrong with a call is told in a result with
+`isError`, so that the model reads it; a handle of somebody else looks as one that never was.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+
+from mcpbridge.builtin.recall_definition import DEFINITION
+from mcpbridge.model import Call
+from mcpbridge.results.document import Document
+from mcpbridge.results.shelf import Shelf
+from mcpbridge.sandbox.javascript import JavaScript, TransformFailed
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
+
+if TYPE_CHECKING:  # loaded with the first call
+    from mcpbridge.builtin.recall_arguments import Wanted
+
+__all__ = ["Recall"]
+
+SLOW = 256 * 1024
+"""Bytes of results from which they are read in a thread."""
+
+MOST_BYTES = 256 * 1024**2
+"""Bytes of all results of one call."""
+
+
+class Recall:
+    """The tool."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        javascript: JavaScript | None,
+        *,
+        room: Callable[[Call], int],
+        recalled: Callable[[Call, int], None],
+        read: Callable[[bytes], Document],
+    ) -> None:
+        """`room`: characters that the answer of a call may have. `recalled` is told how many were given out of results.
+
+        `read`: the document of a kept result. `javascript` None: there is no `_transform`.
+        """
+        self._shelf, self._javascript = shelf, javascript
+        self._room, self._recalled, self._read = room, recalled, read
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """See `Builtin`."""
+        return DEFINITION
+
+    async def run(self, call: Call) -> Body:
+        """See `Builtin`.
+
+        Raises:
+            StoreFailed: what is kept cannot be reached.
+        """
+        from mcpbridge.builtin.recall_arguments import wanted_of
+        from mcpbridge.results.frame import defused
+        from mcpbridge.results.query import QueryRefused
+
+        try:
+            wanted = wanted_of(call.params)
+            if wanted.forget:
+                text = await self._forget(call, wanted.forget)
+            elif wanted.handles:
+                text = await self._answer(call, wanted)
+                self._recalled(call, len(text))
+            else:
+                text = await self._list(call, wanted)
+        except (QueryRefused, TransformFailed) as error:
+            text = str(error)[: max(self._room(call), 300)]
+            return Body(encode({"content": [{"type": "text", "text": defused(text)}], "isError": True}))
+        return Body(encode({"content": [{"type": "text", "text": defused(text)}]}))
+
+    async def _answer(self, call: Call, wanted: "Wanted") -> str:
+        from mcpbridge.builtin.recall_reading import Reading
+
+        kept = await self._kept(call, [handle for handle, _ in wanted.handles])
+        reading = Reading(wanted, kept, self._read, self._room(call))
+        is_slow = sum(map(len, kept.values())) > SLOW
+        if not wanted.transform:
+            return await anyio.to_thread.run_sync(reading.answer) if is_slow else reading.answer()
+        if self._javascript is None:
+            raise TransformFailed("_transform: there is no JavaScript here; use where, select, aggregate and so on")
+        bound = await anyio.to_thread.run_sync(reading.bound) if is_slow else reading.bound()
+        output = await self._javascript.evaluate(wanted.transform, bound.text, binding=bound.binding, rows=bound.rows)
+        return reading.fitted(output)
+
+    async def _kept(self, call: Call, handles: Sequence[str]) -> Mapping[str, bytes]:
+        """The results by handle.
+
+        Raises:
+            QueryRefused: one is not there, or they are too large together.
+        """
+        from mcpbridge.results.query import QueryRefused
+
+        kept: dict[str, bytes] = {}
+        for handle in dict.fromkeys(handles):
+            data = await self._shelf.get(handle, principal=call.caller.principal)
+            if data is None:
+                raise QueryRefused(
+                    f"Nothing is kept under {handle[:60]!r}: handles are 26 characters, and expire. recall without "
+                    "arguments lists what is kept; or call the tool again."
+                )
+            kept[handle] = data
+            if sum(map(len, kept.values())) > MOST_BYTES:
+                raise QueryRefused("These results are too large together: give fewer handles.")
+        return kept
+
+    async def _forget(self, call: Call, handles: Sequence[str]) -> str:
+        principal = call.caller.principal
+        gone = [handle for handle in dict.fromkeys(handles) if await self._shelf.drop(handle, principal=principal)]
+        missing = [handle[:60] for handle in dict.fromkeys(handles) if handle not in gone]
+        told = f"Forgotten: {', '.join(gone) or 'none'}."
+        return f"{told} Not kept: {', '.join(missing)}." if missing else told
+
+    async def _list(self, call: Call, wanted: "Wanted") -> str:
+        from mcpbridge.builtin.recall_listing import LOOKED_AT, listing
+
+        cards = await self._shelf.cards(principal=call.caller.principal, search=wanted.search, limit=LOOKED_AT)
+        return listing(cards, wanted, self._room(call))

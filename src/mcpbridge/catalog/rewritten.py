@@ -1,0 +1,91 @@
+"""What changes in the listing of tools whose large results are rewritten; pure.
+
+Their `outputSchema` is left out, since clients refuse a result that misses it (DESIGN, section 5). Those whose results
+have been large say that they take `_transform`, and `recall` is listed where there is something to recall.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Raw
+
+from mcpbridge.catalog.definitions import Changes, Definition
+from mcpbridge.catalog.offers import Item
+from mcpbridge.model import BRIDGE
+from mcpbridge.result_settings import ResultConduct, ResultSettings, result_conduct
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import decode_fields, encode
+
+__all__ = ["TRANSFORM_ARGUMENT", "Rewriting"]
+
+TRANSFORM_ARGUMENT = "_transform"
+"""The argument that calls of every tool may have: a script over the result."""
+
+_DECLARED = {
+    "type": "string",
+    "description": "JavaScript over the result, bound to `result`, to get only what you need: "
+    "result.filter(r => r.open).map(r => r.id)",
+}
+_UNCHANGED: Changes = {}
+
+
+class Rewriting:
+    """Which tools' results are rewritten, for one snapshot."""
+
+    def __init__(
+        self, servers: Mapping[str, ServerSettings], defaults: ResultSettings | None, large: frozenset[str]
+    ) -> None:
+        """`defaults` None: no result is. `large`: ids of tools whose results have been large."""
+        self._servers, self._defaults, self._large = servers, defaults, large
+        self._conducts: dict[str, ResultConduct] = {}
+
+    def shown(self, items: Sequence[tuple[str, Item]]) -> list[tuple[str, Item]]:
+        """The tools to list: without the bridge's own where no result is ever kept."""
+        if any(server != BRIDGE and self._keeps(server, item.definition.key) for server, item in items):
+            return list(items)
+        return [(server, item) for server, item in items if server != BRIDGE]
+
+    def changes(self, server: str, definition: Definition) -> Changes:
+        """What must change in the definition of a tool."""
+        if self._defaults is None or server == BRIDGE:
+            return _UNCHANGED
+        how = self._conduct(server, definition.key)
+        changes: dict[str, bytes | None] = {}
+        if how.strategy != "off" and not definition.ui and b'"outputSchema"' in definition.raw:
+            changes["outputSchema"] = None
+        if how.transforms and f"{server}/{definition.key}" in self._large and not definition.headers:
+            schema = _with_transform(definition)
+            if schema is not None:
+                changes["inputSchema"] = schema
+        return changes
+
+    def _keeps(self, server: str, tool: str) -> bool:
+        if self._defaults is None:
+            return False
+        how = self._conduct(server, tool)
+        return how.stores and how.strategy != "off"
+
+    def _conduct(self, server: str, tool: str) -> ResultConduct:
+        settings = self._servers.get(server)
+        own = settings.tool.get(tool) if settings is not None else None
+        if own is not None and settings is not None:
+            return result_conduct(own.results, settings.results, self._defaults)
+        known = self._conducts.get(server)
+        if known is None:
+            known = result_conduct(settings.results if settings is not None else None, self._defaults)
+            self._conducts[server] = known
+        return known
+
+
+def _with_transform(definition: Definition) -> bytes | None:
+    """The input schema that names the argument as well; None where it has one of its own, or marks for headers."""
+    if definition.is_marked:
+        return None
+    raw = definition.changes.get("inputSchema") or decode_fields(definition.raw)["inputSchema"]
+    schema = Body(raw)
+    properties = schema.inner("properties") or Body()
+    if TRANSFORM_ARGUMENT in properties:
+        return None
+    properties.put(TRANSFORM_ARGUMENT, Raw(encode(_DECLARED)))
+    schema.put("properties", properties)
+    return bytes(schema.data)

@@ -1,0 +1,194 @@
+"""`mcpbridge results`: large results that were kept; find them, read them whole, forget them."""
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from mcpbridge.admin.results import card_document
+from mcpbridge.cli.configured import load_or_default
+from mcpbridge.cli.engine import run
+from mcpbridge.cli.exits import OK, TOOL_ERROR, USAGE, fail
+from mcpbridge.cli.kept_results import absence, kept_results
+from mcpbridge.cli.options import as_json_option, config_option
+from mcpbridge.cli.output import first_line, note, print_json, print_table, print_text
+from mcpbridge.config.load import Loaded
+from mcpbridge.redaction import Redactor
+from mcpbridge.results.card import Card
+from mcpbridge.results.shelf import Shelf
+
+__all__ = ["command"]
+
+_ALL = 1_000_000
+"""More than there are."""
+_WHOLE = 26
+"""Characters of a handle."""
+
+principal_option = click.option(
+    "--principal", metavar="NAME", default="", help="What is kept for this user; default: for the local one."
+)
+search_option = click.option("--search", metavar="WORDS", default="", help="Only those with all of these words.")
+limit_option = click.option("-n", "--limit", type=click.IntRange(1), default=50, help="The N newest (default: 50).")
+
+
+@click.group("results", invoke_without_command=True)
+@search_option
+@limit_option
+@principal_option
+@config_option
+@as_json_option
+@click.pass_context
+def command(context: click.Context, **options: Any) -> int:
+    """Show the large results that were kept, the newest first; they are in the store, so no bridge has to run."""
+    return OK if context.invoked_subcommand is not None else _list(**options)
+
+
+@command.command("list")
+@search_option
+@limit_option
+@principal_option
+@config_option
+@as_json_option
+def listing(**options: Any) -> int:
+    """Show what is kept: words are looked for in tool, arguments, outcome, kind, headline and client."""
+    return _list(**options)
+
+
+@command.command("show")
+@click.argument("handle")
+@click.option("--raw", is_flag=True, help="The result of the call, as JSON, byte for byte.")
+@click.option("--preview", type=click.IntRange(1), metavar="N", help="Statistics of it in at most N characters.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Into this file.")
+@principal_option
+@config_option
+def show(
+    *, handle: str, raw: bool, preview: int | None, output: Path | None, principal: str, config: str | None
+) -> int:
+    """Print the text of the result HANDLE (or that begins so), as the server sent it. Exit code 5: there is none."""
+    if raw and preview is not None:
+        raise click.UsageError("--raw and --preview exclude each other.")
+
+    async def work(shelf: Shelf) -> int:
+        whole = await _whole_handle(shelf, handle, principal)
+        data = await shelf.get(whole, principal=principal)
+        if data is None:
+            _fail_unknown(handle)
+        shown = data if raw else _text_of(data, preview)
+        if output is not None:
+            _write(output, shown)
+        elif isinstance(shown, bytes) and not sys.stdout.isatty():
+            sys.stdout.buffer.write(shown)
+        else:
+            print_text(shown.decode(errors="replace") if isinstance(shown, bytes) else shown)
+        return OK
+
+    return _with_shelf(work, config)
+
+
+@command.command("rm")
+@click.argument("handles", nargs=-1, metavar="HANDLE…")
+@click.option("--all", "everything", is_flag=True, help="All that are kept for the user.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@principal_option
+@config_option
+@as_json_option
+def remove(
+    *, handles: Sequence[str], everything: bool, yes: bool, principal: str, config: str | None, as_json: bool
+) -> int:
+    """Forget kept results: nothing can be recalled out of them any more. Exit code 5: there is no such result."""
+    if everything == bool(handles):
+        raise click.UsageError("Name the results, or all of them by --all.")
+
+    async def work(shelf: Shelf) -> int:
+        if everything:
+            found = [card.handle for card in await shelf.cards(principal=principal, limit=_ALL)]
+            if found and not yes:
+                _ask(len(found))
+        else:
+            found = [await _whole_handle(shelf, handle, principal) for handle in handles]
+        dropped = [handle for handle in dict.fromkeys(found) if await shelf.drop(handle, principal=principal)]
+        if as_json:
+            print_json({"forgotten": dropped})
+        else:
+            note(f"{len(dropped)} {'result' if len(dropped) == 1 else 'results'} forgotten")
+        return OK
+
+    return _with_shelf(work, config, as_json=as_json)
+
+
+def _list(*, search: str, limit: int, principal: str, config: str | None, as_json: bool) -> int:
+    async def work(shelf: Shelf) -> int:
+        cards = await shelf.cards(principal=principal, search=search, limit=limit)
+        if as_json:
+            print_json({"results": [card_document(card) for card in cards]})
+        elif cards:
+            print_table(["Handle", "Time", "Tool", "What", "Arguments"], [_row(card) for card in cards])
+        else:
+            note("there is none of that kind" if search else "no result is kept")
+        return OK
+
+    return _with_shelf(work, config, as_json=as_json)
+
+
+def _with_shelf(work: Callable[[Shelf], Awaitable[int]], config: str | None, *, as_json: bool = False) -> int:
+    async def doing(loaded: Loaded, redact: Redactor) -> int:
+        if why := absence(loaded.settings):
+            note(why)
+        async with kept_results(loaded.settings, redact) as kept:
+            return await work(kept.shelf)
+
+    return run(doing, config, as_json=as_json, load=load_or_default)
+
+
+async def _whole_handle(shelf: Shelf, typed: str, principal: str) -> str:
+    """The handle that is, or begins with, what was typed. Ends the command if that is none, or several."""
+    typed = typed.strip().lower()
+    if len(typed) >= _WHOLE:
+        found = [typed] if await shelf.card(typed, principal=principal) is not None else []
+    else:
+        cards = await shelf.cards(principal=principal, limit=_ALL)
+        found = [card.handle for card in cards if typed and card.handle.startswith(typed)]
+    if len(found) > 1:
+        fail(USAGE, f"several results begin with {typed!r}: {', '.join(found[:5])}", "Type more of it.")
+    return found[0] if found else _fail_unknown(typed)
+
+
+def _fail_unknown(handle: str) -> NoReturn:
+    fail(TOOL_ERROR, f"no result is kept as {handle[:40]!r}, or not any more", "`mcpbridge results` lists them.")
+
+
+def _text_of(data: bytes, preview: int | None) -> str:
+    from mcpbridge.results.contents import document_of, text_of
+
+    if preview is None:
+        text = text_of(data)
+        if not text:
+            note("it has no text; --raw shows the result")
+        return text
+    from mcpbridge.results.preview import preview as preview_of
+
+    return preview_of(document_of(data), preview)
+
+
+def _write(path: Path, shown: str | bytes) -> None:
+    data = shown if isinstance(shown, bytes) else shown.encode(errors="replace")
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        fail(USAGE, f"{path} cannot be written: {error.strerror}")
+    note(f"{len(data):,} bytes written to {path}")
+
+
+def _ask(count: int) -> None:
+    if not sys.stdin.isatty():
+        fail(USAGE, f"{count} results would be forgotten", "Say --yes if they shall be.")
+    click.confirm(f"Forget {count} results?", abort=True, err=True)
+
+
+def _row(card: Card) -> list[str]:
+    what = f"{card.headline or card.kind or '-'}{'' if card.outcome == 'ok' else ' (error)'}"
+    at = f"{datetime.fromtimestamp(card.at).astimezone():%Y-%m-%d %H:%M:%S}"
+    return [card.handle, at, first_line(card.tool or "-", 40), first_line(what, 60), first_line(card.arguments, 60)]

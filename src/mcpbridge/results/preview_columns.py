@@ -1,0 +1,190 @@
+"""What previews say of one column: counts of values, ranges, sums, times, beginnings of texts."""
+
+import re
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+from mcpbridge.results.preview_facts import Line
+from mcpbridge.results.preview_words import mean_of, number, said, time_said, type_said
+from mcpbridge.results.profile import Profile, exact_sum
+
+__all__ = ["column_line", "counted", "worth_of"]
+
+_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
+_MOST_COUNTS = 12
+
+
+def worth_of(profile: Profile) -> float:
+    """How much the column matters against others, 1 being usual: less the deeper it lies, and for copies of others."""
+    depth = profile.path.count(".") + profile.path.count("[]")
+    worth = 1.0 / (1 + 0.12 * max(0, depth - 1))
+    if profile.same_as:
+        worth *= 0.15
+    if profile.sort in {"constant", "empty", "url"}:
+        worth *= 0.3
+    if profile.sort == "category" and "[]" in profile.path and len(set(profile.counts.values())) == 1:
+        worth *= 0.3
+    if profile.column.path.endswith(("_id", "Id", ".id")) and profile.sort != "id":
+        worth *= 0.6
+    return worth
+
+
+def column_line(profile: Profile) -> Line:
+    """All that can be said of a column by itself, apart from the rows that its extremes stand in."""
+    line = Line(profile.path or "values", names=profile.path)
+    worth = worth_of(profile)
+    if profile.same_as:
+        line.add(f"as {profile.same_as}", 0.5)
+        return line
+    _presence(line, profile, worth)
+    match profile.sort:
+        case "flag":
+            line.add(counted(profile.counts, 2), 9 * worth)
+        case "category" | "mixed":
+            _categories(line, profile, worth)
+        case "number":
+            _quantity(line, profile, worth)
+        case "ident":
+            low, high = min(profile.numbers), max(profile.numbers)
+            line.add(f"{number(low)}–{number(high)}" + ", all different" * profile.all_different, 1.6 * worth)
+        case "time":
+            low, high = min(profile.present), max(profile.present)
+            line.add(f"{time_said(low)} – {time_said(high)}", 6 * worth)
+        case "id":
+            line.add(_extensions(profile), 5 * worth)
+            line.add(_beginnings(profile), 3 * worth)
+            if profile.path != "{key}":
+                line.add("all different", 0.3 * worth)
+        case "url" | "text":
+            _texts(line, profile, worth)
+        case _:
+            pass
+    return line
+
+
+def counted(counts: Counter[Any], most: int = _MOST_COUNTS, limit: int = 48) -> str:
+    """`open 30, closed 17`, the most frequent first; `… +5 more` where there are more."""
+    shown = ", ".join(f"{said(value, limit)} {count}" for value, count in counts.most_common(most))
+    more = len(counts) - most
+    return shown + (f", … +{more} more" if more > 0 else "")
+
+
+def _presence(line: Line, profile: Profile, worth: float) -> None:
+    column, present = profile.column, len(profile.present)
+    if profile.sort == "empty":
+        line.add("null" if profile.nulls else "empty", 0.7 * worth)
+        return
+    parts: list[str] = []
+    if profile.nulls:
+        parts.append(f"{profile.nulls} null")
+    if profile.empties:
+        parts.append(f"{profile.empties} empty")
+    if parts:
+        if column.missing > 0:
+            parts.append(f"{column.missing} without")
+        line.add(f"{present} set, {', '.join(parts)}", 5 * worth)
+    elif column.missing > 0:
+        line.add(f"in {present}", 2.5 * worth)
+    elif len(profile.rows) != profile.rows[-1] + 1:
+        line.add(f"{present} in all", 1.2 * worth)
+
+
+def _categories(line: Line, profile: Profile, worth: float) -> None:
+    counts = profile.counts
+    distinct = len(counts)
+    if profile.sort == "mixed":
+        kinds = Counter(map(type_said, profile.present))
+        line.add("mixed types: " + counted(kinds), 3 * worth)
+    if distinct > 2:
+        line.add(f"{distinct} distinct", 4 * worth)
+    top = counts.most_common(1)[0][1]
+    if top == 1:
+        return
+    first = min(distinct, 8)
+    shares = 10 if distinct <= 8 else 7 if distinct <= _MOST_COUNTS else 4
+    if distinct <= _MOST_COUNTS:
+        line.add(counted(counts), shares * worth * (1 + 0.08 * distinct))
+    elif top > 1:
+        line.add(counted(counts, first), (shares if top * 20 >= len(profile.present) else 1.5) * worth)
+        if type(next(iter(counts))) is str and profile.sort == "category":
+            line.add(_extensions(profile), 8 * worth)
+            line.add(_beginnings(profile), 3 * worth)
+    if profile.numbers and profile.sort == "category" and distinct > 2:
+        line.add(f"{number(min(profile.numbers))}–{number(max(profile.numbers))}", 2 * worth)
+
+
+_RATES_LISTED = (
+    "score rate ratio percent pct avg mean average temp temperature confidence probability similarity "
+    "relevance weight rating age"
+)
+_RATES = frozenset(_RATES_LISTED.split())
+"""Quantities that nobody adds up."""
+
+
+def _quantity(line: Line, profile: Profile, worth: float) -> None:
+    numbers, counts = profile.numbers, profile.counts
+    low, high = min(numbers), max(numbers)
+    line.add(f"{number(low)}–{number(high)}" if low >= 0 else f"{number(low)} to {number(high)}", 9 * worth)
+    total = exact_sum(numbers)
+    if total is not None and len(numbers) > 1:
+        words = set(profile.path.lower().replace("_", ".").split("."))
+        summed = not words & _RATES and len(numbers) <= 20 * (profile.rows[-1] + 1)
+        line.add(f"sum {number(total)}", (7 if summed else 1.5) * worth)
+        mean = mean_of(total, len(numbers))
+        line.add(f"mean {mean}" if mean else "", 2 * worth)
+    if len(counts) <= 8 and len(counts) * 2 <= len(numbers):
+        line.add(counted(counts), 4 * worth)
+    elif len(counts) < len(numbers):
+        top, times = counts.most_common(1)[0]
+        if times * 3 >= len(numbers):
+            line.add(f"{said(top)} in {times}", 2 * worth)
+
+
+def _texts(line: Line, profile: Profile, worth: float) -> None:
+    values = profile.present
+    if profile.sort == "text":
+        line.add(_beginnings(profile), 5 * worth)
+        line.add(_extensions(profile), 4 * worth)
+        if len(profile.counts) < len(values):
+            line.add(f"{len(profile.counts)} distinct", 2 * worth)
+            top, times = profile.counts.most_common(1)[0]
+            line.add(f"{times} times {said(top, 40)}", 1.5 * worth)
+        lengths = list(map(len, values))
+        line.add(f"{min(lengths)}–{max(lengths)} chars", (1.2 if max(lengths) > 100 else 0.4) * worth)
+        return
+    if profile.all_different:
+        line.add("urls, all different", 1.0 * worth)
+    else:
+        line.add(f"urls, {len(profile.counts)} distinct", 1.5 * worth)
+    hosts = Counter(value.split("/", 3)[2] if value.count("/") > 1 else value for value in islice(values, 5000))
+    if 1 < len(hosts) <= 30 and len(hosts) * 2 < len(values):
+        line.add("hosts " + counted(hosts, 5), 2 * worth)
+
+
+def _beginnings(profile: Profile) -> str:
+    """How often texts begin with the same word, where few words begin most of them: kinds of commits, prefixes."""
+    values = profile.present
+    if len(values) < 8:
+        return ""
+    found = [_BEGINNING.match(value[:40]) for value in values]
+    heads = Counter(match[0] for match in found if match)
+    if len(heads) < 2 or len(heads) * 3 > len(values) or heads.total() < 0.6 * len(values):
+        return ""
+    if len(heads) > 10:
+        return ""
+    return "begin " + counted(heads, 10, 24)
+
+
+def _extensions(profile: Profile) -> str:
+    """How often names end the same way, as those of files do."""
+    values = profile.present
+    if len(values) < 4:
+        return ""
+    found = [_EXTENSION.search(value[-12:]) for value in values]
+    ends = Counter("." + match[1] for match in found if match)
+    if ends.total() * 3 < len(values) or len(ends) > 24 or ends.total() < 4:
+        return ""
+    rest = len(values) - ends.total()
+    return counted(ends, 10) + (f", other {rest}" if rest else "")

@@ -1,0 +1,63 @@
+"""Facts of a preview, and which of them go into so many characters.
+
+Each fact belongs to a line and has a worth: about how often somebody asks for it. Facts are taken by worth for each
+character. Where the line stands, and where in the line, does not depend on what is taken.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+__all__ = ["Fact", "Line", "Lines", "by_worth"]
+
+
+@dataclass(slots=True)
+class Fact:
+    """Something worth saying of a line's subject."""
+
+    text: str
+    worth: float
+    """Compare: 10 for the value counts of a state, 1 for a mean."""
+    names: str = ""
+    """The path of the field that need not be listed elsewhere when this is said."""
+
+
+@dataclass(slots=True)
+class Line:
+    """What can be said of one subject, in the order in which it is said."""
+
+    title: str
+    """With what the line begins; a field path, or words."""
+    facts: list[Fact] = field(default_factory=list[Fact])
+    names: str = ""
+    """The path of the field that its title names."""
+    taken: set[int] = field(default_factory=set[int])
+
+    def add(self, text: str, worth: float, names: str = "") -> None:
+        """One more fact, if there is something to say."""
+        if text:
+            self.facts.append(Fact(text, worth, names or self.names))
+
+    @property
+    def told(self) -> set[str]:
+        """The fields that can be read in it."""
+        return {self.facts[place].names for place in self.taken}
+
+    @property
+    def text(self) -> str:
+        """The line with what was taken."""
+        body = "; ".join(self.facts[place].text for place in sorted(self.taken))
+        return f"{self.title}: {body}" if self.title else body
+
+
+Lines = list[Line]
+
+
+def by_worth(lines: Iterable[Line]) -> list[tuple[float, Line, int]]:
+    """All facts with their worth for each character, the most first; equal ones as they stand."""
+    ranked: list[tuple[float, Line, int]] = []
+    for line in lines:
+        for place, fact in enumerate(line.facts):
+            begin = len(line.title) / 2
+            ranked.append((fact.worth / (len(fact.text) + begin + 6), line, place))
+    ranked.sort(key=lambda entry: -entry[0])
+    return ranked

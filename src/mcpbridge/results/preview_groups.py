@@ -1,0 +1,71 @@
+"""Numbers by group: sums of the main quantity for each value of the main categories, and for pairs of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mcpbridge.results.preview_columns import worth_of
+from mcpbridge.results.preview_facts import Line, Lines
+from mcpbridge.results.preview_words import number, said
+from mcpbridge.results.profile import Number, Profile, exact_sum
+
+__all__ = ["group_lines"]
+
+_MOST_GROUPS = 8
+_MOST_CELLS = 24
+
+
+def group_lines(profiles: Sequence[Profile]) -> Lines:
+    """Lines for the first categories and quantities of a table whose rows have one value each."""
+    categories = [profile for profile in profiles if _groups(profile)][:4]
+    quantities = [profile for profile in profiles if profile.sort == "number" and profile.every and profile.present]
+    quantities = [profile for profile in quantities if worth_of(profile) > 0.3 and not profile.column.derived][:2]
+    lines: Lines = []
+    for category in categories:
+        for quantity in quantities[:1]:
+            lines.append(_sums(category, quantity))
+    for place, one in enumerate(categories[:3]):
+        for other in categories[place + 1 : 3]:
+            if len(one.counts) * len(other.counts) <= _MOST_CELLS:
+                lines.append(_pairs(one, other, quantities[0] if quantities else None, 9.0 if not place else 4.0))
+    return lines
+
+
+def _groups(profile: Profile) -> bool:
+    if not profile.every or profile.same_as or profile.column.derived:
+        return False
+    return profile.sort in {"category", "flag"} and 2 <= len(profile.counts) <= _MOST_GROUPS
+
+
+def _sums(category: Profile, quantity: Profile) -> Line:
+    groups: dict[Any, list[Number]] = {value: [] for value, _ in category.counts.most_common()}
+    for value, figure in zip(category.present, quantity.numbers, strict=True):
+        groups[value].append(figure)
+    line = Line(f"{quantity.path} sum by {category.path}")
+    line.add(", ".join(f"{said(value, 24)} {_sum(figures)}" for value, figures in groups.items()), 4.0)
+    line.add("max " + ", ".join(f"{said(value, 24)} {number(max(figures))}" for value, figures in groups.items()), 1.0)
+    return line
+
+
+def _pairs(one: Profile, other: Profile, quantity: Profile | None, worth: float) -> Line:
+    numbers = quantity.numbers if quantity is not None else None
+    cells: dict[Any, dict[Any, list[Number]]] = {}
+    for place, (row, column) in enumerate(zip(one.present, other.present, strict=True)):
+        cells.setdefault(row, {}).setdefault(column, []).append(numbers[place] if numbers is not None else 1)
+    what = f"count and {quantity.path} sum" if quantity is not None else "count"
+    line = Line(f"{what} by {one.path} × {other.path}")
+    parts: list[str] = []
+    for row in one.counts:
+        inner = cells[row]
+        within = ", ".join(
+            f"{said(column, 20)} {len(inner[column])}" + (f" {_sum(inner[column])}" if quantity is not None else "")
+            for column in other.counts
+            if column in inner
+        )
+        parts.append(f"{said(row, 24)}: {within}")
+    line.add("; ".join(parts), worth)
+    return line
+
+
+def _sum(figures: Sequence[Number]) -> str:
+    total = exact_sum(figures)
+    return number(total) if total is not None else "?"

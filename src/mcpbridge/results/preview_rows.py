@@ -1,0 +1,74 @@
+"""Some rows of a table, as many columns and rows as are worth most: the first ones, and always the last."""
+
+from dataclasses import dataclass
+
+from mcpbridge.results.identity import cell
+from mcpbridge.results.profile import Profile
+
+__all__ = ["Rows"]
+
+_MOST_COLUMNS = 9
+_MOST_ROWS = 400
+_ROW_COUNTS = (1, 2, 4, 8, 12)
+"""How many first rows are tried, beside as many as fit."""
+_COST = 0.0068
+"""What a character costs, on the scale of the worth of columns."""
+
+
+@dataclass(slots=True)
+class Rows:
+    """The rows of one table."""
+
+    columns: list[tuple[Profile, float]]
+    """Best first, with their worth."""
+    count: int
+    start: int | None = 0
+    """Rows begin with their place, counted from here; None: they do not, as those of a map have their key."""
+
+    def text(self, room: int) -> str:
+        """The rows worth their characters, in so many at most; empty if there is no room for any."""
+        best, best_worth = "", float("-inf")
+        for width in range(1, min(_MOST_COLUMNS, len(self.columns)) + 1):
+            fitting = self._most(width, room)
+            worth_of_columns = sum(weight for _, weight in self.columns[:width])
+            for rows in {fitting, *(few for few in _ROW_COUNTS if few < fitting)}:
+                if not rows:
+                    continue
+                text = self._render(width, rows)
+                gain = 0.8 + 0.25 * min(rows, 12) + 3.0 * rows / self.count
+                worth = worth_of_columns * gain - len(text) * _COST
+                if worth > best_worth or (worth == best_worth and text < best):
+                    best, best_worth = text, worth
+        return best
+
+    def _most(self, width: int, room: int) -> int:
+        """How many of the first rows fit, beside the last one."""
+        used = len(self._render(width, 1))
+        if used > room:
+            return 0
+        rows = 1
+        separator = 2 if width == 1 else 1
+        while rows < min(self.count, _MOST_ROWS):
+            used += len(self._row(width, rows)) + separator
+            if used > room:
+                break
+            rows += 1
+        return rows
+
+    def _row(self, width: int, row: int) -> str:
+        cells = " | ".join(cell(profile, row) for profile, _ in self.columns[:width])
+        return f"{row + self.start} {cells}" if width > 1 and self.start is not None else cells
+
+    def _render(self, width: int, rows: int) -> str:
+        names = " | ".join(profile.path or "values" for profile, _ in self.columns[:width])
+        everything = rows >= self.count - 1
+        shown = range(self.count if everything else rows)
+        if width == 1:
+            text = f"{'all' if everything else 'first'} {names}: " + ", ".join(self._row(1, row) for row in shown)
+            return text if everything else f"{text} … last: {self._row(1, self.count - 1)}"
+        lines = [f"rows ({'' if self.start is None else 'index '}{names}):", *(self._row(width, row) for row in shown)]
+        if not everything:
+            if rows < self.count - 1:
+                lines.append("…")
+            lines.append(self._row(width, self.count - 1))
+        return "\n".join(lines)

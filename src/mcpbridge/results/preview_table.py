@@ -1,0 +1,225 @@
+"""What previews say of a table: its columns, the rows of extremes and exceptions, sums by group."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcpbridge.results.columns import Column, Lists, table_of
+from mcpbridge.results.identity import cell, identities, mark_copies, row_columns
+from mcpbridge.results.preview_columns import column_line, worth_of
+from mcpbridge.results.preview_facts import Line, Lines
+from mcpbridge.results.preview_groups import group_lines
+from mcpbridge.results.preview_outline import Field
+from mcpbridge.results.preview_rows import Rows
+from mcpbridge.results.preview_series import series_columns
+from mcpbridge.results.preview_words import number, said, type_said
+from mcpbridge.results.profile import Profile, profile_of
+
+__all__ = ["MOST_VALUES", "Section", "table_section"]
+
+MOST_VALUES = 400_000
+"""Values that are looked at in one table; of larger ones, rows at even distances."""
+
+_STATES_LISTED = "status state phase health result outcome severity level conclusion ready ok success error paid failed"
+_STATES = frozenset(_STATES_LISTED.split())
+
+
+@dataclass(slots=True)
+class Section:
+    """One part of what a preview says: a table, a tree, or the plain fields of an object."""
+
+    title: str
+    lines: Lines = field(default_factory=list[Line])
+    fields: list[Field] = field(default_factory=list[Field])
+    rows: Rows | None = None
+    values: Sequence[Any] = ()
+    """The rows themselves, of a table."""
+    weight: float = 1.0
+    """Against other sections; about how much of the document it is."""
+
+
+def table_section(
+    title: str, rows: Sequence[Any], keys: Sequence[str] | None = None, leave_out: str | None = None
+) -> Section:
+    """A table. `keys`: the names of the rows, of an object whose members are rows."""
+    heading = _heading(rows)
+    if heading:
+        rows = rows[1:]
+    step = _step(rows)
+    seen = _each(rows, step)
+    note = f" (statistics of a sample: each {step}th row, and the last)" if step > 1 else ""
+    table = table_of(seen, leave_out)
+    if heading:
+        note += "; names in the first"
+        for column in table.columns:
+            column.path = _named(column.path, heading)
+    if keys is not None:
+        table.columns.insert(0, Column("{key}", list(_each(keys, step)), range(len(seen)), len(seen)))
+    table.columns.extend(series_columns(table))
+    profiles = [profile_of(column) for column in table.columns]
+    mark_copies(profiles)
+    calls = identities(profiles)
+    section = Section(title + note, values=seen)
+    columns = row_columns(profiles, calls)
+    constants = Line("always")
+    for profile in profiles:
+        if profile.column.derived:
+            continue
+        if profile.sort == "constant":
+            constants.add(
+                f"{profile.path or 'values'} {said(profile.present[0], 60)}", 2 * worth_of(profile), profile.path
+            )
+            continue
+        line = column_line(profile)
+        _add_extremes(line, profile, columns)
+        section.lines.append(line)
+        _add_exceptions(section.lines, profile, columns)
+    section.lines.extend(group_lines(profiles))
+    section.lines.append(constants)
+    for lists in table.lists:
+        _add_lists(section.lines, lists)
+    section.fields = [
+        _field(profile) for profile in profiles if not profile.column.derived and profile.path not in {"", "{key}"}
+    ]
+    listed = {line.names for line in section.lines}
+    section.fields.extend(
+        Field(_list_path(lists), "list", 0.8)
+        for lists in table.lists
+        if lists.path and not any(path.startswith(lists.path + "[") for path in listed)
+    )
+    if columns:
+        section.rows = Rows(columns, len(seen), None if keys is not None or step > 1 else int(bool(heading)))
+    return section
+
+
+def _heading(rows: Sequence[Any]) -> list[str]:
+    """The names of columns, where the first of several lists holds them."""
+    if len(rows) < 4 or not all(isinstance(row, list) for row in rows[:4]):
+        return []
+    first, second = rows[0], rows[1]
+    if (
+        len(first) != len(second)
+        or not first
+        or not all(isinstance(name, str) and 0 < len(name) <= 60 for name in first)
+    ):
+        return []
+    return first if len(set(first)) == len(first) and any(not isinstance(cell, str) for cell in second) else []
+
+
+def _named(path: str, heading: Sequence[str]) -> str:
+    place = path.removeprefix("[").partition("]")[0]
+    return f"{path} {heading[int(place)]}" if place.isdecimal() and int(place) < len(heading) else path
+
+
+def _list_path(lists: Lists) -> str:
+    return f"{lists.path}[]"
+
+
+def _step(rows: Sequence[Any]) -> int:
+    """Each how many-th row is looked at: each one, unless there are very many values."""
+    most = max(2000, MOST_VALUES // max(1, _size(rows[0], 3))) if rows else 1
+    return max(1, -(-len(rows) // most))
+
+
+def _each(rows: Sequence[Any], step: int) -> Sequence[Any]:
+    """Rows at even distances, and the last one."""
+    if step == 1:
+        return rows
+    chosen = list(rows[::step])
+    if (len(rows) - 1) % step:
+        chosen.append(rows[-1])
+    return chosen
+
+
+def _size(value: Any, depth: int) -> int:
+    if depth and isinstance(value, dict):
+        members: list[Any] = list(value.values())[:100]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return sum(_size(member, depth - 1) for member in members) or 1
+    if depth and isinstance(value, list):
+        return max(1, len(value) * _size(value[0], depth - 1)) if value else 1  # pyright: ignore[reportUnknownArgumentType]
+    return 1
+
+
+def _add_extremes(line: Line, profile: Profile, columns: Sequence[tuple[Profile, float]]) -> None:
+    """In which row the largest number is, and the smallest."""
+    if profile.sort != "number" or len(profile.numbers) < 2:
+        return
+    worth = worth_of(profile)
+    for best, name, weight in ((max(profile.numbers), "max", 5.0), (min(profile.numbers), "min", 1.5)):
+        if profile.numbers.count(best) > 2:
+            continue
+        row = profile.rows[list(profile.numbers).index(best)]
+        called = [f"{other.path} {cell(other, row, 40)}" for other in _callers(columns, profile)]
+        if called:
+            line.add(f"{name} {number(best)} at {called[0]}", weight * worth)
+        if len(called) > 1 and name == "max":
+            line.add(f"({', '.join(called[1:])})", 3.5 * worth)
+
+
+def _callers(columns: Sequence[tuple[Profile, float]], profile: Profile) -> list[Profile]:
+    """What to call a row by: its first column, and two more that say who or what it is."""
+    plain = [
+        other
+        for other, _ in columns
+        if other is not profile and other.every and not other.column.derived and _short(other)
+    ]
+    return plain[:1] + [other for other in plain[1:6] if other.sort != "time" and len(other.counts) > 2][:2]
+
+
+def _short(profile: Profile) -> bool:
+    if profile.sort == "text":
+        return max(map(len, profile.counts)) <= 80
+    return profile.sort in {"id", "ident", "category", "url", "time"}
+
+
+def _add_exceptions(lines: Lines, profile: Profile, columns: Sequence[tuple[Profile, float]]) -> None:
+    """Which rows differ where most are alike: pods that do not run, requests that failed, counts above zero."""
+    counts, total = profile.counts, len(profile.present)
+    if not profile.every or total < 5 or len(counts) < 2 or not columns:
+        return
+    usual, times = counts.most_common(1)[0]
+    odd = total - times
+    if odd > min(16, total * 0.4) or profile.sort in {"text", "url", "id", "time", "ident"}:
+        return
+    name = columns[0][0]
+    if name is profile or not _short(name):
+        return
+    rows = [row for row, value in enumerate(profile.present) if value != usual]
+    called: dict[str, list[str]] = {}
+    for row in rows:
+        called.setdefault(said(profile.present[row], 24), []).append(cell(name, row, 40))
+    title = f"{profile.path} not {said(usual, 24)}"
+    if len(called) == 1:
+        title = f"{profile.path} {next(iter(called))}"
+        texts = [", ".join(names) for names in called.values()]
+    else:
+        texts = [f"{value}: {', '.join(names)}" for value, names in called.items()]
+    last = profile.path.rpartition(".")[2].lower()
+    strong = bool({last} & _STATES)
+    line = Line(f"{title} ({odd}), {name.path}")
+    line.add("; ".join(texts), (6.0 + 2.2 * odd if strong else 3.0) * worth_of(profile))
+    lines.append(line)
+
+
+def _add_lists(lines: Lines, lists: Lists) -> None:
+    """How long the lists are."""
+    if not lists.path:
+        return
+    lengths = Counter(map(len, lists.lists))
+    line = Line(lists.path)
+    if len(lengths) == 1:
+        length = next(iter(lengths))
+        line.add(f"{length} in each of {len(lists.lists)} lists", 2.5 if length > 1 else 0.3)
+    else:
+        total = sum(map(len, lists.lists))
+        line.add(f"lists of {min(lengths)}–{max(lengths)}, {total} in all", 2.5)
+        line.add(f"{lengths[0]} empty" if lengths[0] else "", 2.0)
+    lines.append(line)
+
+
+def _field(profile: Profile) -> Field:
+    kind = type_said(profile.present[0]) if profile.present else "null"
+    if profile.sort == "mixed":
+        kind = "mixed"
+    return Field(profile.path, kind, worth_of(profile) * (0.5 if profile.sort == "empty" else 1.0))

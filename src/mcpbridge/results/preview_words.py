@@ -1,0 +1,77 @@
+"""Values as previews say them: short, cut visibly, numbers to the last digit."""
+
+import json
+import re
+from decimal import Decimal
+from typing import Any, cast
+
+__all__ = ["cut", "mean_of", "number", "plural", "said", "time_said", "type_said"]
+
+_NEEDS_QUOTES = re.compile(r"^$|^[\s\"'\[{]|\s$|[\x00-\x1f\x7f\x85\u2028\u2029]|, |; |: | \| ")
+_LONGEST_NUMBER = 120
+
+
+def cut(text: str, limit: int) -> str:
+    """At most `limit` characters, the last being `…` where something is missing."""
+    return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
+
+
+def number(value: int | Decimal) -> str:
+    """As JSON would write it; very long ones are cut."""
+    if isinstance(value, int) and value.bit_length() > 400:
+        return f"a number of {value.bit_length()} bits"
+    return cut(str(value), _LONGEST_NUMBER)
+
+
+def said(value: Any, limit: int = 60) -> str:
+    """A value within a line: bare where that is plain, else as JSON. Objects and lists by their size."""
+    if isinstance(value, str):
+        short = cut(value, limit)
+        return json.dumps(short, ensure_ascii=False) if _NEEDS_QUOTES.search(short) else short
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, Decimal)):
+        return number(value)
+    if isinstance(value, dict):
+        return f"{{{len(cast('dict[str, Any]', value))}}}"
+    return f"[{len(value)}]"
+
+
+def mean_of(total: int | Decimal, count: int) -> str:
+    """The mean to four digits, or all of those before the point."""
+    try:
+        mean = Decimal(total) / count
+    except ArithmeticError:
+        return ""
+    if not mean.is_finite():
+        return ""
+    if abs(mean) >= 10**15 or (mean and abs(mean) < Decimal("1e-6")):
+        return f"{mean:.4g}"
+    digits = max(0, 3 - mean.adjusted()) if mean else 0
+    text = f"{mean:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def time_said(value: Any) -> str:
+    """A time as it is written; seconds and milliseconds since 1970 with their date."""
+    if not isinstance(value, int):
+        return said(value)
+    from datetime import UTC, datetime
+
+    seconds = value / 1000 if value > 10**11 else value
+    return f"{value} ({datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M})"
+
+
+_TYPES: dict[type, str] = {str: "str", int: "int", bool: "bool", Decimal: "number", list: "list", dict: "object"}
+
+
+def type_said(value: object) -> str:
+    """The type of a value in a word; `null` for none."""
+    return _TYPES.get(type(value), "null")
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 row`, `1204 rows`: digits alone, so that they can be found and copied."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

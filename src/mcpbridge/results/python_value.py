@@ -1,0 +1,145 @@
+"""Python values as Python prints them, which some servers send for JSON: `[{'id': 1, 'at': None}]`."""
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from math import isfinite
+from typing import Any, cast
+
+from mcpbridge.results.exact_json import NotReadable, parse_json
+
+__all__ = ["read_python"]
+
+_TOKEN = re.compile(
+    r"""
+    (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+    |(?P<call>(?:datetime\.)?(?:datetime|date|time|timedelta)\([^()\n]{0,200}\)|(?:Decimal|UUID)\('[^'\n]{0,200}'\))
+    |(?P<word>\b(?:True|False|None)\b)
+    |(?P<tuple>,?\s*\)|\()
+    |(?P<other>(?<![\d.])[A-Za-z_]\w*)
+    """,
+    re.VERBOSE,
+)
+_LONGEST_TREE = 500_000
+"""Characters that are parsed as Python where the fast way fails (sets, numbers as names, text in several pieces)."""
+_CALL_OF_TEXT = re.compile(r"[\w)]\0|\0\0\0|\0\s*[\w(]")
+"""Text of a call or with a prefix, or two texts side by side; `\0` stands for a quote."""
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+_PLAIN = re.compile(r"""[^"\\\x00-\x1f]*""")
+
+
+class _NotPlain(Exception):
+    """Something that the fast way does not know."""
+
+
+def read_python(text: str) -> Any:
+    """The value: tuples and sets are lists, dates are strings as ISO 8601 has them. None if it is no such text."""
+    stripped = text.strip()
+    if stripped[:1] + stripped[-1:] not in {"[]", "{}", "()"}:
+        return None
+    for way in (_quoted, _by_tokens):
+        try:
+            return parse_json(way(stripped))
+        except (_NotPlain, NotReadable, ArithmeticError):
+            continue
+    return _by_syntax_tree(stripped)
+
+
+def _by_tokens(text: str) -> str:
+    """The text as JSON, token by token."""
+    return _TOKEN.sub(_as_json, text)
+
+
+def _quoted(text: str) -> str:
+    """The text as JSON where all strings are plain ones in single quotes, as most are."""
+    if '"' in text or "\\" in text or "\0" in text:
+        raise _NotPlain
+    pieces = text.split("'")
+    code = "\0".join(pieces[::2])
+    if len(pieces) % 2 == 0 or _CALL_OF_TEXT.search(code):
+        raise _NotPlain
+    between = _TOKEN.sub(_as_json, code).split("\0")
+    pieces[::2] = between
+    return '"'.join(pieces)
+
+
+def _as_json(match: re.Match[str]) -> str:
+    token = match[0]
+    match match.lastgroup:
+        case "string":
+            return _string(token)
+        case "word":
+            return _WORDS[token]
+        case "tuple":
+            return "]" if token.endswith(")") else "["
+        case "call":
+            return _call(token)
+        case _:
+            raise _NotPlain
+    return token
+
+
+def _string(token: str) -> str:
+    inner = token[1:-1]
+    if _PLAIN.fullmatch(inner):
+        return f'"{inner}"'
+    try:
+        return json.dumps(ast.literal_eval(token), ensure_ascii=False)
+    except (ValueError, SyntaxError) as error:
+        raise _NotPlain from error
+
+
+def _call(token: str) -> str:
+    name, _, inner = token[:-1].partition("(")
+    if name in {"Decimal", "UUID"}:
+        inside = inner.strip("'")
+        return inside if name == "Decimal" and re.fullmatch(r"-?\d+(\.\d+)?", inside) else f'"{inside}"'
+    return f'"{_time(name.rpartition(".")[2], inner)}"'
+
+
+def _time(name: str, inner: str) -> str:
+    """A date or time in ISO 8601; what it does not know stays as Python has it."""
+    from datetime import date, datetime, time
+
+    parts = [part.strip() for part in inner.split(",") if part.strip()]
+    numbers = [int(part) for part in parts if part.isdecimal()]
+    zone = "+00:00" if any("utc" in part.lower() for part in parts) else ""
+    kinds: dict[str, Callable[..., Any]] = {"datetime": datetime, "date": date, "time": time}
+    if len(numbers) + bool(zone) < len(parts) or name not in kinds:
+        return f"{name}({inner})".replace('"', "'").replace("\\", "")
+    try:
+        return kinds[name](*numbers).isoformat() + zone
+    except (ValueError, TypeError, OverflowError):
+        return f"{name}({inner})"
+
+
+def _by_syntax_tree(text: str) -> Any:
+    if len(text) > _LONGEST_TREE:
+        return None
+    try:
+        value = ast.literal_eval(text)
+        return _value(value, 0) if isinstance(value, (dict, list, tuple, set)) else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+
+
+def _value(value: Any, depth: int) -> Any:
+    """The value as JSON has them."""
+    if depth > 200:
+        raise ValueError("nested too deep")
+    if isinstance(value, dict):
+        members = cast("dict[Any, Any]", value)
+        return {
+            name if isinstance(name, str) else str(name): _value(member, depth + 1) for name, member in members.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_value(member, depth + 1) for member in cast("list[Any]", value)]
+    if isinstance(value, (set, frozenset)):
+        return sorted((_value(member, depth + 1) for member in cast("set[Any]", value)), key=repr)
+    if isinstance(value, float):
+        return Decimal(repr(value)) if isfinite(value) else str(value)
+    if isinstance(value, (bytes, complex)) or value is ...:
+        return repr(cast("object", value))
+    return value

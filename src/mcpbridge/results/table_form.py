@@ -1,0 +1,198 @@
+"""The table form of a value: lists of objects as tables, repeated objects once, trees as outlines.
+
+    # how to read it, in one line
+    {"total":2,"items":@items}      the value as JSON, tables by name
+    &user(login) 2                  objects that are named by `login` elsewhere: how many, head, rows
+    login|id
+    ann|7
+    bob|12
+    @items 2                        a table: how many rows, head, rows
+    number|title|user&user
+    1|Broken|ann
+    2|Slow|bob
+
+What a head can say: `table_specs`. `table_restore` turns it back.
+"""
+
+from typing import Any
+
+from mcpbridge.results.exact_json import write_json
+from mcpbridge.results.table_columns import BELOW, Keys, Planned, plan, stays_whole
+from mcpbridge.results.table_flat import Column, spread
+from mcpbridge.results.table_notation import KEY, Path, cell_text, is_list, is_object, path_text
+from mcpbridge.results.table_shared import Shape, shared_objects
+from mcpbridge.results.table_specs import spec_text
+
+__all__ = ["LEGEND", "table_form"]
+
+LEGEND = (
+    "# @t n: n rows under a head. a=x: x in every row; a~x{b}{}: x, then column b, then the cell; "
+    "a&t: the row of &t with that key; a[b,c]: list of b,c; empty cell: absent"
+)
+"""The first line of every table form."""
+
+_WORK = 6
+"""How many times the whole value may be written in trying."""
+_LOOKED_AT = 1000
+"""Records of which one must have records of its own kind below it, for a list to be a tree."""
+_NAME = 24
+"""Characters of a name that may stand for an object; longer ones cost more than they tell."""
+
+
+def table_form(value: Any) -> str:
+    """The value as tables, whether or not that is shorter.
+
+    Raises:
+        NotReadable, RecursionError: it cannot be written.
+    """
+    return _Writer(value).write(value)
+
+
+class _Writer:
+    def __init__(self, value: Any) -> None:
+        self._shared = shared_objects(value)
+        self._keys: dict[Shape, Keys | None] = {}
+        self._blocks: list[str] = []
+        self._names: set[str] = set()
+        self._work = _WORK * len(write_json(value))
+
+    def write(self, value: Any) -> str:
+        skeleton = self._place(value, "rows")
+        return "\n".join([LEGEND, skeleton, *self._blocks])
+
+    def _place(self, value: Any, name: str) -> str:
+        """A value as JSON, with the names of tables in place of what went into them."""
+        if not value or type(value) not in (dict, list) or self._work < 0:
+            return write_json(value)
+        found = self._attempt(value, name)
+        if found:
+            return found
+        if is_list(value):
+            return f"[{','.join(self._place(item, name) for item in value)}]"
+        members = value
+        return f"{{{','.join(f'{write_json(k)}:{self._place(v, k)}' for k, v in members.items())}}}"
+
+    def _attempt(self, value: Any, name: str) -> str | None:
+        """The name of the table that it became; None where JSON is as short, or it is no list of records."""
+        if is_object(value):
+            members = value
+            rows = list(members.values())
+            if len(rows) < 4 or not all(is_object(row) and row for row in rows):
+                return None
+            first: list[Column] = [((KEY,), list(members))]
+        else:
+            rows, first = value, []
+            records = sum(isinstance(row, dict | list) for row in rows)
+            if (records < 2 and not (records and _tree_member(rows))) or records * 2 < len(rows):
+                return None
+        before = len(self._blocks), dict(self._keys), set(self._names)
+        plain = len(write_json(value))
+        self._work -= plain
+        label = self._table(rows, first, name)
+        if sum(map(len, self._blocks[before[0] :])) + len(label) < plain:
+            return label
+        del self._blocks[before[0] :]
+        self._keys, self._names = before[1:]
+        return None
+
+    def _table(self, rows: list[Any], first: list[Column], name: str) -> str:
+        member = None if first else _tree_member(rows)
+        depths: list[int] = []
+        if member:
+            rows, depths = _outline(rows, member)
+        columns = [*first, *spread((), rows, lambda values: stays_whole(values, self._keys_of))]
+        planned = plan(columns, range(len(rows)), self._keys_of, below=(member,) if member else None)
+        label = f"@{self._name(name)}{'{}' if first else ''}"
+        self._blocks.append(f"{label} {len(rows)}\n{_body(planned, len(rows), depths)}")
+        return label
+
+    def _keys_of(self, values: list[Any]) -> Keys | None:
+        shape = tuple(values[0])
+        if shape not in self._shared or any(tuple(value) != shape for value in values):
+            return None
+        if shape not in self._keys:
+            self._keys[shape] = None  # what it holds itself is not named by it
+            self._keys[shape] = self._keyed(shape)
+        keys = self._keys[shape]
+        if keys is None:
+            return None
+        for value in values:
+            if id(value) not in keys.texts:
+                group = self._shared[shape].groups.get(write_json(value))
+                if group is None:
+                    return None
+                keys.texts[id(value)] = keys.texts[id(group[0])]
+        return keys
+
+    def _keyed(self, shape: Shape) -> Keys:
+        groups = list(self._shared[shape].groups.values())
+        rows = [group[0] for group in groups]
+        columns = list(spread((), rows, lambda values: stays_whole(values, self._keys_of)))
+        path, names = _key_column(columns)
+        planned = plan(columns, range(len(rows)), self._keys_of)
+        table = self._name(self._shared[shape].name)
+        head = f"&{table}({path_text(path) if path else '#'}) {len(rows)}"
+        self._blocks.append(f"{head}\n{_body(planned, len(rows), [])}")
+        texts = {id(item): key for group, key in zip(groups, names, strict=True) for item in group}
+        return Keys(table, texts)
+
+    def _name(self, wanted: str) -> str:
+        word = "".join(char for char in wanted if char.isalnum() or char == "_")[:24] or "rows"
+        name, number = word, 2
+        while name in self._names:
+            name, number = f"{word}_{number}", number + 1
+        self._names.add(name)
+        return name
+
+
+def _body(planned: list[Planned], count: int, depths: list[int]) -> str:
+    """Head and rows."""
+    head = "|".join(spec_text(entry.spec) for entry in planned)
+    written = [entry.cells for entry in planned if entry.cells]
+    if not written and not depths:
+        return head
+    lines = ["|".join(cells).rstrip("|") for cells in zip(*written, strict=True)] if written else [""] * count
+    if depths:
+        lines = [" " * depth + line for depth, line in zip(depths, lines, strict=True)]
+    return "\n".join([head, *lines])
+
+
+def _key_column(columns: list[Column]) -> tuple[Path | None, list[Any]]:
+    """The column that names a row best, and its values; None and numbers from 1 if none is different in each."""
+    best: tuple[bool, int, Path, list[Any]] | None = None
+    for path, values in columns:
+        kind = next((k for k in (str, int) if all(type(value) is k for value in values)), None)
+        if kind and len(set(values)) == len(values):
+            length = sum(len(cell_text(value, inline=True)) for value in values)
+            # A short name tells the reader something where it stands; a number sends him to the table.
+            found = (kind is int or length > _NAME * len(values), length, path, values)
+            if best is None or found[:2] < best[:2]:
+                best = found
+    count = len(columns[0][1])
+    return (best[2], best[3]) if best else (None, list(range(1, count + 1)))
+
+
+def _tree_member(rows: list[Any]) -> str | None:
+    """The member that holds records of the same kind as those that hold it."""
+    for row in rows[:_LOOKED_AT]:
+        if is_object(row):
+            for name, value in row.items():
+                if is_list(value) and any(is_object(child) and is_list(child.get(name)) for child in value):
+                    return name
+    return None
+
+
+def _outline(rows: list[Any], member: str) -> tuple[list[Any], list[int]]:
+    """All records of a tree, parents before children, and how deep each lies."""
+    out: list[Any] = []
+    depths: list[int] = []
+    pending = [(row, 0) for row in reversed(rows)]
+    while pending:
+        row, depth = pending.pop()
+        below = row.get(member) if is_object(row) else None
+        if below and is_list(below) and all(is_object(child) for child in below):
+            pending.extend((child, depth + 1) for child in reversed(below))
+            row = {**row, member: BELOW}
+        out.append(row)
+        depths.append(depth)
+    return out, depths

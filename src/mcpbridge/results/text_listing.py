@@ -1,0 +1,189 @@
+"""Facts of lists of paths: plain, as `ls -l` and `tree` write them, and of what a search found in files."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_lines import PATH_AT_LINE, ROW_OF_LS, TREE, Lines
+
+__all__ = ["listing_facts"]
+
+_EXTENSION = re.compile(r"[^./\\](\.[A-Za-z0-9_]{1,12})$")
+_INDENT = re.compile(r"[│|\s\xa0]*")
+
+
+def listing_facts(lines: Lines, items: int) -> list[Fact]:
+    """The facts of a listing, in the order they are read in."""
+    every = [line for line in lines.first + lines.last if line and not line.isspace()]
+    if not every:
+        return []
+    probe = every[:200]
+    hits = sum(1 for line in probe if PATH_AT_LINE.match(line))
+    if hits * 2 > len(probe):
+        return _found(every, items)
+    if sum(1 for line in probe if ROW_OF_LS.match(line)) * 2 > len(probe):
+        return _rows_of_ls(every)
+    if sum(1 for line in probe if TREE.match(line)) * 2 > len(probe):
+        return _paths(_paths_of_tree(every), every)
+    return _paths([line.strip().replace("\\", "/") for line in every], every)
+
+
+def _paths(paths: Sequence[str], every: Sequence[str]) -> list[Fact]:
+    listed = list(dict.fromkeys(paths))
+    holders = {path.rstrip("/").rpartition("/")[0] for path in listed}
+    folders = {path for path in listed if path.endswith("/") or path in holders}
+    start = _common(listed)
+    kinds, tops, homes = Counter[str](), Counter[str](), Counter[str]()
+    depths = Counter[int]()
+    grouped: dict[str, list[str]] = {}
+    for path in listed:
+        rest = path[len(start) :]
+        home, _, name = rest.rstrip("/").rpartition("/")
+        depths[rest.rstrip("/").count("/")] += 1
+        if path in folders:
+            grouped.setdefault(rest.rstrip("/"), [])
+            continue
+        extension = _EXTENSION.search(name)
+        kinds[extension[1].lower() if extension else "no extension"] += 1
+        tops[rest.partition("/")[0] + "/" if "/" in rest else "(top)"] += 1
+        homes[home or "."] += 1
+        grouped.setdefault(home or ".", []).append(name)
+    files = len(listed) - len(folders)
+    deepest = max(listed, key=lambda path: path.count("/"), default="")
+    doubled = len(paths) - len(listed)
+    facts = [
+        Fact(
+            0,
+            f"{files} files, {len(folders) or len(homes)} directories"
+            + (f", all under {start}" if start else "")
+            + (f"; {doubled} named twice" if doubled else ""),
+        ),
+        Fact(1, "by extension: ", tally(kinds.most_common(60)), share=0.2, of=len(kinds)),
+        Fact(1, "by top directory: ", tally(tops.most_common(100)), share=0.25, of=len(tops)),
+        Fact(2, "by directory: ", tally(homes.most_common(200), 100), share=0.2, of=len(homes)),
+        Fact(4, f"deepest ({deepest[len(start) :].count('/')}): {cut(deepest, 200)}", share=0.15),
+        Fact(3, "files: ", _grouped(grouped), "\n  ", share=0.35),
+        Fact(2, f"first: {cut(every[0].strip(), 200)}", share=0.15),
+        Fact(1, f"last: {cut(every[-1].strip(), 200)}", share=0.15),
+    ]
+    return [fact for fact in facts if fact.items or not fact.head.endswith(": ")]
+
+
+def _grouped(grouped: dict[str, list[str]]) -> list[str]:
+    """Directory by directory, each with names of its files; small ones whole."""
+    return [
+        f"{home}/ ({len(names)}): " + " ".join(names[:8]) + (" …" if len(names) > 8 else "")
+        for home, names in grouped.items()
+        if names
+    ]
+
+
+def _common(paths: Sequence[str]) -> str:
+    """The directory that all paths are in."""
+    if len(paths) < 2:
+        return ""
+    low, high = min(paths), max(paths)
+    end = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    return low[: low.rfind("/", 0, end) + 1]
+
+
+def _paths_of_tree(every: Sequence[str]) -> list[str]:
+    """Paths of the rows of `tree`; what has rows below it is a directory."""
+    found: list[tuple[int, str]] = []
+    for line in every:
+        match = TREE.match(line)
+        if match:
+            found.append((match.start(1), match[1].strip()))
+    paths: list[str] = []
+    above: list[tuple[int, str]] = []
+    for at, (column, name) in enumerate(found):
+        while above and above[-1][0] >= column:
+            above.pop()
+        is_folder = name.endswith("/") or (at + 1 < len(found) and found[at + 1][0] > column)
+        prefix = (above[-1][1] if above else "") if len(above) < 100 else ""
+        path = (prefix + name.rstrip("/") + ("/" if is_folder else ""))[-1000:]
+        paths.append(path)
+        if is_folder:
+            above.append((column, path))
+    return paths
+
+
+def _rows_of_ls(every: Sequence[str]) -> list[Fact]:
+    folder = ""
+    files: list[tuple[int, str, str]] = []
+    folders, owners, kinds = Counter[str](), Counter[str](), Counter[str]()
+    others = 0
+    links = 0
+    for line in every:
+        row = ROW_OF_LS.match(line)
+        if row is None:
+            if line.endswith(":"):
+                folder = line[:-1].rstrip("/") + "/"
+            continue
+        kind, owner, _, size, time, name = row.groups()
+        owners[owner] += 1
+        if kind == "d":
+            others += name not in (".", "..")
+            continue
+        links += kind == "l"
+        folders[folder or "./"] += 1
+        extension = _EXTENSION.search(name)
+        kinds[extension[1].lower() if extension else "no extension"] += 1
+        files.append((_bytes(size), f"{folder}{name} {size}", time))
+    total = sum(size for size, _, _ in files)
+    largest = sorted(files, key=lambda file: (-file[0], file[1]))
+    facts = [
+        Fact(0, f"{len(files)} files, {others} directories, {links} links; {total} bytes in files"),
+        Fact(1, "largest: ", [cut(text, 160) for _, text, _ in largest[:50]], share=0.25, of=len(largest)),
+        Fact(2, "by extension: ", tally(kinds.most_common(60)), share=0.2, of=len(kinds)),
+        Fact(2, "by directory: ", tally(folders.most_common(100), 100), share=0.25, of=len(folders)),
+        Fact(4, "owners: ", tally(owners.most_common(20)), share=0.1, of=len(owners)),
+        Fact(5, "rows: ", [cut(line, 200) for line in every[:100]], "\n  ", share=0.3, of=len(every)),
+        Fact(1, f"last: {cut(every[-1], 200)}", share=0.15),
+    ]
+    return [fact for fact in facts if fact.items or not fact.head.endswith(": ")]
+
+
+def _bytes(size: str) -> int:
+    """A size as `ls` and `ls -h` write it."""
+    unit = "KMGTP".find(size[-1]) + 1
+    digits = (size[:-1] if unit else size).replace(",", "")
+    try:
+        return int(float(digits) * 1024**unit) if unit else int(digits)
+    except ValueError:
+        return 0
+
+
+def _found(every: Sequence[str], items: int) -> list[Fact]:
+    """Of what a search found: how many matches in which files, some matches of each."""
+    matches, files = 0, dict[str, list[str]]()
+    texts = Counter[str]()
+    for line in every:
+        match = PATH_AT_LINE.match(line)
+        if match:
+            matches += 1
+            said = line[match.end() :].strip()
+            files.setdefault(match[1], []).append(f"{match[2]}: {cut(said, 160)}")
+            texts[said[:200]] += 1
+    ordered = sorted(files.items(), key=lambda file: -len(file[1]))
+    kinds = Counter(found[1].lower() if (found := _EXTENSION.search(path)) else "no extension" for path in files)
+    start = _common(list(files))
+    twice = [(said, count) for said, count in texts.most_common(30) if count > 1 and said]
+    first = max(items, 1)
+    facts = [
+        Fact(0, f"{matches} matches in {len(files)} files" + (f", all under {start}" if start else "")),
+        Fact(1, "matches by file: ", tally(((path, len(said)) for path, said in ordered), 120), share=0.3),
+        Fact(2, "by extension: ", tally(kinds.most_common(30)), share=0.1, of=len(kinds)),
+        Fact(3, "same text: ", tally(twice, 100), share=0.2),
+        Fact(
+            4,
+            "matches: ",
+            [f"{path}:{said}" for path, found in files.items() for said in found[:first]],
+            "\n  ",
+            share=0.4,
+            of=matches,
+        ),
+        Fact(1, f"last: {cut(every[-1], 240)}", share=0.2),
+    ]
+    return [fact for fact in facts if fact.items or not fact.head.endswith(": ")]

@@ -1,0 +1,180 @@
+"""Facts of logs: how much of which level, what went wrong, what the lines say and how often.
+
+Lines without a time and a level (traces, output of test runs and builds) are read by `text_runs`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mcpbridge.results.text_access import access_facts
+from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_lines import LEVEL, STAMP, Lines
+from mcpbridge.results.text_runs import OUTCOME, Runs, run_facts
+from mcpbridge.results.text_templates import Template, templates_of
+
+__all__ = ["log_facts"]
+
+WIDTH = 500
+"""Characters of a line that are looked at."""
+
+NAMES = {
+    "WARNING": "WARN",
+    "ERR": "ERROR",
+    "CRIT": "CRITICAL",
+    "INFORMATION": "INFO",
+    "W": "WARN",
+    "E": "ERROR",
+    "I": "INFO",
+}
+"""Other names of levels, where a log uses both; shown as the log writes them otherwise."""
+
+GRAVE = ("EMERG", "PANIC", "ALERT", "FATAL", "CRITICAL", "CRIT", "SEVERE", "ERROR", "ERR", "E", "F")
+"""Levels that say that something failed; the gravest first."""
+
+BEGINNING = re.compile(
+    rf"\s{{0,4}}(?:(?:time|ts|timestamp)=)?[\[(<\"]?({STAMP})[\])>\"]?[,|]?(?:\s|$)|([IWEF])\d{{4}} (\d\d:\d\d:\d\d\S*)"
+)
+LEVELLED = re.compile(
+    rf"\b(?:({LEVEL})(?![A-Za-z])|(?:level|lvl|severity)=\"?(\w{{3,12}}))"
+    r"|\[(\w{0,20}:?(?:error|warn|crit|notice|info|debug|alert|emerg))\]"
+)
+AFTER = re.compile(
+    r"[\])>\"]?:?[\s|-]*(?:\[([^\]\n]{1,60})\]:?\s*|([A-Za-z][\w.$/:-]{1,60}?)(?:\[\d+\]|\(\d+\))?(?::\s+|\s+[-|]\s+))?"
+)
+PROCESS = re.compile(r"\s*(?:[\w.-]+ )?([A-Za-z][\w./-]{1,60})(?:\[\d+\])?: ")
+
+
+@dataclass(slots=True)
+class Told:
+    """What is known of the lines so far."""
+
+    levels: Counter[str] = field(default_factory=Counter[str])
+    parts: Counter[str] = field(default_factory=Counter[str])
+    graves: Counter[str] = field(default_factory=Counter[str])
+    """How often each part spoke of a failure."""
+    said: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
+    """Lines by level, with their numbers: what they say after time, level and part."""
+    first: str = ""
+    last: str = ""
+    runs: Runs = field(default_factory=Runs)
+
+
+def log_facts(lines: Lines, items: int) -> list[Fact]:
+    """The facts of a log, in the order they are read in."""
+    every = lines.first + lines.last
+    access = access_facts(lines, every)
+    if access:
+        return access
+    told = Told()
+    for at, line in enumerate(every):
+        _tell(told, at, line[:WIDTH])
+    facts: list[Fact] = [Fact(0, _span(told))] if told.first else []
+    if told.levels:
+        facts.append(Fact(0, "levels: ", tally(told.levels.most_common(12))))
+    facts += run_facts(told.runs, lines, every, told.said.get("", []) if not told.levels else [])
+    if told.levels or told.first:
+        facts += _grave(told, lines, every)
+        facts += _said(told, lines, every)
+    facts += _ends(every, items)
+    return facts
+
+
+def _tell(told: Told, at: int, line: str) -> None:
+    """Take a line in: its time, its level, the part that speaks, and what it says."""
+    start = BEGINNING.match(line)
+    pos, stamp, level = 0, "", ""
+    if start:
+        pos, stamp = start.end(), start[1] or start[3]
+        told.first = told.first or stamp
+        told.last = stamp
+    if start or "level=" in line:
+        found = LEVELLED.search(line, pos, pos + 90)
+    else:
+        found = LEVELLED.match(line) or LEVELLED.match(line, 1)
+    if found and (start or not OUTCOME.match(line)):
+        level = found[1] or found[2] or found[3]
+        after = AFTER.match(line, found.end())
+        part = (after[1] or after[2]) if after else None
+        text = line[after.end() if after else found.end() :]
+        if not part:
+            part = line[pos : found.start()].strip(' \t[]()<>-|:"=')
+    elif start:
+        level = start[2] or ""
+        process = PROCESS.match(line, pos)
+        part = process[1] if process else None
+        text = line[process.end() if process else pos :]
+    else:
+        told.runs.take(at, line)
+        return
+    if level:
+        told.levels[level] += 1
+    told.said.setdefault(level, []).append((at, text))
+    if part and len(part) <= 60:
+        told.parts[part] += 1
+        if level.upper() in GRAVE:
+            told.graves[part] += 1
+
+
+def _span(told: Told) -> str:
+    return f"time: {told.first} → {told.last}"
+
+
+def _grave(told: Told, lines: Lines, every: Sequence[str]) -> list[Fact]:
+    """The lines that speak of failures: the gravest, the first and the last of each level, and what they say."""
+    facts: list[Fact] = []
+    levels = sorted((each for each in told.said if each.upper() in GRAVE), key=lambda each: GRAVE.index(each.upper()))
+    for level in levels:
+        said = told.said[level]
+        shown = said if len(said) <= 3 else [said[0], said[-1]]
+        name = f"{level} lines: " if len(said) <= 3 else f"{level} first and last: "
+        whole = [f"L{lines.number(at)} {cut(every[at], 300)}" for at, _ in shown]
+        facts.append(Fact(1 if len(said) <= 3 else 5, name, whole, "\n  ", share=0.25))
+        if len(said) > 3:
+            facts.append(Fact(2, f"{level} says: ", _templates(templates_of(said), lines), "\n  ", share=0.3))
+    return facts
+
+
+def _said(told: Told, lines: Lines, every: Sequence[str]) -> list[Fact]:
+    """What the other lines say, by level, the rarer level first; who speaks; what took longest."""
+    facts: list[Fact] = []
+    peaks: list[tuple[float, int]] = []
+    others = sorted((len(said), level) for level, said in told.said.items() if level.upper() not in GRAVE)
+    for order, (_, level) in enumerate(others):
+        found = templates_of(told.said[level])
+        peaks += [each.slowest for each in found if each.slowest]
+        name = f"{level} says: " if level else "says: "
+        facts.append(Fact(4 + order, name, _templates(found, lines), "\n  ", share=0.25))
+    if peaks:
+        _, at = max(peaks, key=lambda peak: peak[0])
+        facts.append(Fact(6, f"slowest: L{lines.number(at)} {cut(every[at], 200)}"))
+    if len(told.parts) > 1:
+        facts.append(Fact(3, "from: ", tally(told.parts.most_common(40), 40), share=0.15, of=len(told.parts)))
+    if told.graves and len(told.parts) > 1:
+        facts.append(Fact(6, "failures from: ", tally(told.graves.most_common(20), 40), share=0.1, of=len(told.graves)))
+    return facts
+
+
+def _templates(found: Sequence[Template], lines: Lines) -> list[str]:
+    """Each with how often, or with its line if it stands once; the rare among the frequent."""
+    rare = [each for each in found if each.count == 1]
+    often = [each for each in found if each.count > 1]
+    mixed = often[:6] + rare[:3] + often[6:] + rare[3:]
+    return [
+        (f"{each.count}× " if each.count > 1 else f"L{lines.number(each.first)} ") + cut(each.text, 240)
+        for each in mixed
+    ]
+
+
+def _ends(every: Sequence[str], items: int) -> list[Fact]:
+    """The first line and the last ones, whole."""
+    last = [at for at in range(len(every) - 1, max(len(every) - 40, -1), -1) if every[at].strip()][: max(items - 1, 1)]
+    if not last:
+        return []
+    final = [cut(every[at], 300) for at in sorted(last)]
+    return [
+        Fact(7, f"first: {cut(every[0], 300)}", share=0.2),
+        Fact(1, f"last: {final[-1]}", share=0.3),
+        Fact(9, "before: ", final[:-1][::-1], "\n  ", share=0.3) if len(final) > 1 else Fact(9, ""),
+    ]

@@ -1,0 +1,254 @@
+"""Pages, read: title, headings, tables, lists, links, forms, and the text that a reader sees.
+
+Read by a small scanner of our own in one pass: the parser of the standard library takes quadratic time on text that
+opens tags and never closes them. Nothing is fetched, no entity but characters is resolved, scripts and styles are
+skipped.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from html import unescape
+
+__all__ = ["LOOKED_AT", "Page", "page_of"]
+
+LOOKED_AT = 2_000_000
+"""Characters of a page that are looked at."""
+
+TEXT = 6_000
+"""Characters of running text that are kept."""
+
+ROWS = 20_000
+"""Rows of a table that are kept."""
+
+_TAGS = re.compile(r"<([^<>]{0,20000})>")
+_NAME = re.compile(r"/?([a-zA-Z][\w:-]{0,30})")
+_ATTRIBUTE = re.compile(r"([\w:-]{1,40})\s{0,5}=\s{0,5}(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
+_BLANKS = re.compile(r"\s+")
+
+SKIPPED = frozenset(("script", "style", "noscript", "template", "svg"))
+BLOCKS = frozenset(
+    (
+        "p",
+        "div",
+        "br",
+        "li",
+        "tr",
+        "ul",
+        "ol",
+        "table",
+        "section",
+        "article",
+        "main",
+        "blockquote",
+        "pre",
+        "dt",
+        "dd",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "footer",
+        "nav",
+        "td",
+        "th",
+        "hr",
+        "form",
+        "figure",
+        "aside",
+    )
+)
+HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+
+
+@dataclass(slots=True)
+class Page:
+    """What was found of a page."""
+
+    title: str = ""
+    description: str = ""
+    headings: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Tag and text."""
+    tables: list[list[list[str]]] = field(default_factory=list[list[list[str]]])
+    lists: list[list[str]] = field(default_factory=list[list[str]])
+    """Items of each list."""
+    links: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Text and address."""
+    tags: Counter[str] = field(default_factory=Counter[str])
+    inputs: list[str] = field(default_factory=list[str])
+    """Names of form fields."""
+    paragraphs: list[str] = field(default_factory=list[str])
+    text_chars: int = 0
+
+
+def page_of(text: str) -> Page:
+    """Read a page, of a longer one the first 2,000,000 characters. Never raises, whatever the text is."""
+    scanner = _Scanner()
+    skipped = ""
+    end = 0
+    source = _without_comments(text[:LOOKED_AT])
+    for match in _TAGS.finditer(source):
+        name = _NAME.match(match[1])
+        if name is None and match[1][:1] not in ("!", "?"):
+            continue
+        tag = name[1].lower() if name else ""
+        closes = match[1][:1] == "/"
+        if skipped:
+            if closes and tag == skipped:
+                skipped, end = "", match.end()
+            continue
+        if match.start() > end:
+            scanner.text(source[end : match.start()])
+        end = match.end()
+        if closes:
+            scanner.close(tag)
+        else:
+            scanner.open(tag, match[1])
+            if tag in SKIPPED and not match[1].endswith("/"):
+                skipped = tag
+    if not skipped and end < len(source):
+        scanner.text(source[end:])
+    scanner.close_all()
+    return scanner.page
+
+
+def _without_comments(text: str) -> str:
+    """The text without comments; one that is never closed hides the rest."""
+    if "<!--" not in text:
+        return text
+    kept: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0:
+        kept.append(text[at:start])
+        end = text.find("-->", start + 4)
+        if end < 0:
+            return "".join(kept)
+        at = end + 3
+    return "".join([*kept, text[at:]])
+
+
+class _Scanner:
+    """Puts together what tags and texts say."""
+
+    def __init__(self) -> None:
+        self.page = Page()
+        self._piece: list[str] = []
+        """Running text since the last block began."""
+        self._catches: list[tuple[str, list[str]]] = []
+        """Open elements whose text is wanted, and what was said in them; cells and items with their depth."""
+        self._tables: list[list[list[str]]] = []
+        self._lists: list[list[str]] = []
+        self._href = ""
+
+    def text(self, raw: str) -> None:
+        said = unescape(raw) if "&" in raw else raw
+        for _, into in self._catches[-8:]:
+            into.append(said)
+        self.page.text_chars += len(said)
+        self._piece.append(said)
+
+    def open(self, tag: str, body: str) -> None:
+        page = self.page
+        page.tags[tag] += 1
+        if tag in BLOCKS:
+            self._end_piece()
+        if tag in HEADINGS or tag in ("title", "a", "caption"):
+            self._catch(tag)
+            if tag == "a":
+                self._href = _attributes(body).get("href", "")
+        elif tag == "table":
+            rows: list[list[str]] = []
+            page.tables.append(rows)
+            self._tables.append(rows)
+        elif tag == "tr" and self._tables:
+            self._end_cell()
+            if len(self._tables[-1]) < ROWS:
+                self._tables[-1].append([])
+        elif tag in ("td", "th"):
+            self._end_cell()
+            self._catch(f"td{len(self._tables)}")
+        elif tag in ("ul", "ol"):
+            items: list[str] = []
+            page.lists.append(items)
+            self._lists.append(items)
+        elif tag == "li":
+            self._end_of(f"li{len(self._lists)}")
+            self._catch(f"li{len(self._lists)}")
+        elif tag in ("input", "select", "textarea"):
+            page.inputs.append(_attributes(body).get("name", ""))
+        elif tag == "meta" and not page.description:
+            said = _attributes(body)
+            if said.get("name", said.get("property", "")).lower() in ("description", "og:description"):
+                page.description = said.get("content", "")
+
+    def close(self, tag: str) -> None:
+        if tag in HEADINGS or tag in ("title", "a"):
+            self._end_of(tag)
+        elif tag == "li":
+            self._end_of(f"li{len(self._lists)}")
+        elif tag in ("td", "th", "tr"):
+            self._end_cell()
+        elif tag == "table" and self._tables:
+            self._end_cell()
+            self._tables.pop()
+        elif tag in ("ul", "ol") and self._lists:
+            self._end_of(f"li{len(self._lists)}")
+            self._lists.pop()
+        if tag in BLOCKS:
+            self._end_piece()
+
+    def close_all(self) -> None:
+        while self._catches:
+            self._end_of(self._catches[-1][0])
+        self._end_piece()
+
+    def _catch(self, tag: str) -> None:
+        if len(self._catches) < 100:
+            self._catches.append((tag, []))
+
+    def _end_cell(self) -> None:
+        if self._tables:
+            self._end_of(f"td{len(self._tables)}")
+
+    def _end_of(self, tag: str) -> None:
+        """The innermost open element of this tag ends, and those within it that nobody closed."""
+        at = next((at for at in range(len(self._catches) - 1, -1, -1) if self._catches[at][0] == tag), -1)
+        if at < 0:
+            return
+        said = _plain("".join(self._catches[at][1]))
+        del self._catches[at:]
+        page = self.page
+        if tag == "title":
+            page.title = page.title or said
+            self._piece.clear()
+        elif tag in HEADINGS:
+            page.headings.append((tag, said))
+            self._piece.clear()
+        elif tag == "a":
+            page.links.append((said, self._href))
+        elif tag.startswith("td") and self._tables:
+            if not self._tables[-1]:
+                self._tables[-1].append([])
+            self._tables[-1][-1].append(said)
+            self._piece.clear()
+        elif tag.startswith("li") and self._lists:
+            self._lists[-1].append(said)
+            self._piece.clear()
+
+    def _end_piece(self) -> None:
+        said = _plain("".join(self._piece)) if self._piece and len(self.page.paragraphs) < 400 else ""
+        self._piece.clear()
+        if len(said) > 1:
+            self.page.paragraphs.append(said[:TEXT])
+
+
+def _plain(text: str) -> str:
+    return _BLANKS.sub(" ", text[:20_000]).strip()
+
+
+def _attributes(body: str) -> dict[str, str]:
+    found = _ATTRIBUTE.findall(body[:4000])
+    return {name.lower(): unescape(double or single or bare) for name, double, single, bare in found}

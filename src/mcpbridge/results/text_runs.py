@@ -1,0 +1,214 @@
+"""Facts of the output of test runs and builds, and of stack traces."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_lines import Lines
+from mcpbridge.results.text_templates import templates_of
+
+__all__ = ["OUTCOME", "Runs", "run_facts"]
+
+OUTCOME = re.compile(
+    r"(?P<id>\S{1,200}::\S.{0,200}?) (?P<how>PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\b"
+    r"|(?P<how1>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (?P<id1>\S{1,300})"
+    r"|(?:test )?(?P<id2>\w\S{0,200}(?: [(-][^()]{1,200}\)?)?) \.\.\. (?P<how2>ok|FAILED|ignored|FAIL|ERROR|skipped)\b"
+    r"|\s*--- (?P<how3>PASS|FAIL|SKIP): (?P<id3>\S{1,200})"
+    r"|\s*(?P<how4>not ok|ok) \d+(?: -)? ?(?P<id4>.{0,200})"
+    r"|(?P<how5>PASS|FAIL)\s+(?P<id5>[\w./@\\-]{1,200}\.\w{1,6})(?=\s|$)"
+    r"|(?P<how6>FAIL|ERROR): (?P<id6>\w.{0,200})"
+    r"|\s*(?P<how7>[✓✔√✕✗✘×○]) (?P<id7>.{1,200}?)(?: \(\d+ ?m?s\))?$"
+)
+BAD = frozenset(("FAILED", "ERROR", "FAIL", "not ok", "✕", "✗", "✘", "×"))
+NAMED = {
+    "✓": "passed",
+    "✔": "passed",
+    "√": "passed",
+    "✕": "failed",
+    "✗": "failed",
+    "✘": "failed",
+    "×": "failed",
+    "○": "skipped",
+}
+
+PLACE = re.compile(
+    r"\s{0,8}(?:--> |> |at |File \")?((?:[A-Za-z]:)?[\w./\\@+~-]{1,200}?\.\w{1,6})"
+    r"(?:[:(]|\", line )(\d{1,7})(?:[:,]\d{1,5})?\)?"
+    r"(?::? ?(.{0,300}))"
+)
+"""A place in a file, as compilers, linters and test runners write it, and what is said of it."""
+
+_AT_PLACE = re.compile(r"\bat ([\w./\\@+~-]{1,200}\.\w{1,6}):(\d{1,7})\b")
+
+SUMMARY = re.compile(
+    r"(?<![\w.])\d[\d,]* (?:tests? )?(?:pass(?:ed|ing)|fail(?:ed|ing|ures?)|errors?|warnings?|skipped|pending|problems?"
+    r"|vulnerabilit\w+|ignored)\b"
+    r"|test result: |Tests(?: run)?: |Test Suites: |Ran \d+ tests?|BUILD (?:SUCC|FAIL)"
+    r"|(?:Build|Compil)\w* (?:succeeded|failed|finished)|\bFAILED \(|Finished |exit (?:code|status) \d|Error \d+$"
+)
+EXCEPTION = re.compile(
+    r"(?:E +|Caused by: |Exception in thread \"[^\"]{0,80}\" |Uncaught )?"
+    r"((?:[A-Za-z_]\w{0,80}[.:]{1,2}){0,12}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt|Warning))(?::|$)"
+)
+TROUBLE = ("error", "fail", "exception", "panic", "fatal", "err!", "cannot", "denied", "undefined")
+CAUTION = ("warn", "deprecat")
+
+
+@dataclass(slots=True)
+class Runs:
+    """What is known of such lines so far. Places of lines are those of all lines that are looked at."""
+
+    count: int = 0
+    outcomes: dict[str, str] = field(default_factory=dict[str, str])
+    """Tests by id, and how they ended."""
+    bad: dict[str, int] = field(default_factory=dict[str, int])
+    """Ids of tests that failed, and where that was said last."""
+    trouble: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    caution: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    plain: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    places: dict[str, int] = field(default_factory=dict[str, int])
+    """Places of failures with what is said of them, and the line."""
+    exceptions: Counter[str] = field(default_factory=Counter[str])
+    thrown: list[int] = field(default_factory=list[int])
+    summaries: list[int] = field(default_factory=list[int])
+    traces: list[int] = field(default_factory=list[int])
+
+    def take(self, at: int, line: str) -> None:
+        """Take in a line that has neither a time nor a level."""
+        self.count += 1
+        if not line or line.isspace():
+            return
+        outcome = OUTCOME.match(line)
+        if outcome and outcome.lastgroup:
+            self._outcome(at, outcome)
+            return
+        low = line.lower()
+        if any(map(low.__contains__, _SUMMARY_WORDS)) and SUMMARY.search(line):
+            self.summaries.append(at)
+            return
+        if "traceback" in low or low.startswith(("exception in", "panic:", "thread '")):
+            self.traces.append(at)
+        troubled = any(map(low.__contains__, TROUBLE)) or line.startswith("E  ")
+        if troubled:
+            self._trouble(at, line)
+        elif any(map(low.__contains__, CAUTION)):
+            self.caution.append((at, line))
+        else:
+            self.plain.append((at, line))
+            if " --> " in line and (place := PLACE.match(line)):
+                self.places.setdefault(f"{place[1]}:{place[2]}", at)
+
+    def _outcome(self, at: int, outcome: re.Match[str]) -> None:
+        groups = {name.rstrip("1234567"): value for name, value in outcome.groupdict().items() if value is not None}
+        how, name = groups.get("how", ""), groups.get("id", "").strip()
+        self.outcomes[name or str(at)] = NAMED.get(how, how)
+        if how in BAD:
+            self.bad[name] = at
+
+    def _trouble(self, at: int, line: str) -> None:
+        place = PLACE.match(line)
+        text = (place[3] if place else line).strip()
+        if (place is None or " " in text) and text.strip("=-*_ ").upper() not in ("FAILURES", "ERRORS", "WARNINGS"):
+            self.trouble.append((at, text))
+        place = place or _AT_PLACE.search(line)
+        if place:
+            said = cut(text, 160)
+            self.places.setdefault(f"{place[1]}:{place[2]}" + (f": {said}" if said else ""), at)
+        thrown = EXCEPTION.match(line)
+        if thrown:
+            self.exceptions[thrown[1]] += 1
+            self.thrown.append(at)
+
+
+_SUMMARY_WORDS = (
+    "pass",
+    "fail",
+    "error",
+    "warning",
+    "skip",
+    "pending",
+    "problem",
+    "vulnerab",
+    "ignored",
+    "test",
+    "build",
+    "finished",
+    "exit",
+)
+
+
+def run_facts(runs: Runs, lines: Lines, every: Sequence[str], said: Sequence[tuple[int, str]]) -> list[Fact]:
+    """The facts of such lines. `said`: lines with a time but no level, which may speak of trouble as well."""
+    troubled = [(at, text) for at, text in said if any(map(text.lower().__contains__, TROUBLE))]
+    trouble = sorted([*runs.trouble, *troubled])
+    facts: list[Fact] = []
+    if runs.outcomes:
+        facts.append(Fact(1, "tests: ", tally(Counter(runs.outcomes.values()).most_common())))
+    if runs.summaries:
+        ends = dict.fromkeys([*runs.summaries[::-1][:12], *runs.summaries[:6]])
+        shown = [cut(every[at].strip(" =-*"), 200) for at in ends]
+        facts.append(Fact(0, "summary: ", shown, "\n  ", share=0.25, of=len(runs.summaries)))
+    if runs.bad:
+        facts.append(Fact(1, f"{len(runs.bad)} failed: ", [cut(name, 200) for name in runs.bad], "\n  ", share=0.35))
+    facts += _places(runs, lines)
+    if runs.exceptions:
+        facts.append(
+            Fact(2, "exceptions: ", tally(runs.exceptions.most_common(40)), share=0.2, of=len(runs.exceptions))
+        )
+        thrown = dict.fromkeys([runs.thrown[0], runs.thrown[-1]])
+        shown = [f"L{lines.number(at)} {cut(every[at].strip(), 300)}" for at in thrown]
+        facts.append(Fact(2, "thrown first and last: ", shown, "\n  ", share=0.25))
+    facts += _traces(runs, lines, every)
+    facts += _messages(4, "lines of errors", trouble, lines)
+    facts += _messages(5, "warnings", runs.caution, lines)
+    if runs.plain:
+        found = [each for each in templates_of(runs.plain) if each.count > 2]
+        facts.append(Fact(8, "also: ", [f"{each.count}× {cut(each.text, 120)}" for each in found], "\n  ", share=0.15))
+    return [fact for fact in facts if fact.items]
+
+
+def _places(runs: Runs, lines: Lines) -> list[Fact]:
+    """Where in which files something went wrong."""
+    if not runs.places:
+        return []
+    places = [f"{place} (L{lines.number(at)})" for place, at in runs.places.items()]
+    facts = [Fact(2, f"{len(places)} places: ", places[:200], "\n  ", share=0.3, of=len(places))]
+    if len(places) > 4:
+        files = Counter(place.partition(":")[0] for place in runs.places)
+        facts.append(Fact(3, "places by file: ", tally(files.most_common(60), 100), share=0.15, of=len(files)))
+    return facts
+
+
+def _messages(rank: int, name: str, said: Sequence[tuple[int, str]], lines: Lines) -> list[Fact]:
+    """What lines of trouble say, each message with how often or with its line."""
+    if not said:
+        return []
+    told = [
+        (f"{each.count}× " if each.count > 1 else f"L{lines.number(each.first)} ") + cut(each.text, 200)
+        for each in templates_of(said)
+    ]
+    return [Fact(rank, f"{len(said)} {name}: ", told, "\n  ", share=0.25)]
+
+
+def _trace(every: Sequence[str], at: int) -> list[str]:
+    """The lines from this one to the one that says what was thrown, or to the next blank one."""
+    body = [every[at]]
+    for line in every[at + 1 : at + 200]:
+        if not line.strip():
+            break
+        body.append(line[:1000])
+        if EXCEPTION.match(line[:1000]):
+            break
+    return body
+
+
+def _traces(runs: Runs, lines: Lines, every: Sequence[str]) -> list[Fact]:
+    """The first and the last trace, from its start to the line that says what was thrown."""
+    shown: list[str] = []
+    for at in dict.fromkeys([*runs.traces[:1], *runs.traces[-1:]]):
+        body = _trace(every, at)
+        kept = body if len(body) <= 8 else [*body[:2], f"  … {len(body) - 6} lines", *body[-4:]]
+        shown.append(f"L{lines.number(at)} " + "\n  ".join(cut(line.rstrip(), 160) for line in kept))
+    return [Fact(3, f"{len(runs.traces)} traces: ", shown, "\n  ", share=0.3)] if shown else []

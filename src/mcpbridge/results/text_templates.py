@@ -1,0 +1,130 @@
+"""Lines that say the same with other values: found, counted, and their values told.
+
+Lines are equal when they differ in digits only; lines of as many words which then agree in most words are merged, and
+what stands where they differ is told: counts of few values, the range of numbers, else how many values there are.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mcpbridge.results.text_facts import cut
+
+__all__ = ["Template", "templates_of"]
+
+MERGED = 1_500
+"""Distinct lines that are compared with each other; what is rarer than those counts as one more kind."""
+
+FAMILY = 60
+"""Templates of the same length that a line is compared with."""
+
+_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"([^\d\-+]*?)(-?\d{1,15}(?:\.\d{1,9})?)([^\d]{0,12})")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Lines that say the same."""
+
+    text: str
+    """Their words; `{…}` where they differ, with what stands there."""
+    count: int
+    first: int
+    """Which of the given lines was the first of them."""
+    last: int
+    """Which was the last."""
+    slowest: tuple[float, int] | None = None
+    """Its longest duration in milliseconds, and the line where that stands."""
+
+
+def templates_of(lines: Sequence[tuple[int, str]], most: int = 400) -> list[Template]:
+    """The templates of numbered lines, of which `most` characters count; the most frequent first."""
+    groups: dict[str, list[tuple[int, str]]] = {}
+    for each in lines:
+        groups.setdefault(_DIGITS.sub("0", each[1][:most]), []).append(each)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    merged: list[tuple[list[str], list[tuple[int, str]]]] = []
+    families: dict[int, list[int]] = {}
+    for shape, members in ordered[:MERGED]:
+        words = shape.split()
+        family = families.setdefault(len(words), [])
+        home = next((at for at in family if _agree(merged[at][0], words)), None)
+        if home is None:
+            if len(family) < FAMILY:
+                family.append(len(merged))
+            merged.append((words, list(members)))
+        else:
+            kept = merged[home][0]
+            merged[home] = ([a if a == b else "\0" for a, b in zip(kept, words, strict=True)], merged[home][1])
+            merged[home][1].extend(members)
+    found = [_template(members, most) for _, members in merged]
+    return sorted(found, key=lambda template: (-template.count, template.first))
+
+
+def _agree(kept: list[str], words: list[str]) -> bool:
+    """Most words are the same, the first among them, if there are enough to tell."""
+    if len(words) < 2 or kept[0] != words[0]:
+        return False
+    same = sum(map(str.__eq__, kept, words))
+    return same * 2 >= len(words) if len(words) > 2 else same == len(words)
+
+
+def _template(members: list[tuple[int, str]], most: int) -> Template:
+    numbers = [number for number, _ in members]
+    columns = list(zip(*(text[:most].split() for _, text in members), strict=False))
+    text = " ".join(column[0] if len(column) == 1 else _slot(column) for column in columns)
+    durations = [found for column in columns if _DURATION.fullmatch(column[0]) for found in _durations(column, numbers)]
+    return Template(
+        text, len(members), min(numbers), max(numbers), max(durations, default=None, key=lambda each: each[0])
+    )
+
+
+_DURATION = re.compile(r"[^\d]{0,30}?(\d{1,12}(?:\.\d{1,9})?)(ms|s|us|µs)[^\w]{0,2}")
+_MILLISECONDS = {"ms": 1.0, "s": 1000.0, "us": 0.001, "µs": 0.001}
+
+
+def _durations(column: Sequence[str], numbers: Sequence[int]) -> list[tuple[float, int]]:
+    matches = zip(map(_DURATION.fullmatch, column), numbers, strict=True)
+    return [(float(match[1]) * _MILLISECONDS[match[2]], number) for match, number in matches if match]
+
+
+def _slot(column: Sequence[str]) -> str:
+    """What stands at one place of all lines of a template."""
+    if column.count(column[0]) == len(column):
+        return column[0]
+    counts = Counter(column)
+    numbers = _numbers(counts) if len(counts) > 6 else None
+    if numbers:
+        start, low, high, unit = numbers
+        return f"{start}{{{low}–{high}}}{unit}"
+    start = _shared(counts)
+    if len(counts) <= 6:
+        values = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+        told = (cut(value[len(start) :], 30) + (f"×{count}" if values[0][1] > 1 else "") for value, count in values)
+        return start + "{" + " ".join(told) + "}"
+    value, count = max(counts.items(), key=lambda each: (each[1], each[0]))
+    often = f" {cut(value[len(start) :], 24)}×{count}" if count * 8 > len(column) and count > 2 else ""
+    return f"{start}{{{len(counts)} values{often}}}"
+
+
+def _shared(counts: Iterable[str]) -> str:
+    """The common beginning of values up to a sign that sets off a name, such as `table=` or `/api/v1/`."""
+    low, high = min(counts), max(counts)
+    end = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    while end and low[end - 1] not in "=:/([\"'":
+        end -= 1
+    return low[:end]
+
+
+def _numbers(counts: Iterable[str]) -> tuple[str, str, str, str] | None:
+    """What stands before, the smallest and the largest as written, and the unit, if all are numbers of one unit."""
+    found: list[tuple[float, str]] = []
+    around: tuple[str, str] | None = None
+    for value in counts:
+        match = _NUMBER.fullmatch(value)
+        if match is None or (around is not None and around != (match[1], match[3])):
+            return None
+        around = (match[1], match[3])
+        found.append((float(match[2]), match[2]))
+    return (around[0], min(found)[1], max(found)[1], around[1]) if around else None

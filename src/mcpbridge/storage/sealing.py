@@ -1,0 +1,108 @@
+"""Values that only who has the key can read: AES-256-GCM, bound to the name they are kept under.
+
+The key is made of the configured secret and of a salt that belongs to the file. A secret of 32 bytes, as hex or
+base64, is a key already; anything else is a passphrase, which scrypt makes hard to guess. What is sealed cannot be
+read, changed, or passed off as another value; kinds, handles, principals, sizes and times stay readable.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcpbridge.storage.packing import Unreadable
+
+__all__ = ["Seal", "Seals"]
+
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+_HEX = re.compile(r"[0-9a-fA-F]{64}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
+_SCRYPT_N, _SCRYPT_R, _SCRYPT_P = 2**15, 8, 1
+"""32 MiB and about a tenth of a second for each guess. Changed, nothing that was written before can be read."""
+_SCRYPT_MEMORY = 64 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Closes and opens values with one key."""
+
+    salt: bytes
+    id: int
+    """Tells keys apart: a number from 1 to 2^32, kept beside what is sealed. 0 stands for what is not."""
+    _cipher: Any = field(repr=False)
+
+    def close(self, data: bytes, *name: str) -> bytes:
+        """The bytes to write. `name`: all that has to be the same when it is opened."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, data, _bound(name))
+
+    def open(self, sealed: bytes, *name: str) -> bytes:
+        """What was closed under that name.
+
+        Raises:
+            Unreadable: it was not, or somebody changed it.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            view = memoryview(sealed)
+            return self._cipher.decrypt(view[:_NONCE_BYTES], view[_NONCE_BYTES:], _bound(name))
+        except (InvalidTag, ValueError) as error:
+            raise Unreadable("it was changed or damaged since it was written") from error
+
+
+class Seals:
+    """The seals that one secret makes, each with the salt of a file."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+        self._known: dict[bytes, Seal] = {}
+
+    def of(self, salt: bytes) -> Seal:
+        """The seal for this salt. The first time takes a tenth of a second: for a worker thread."""
+        if salt not in self._known:
+            self._known = {salt: _seal(self._secret, salt)}  # a file has one salt, until it is made anew
+        return self._known[salt]
+
+
+def _seal(secret: str, salt: bytes) -> Seal:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    raw = _raw_key(secret)
+    if raw is None:
+        raw = hashlib.scrypt(
+            secret.encode("utf-8", "surrogatepass"),
+            salt=salt,
+            n=_SCRYPT_N,
+            r=_SCRYPT_R,
+            p=_SCRYPT_P,
+            maxmem=_SCRYPT_MEMORY,
+            dklen=_KEY_BYTES,
+        )
+    key = hashlib.blake2b(salt, key=raw, person=b"mcpb store key", digest_size=_KEY_BYTES).digest()
+    number = hashlib.blake2b(salt, key=raw, person=b"mcpb store id", digest_size=4).digest()
+    return Seal(salt, 1 + int.from_bytes(number, "big"), AESGCM(key))
+
+
+def _raw_key(secret: str) -> bytes | None:
+    """The 32 bytes that a secret spells; None: it is a passphrase."""
+    text = secret.strip()
+    if _HEX.fullmatch(text):
+        return bytes.fromhex(text)
+    if _BASE64.fullmatch(text):
+        try:
+            return base64.b64decode(text.rstrip("=").replace("-", "+").replace("_", "/") + "=", validate=True)
+        except binascii.Error:
+            return None
+    return None
+
+
+def _bound(name: Sequence[str]) -> bytes:
+    """The parts of a name as bytes that no other parts give."""
+    parts = [part.encode("utf-8", "surrogatepass") for part in name]
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

@@ -1,0 +1,233 @@
+"""What previews of structured results promise whatever the value: room, counts, names, the same text each time."""
+
+import json
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpbridge.results.document import Document, read
+from mcpbridge.results.preview import headline, preview
+
+_scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.decimals(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=30)
+    | st.sampled_from(["open", "closed", "2026-01-01T00:00:00Z", "https://example.com/a", "1.50", "a.py", "fix: b"])
+)
+_names = st.text(max_size=8) | st.sampled_from(["id", "name", "status", "children", "ts", "values", "amount", "labels"])
+_values = st.recursive(
+    _scalars, lambda inner: st.lists(inner, max_size=8) | st.dictionaries(_names, inner, max_size=8), max_leaves=60
+)
+_documents = st.lists(_values) | st.dictionaries(_names, _values)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_documents, st.integers(150, 3000), st.integers(0, 5))
+def test_any_value_fits_its_room_and_gives_the_same_text_each_time(value: Any, room: int, items: int) -> None:
+    document = Document("", "json", value)
+    text = preview(document, room, items)
+    assert len(text) <= room
+    assert text == preview(document, room, items)
+    assert text.encode()
+    assert headline(document).startswith("JSON ")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.dictionaries(_names, _values, max_size=5), min_size=2, max_size=40))
+def test_the_number_of_rows_is_told_exactly(rows: list[Any]) -> None:
+    document = Document("", "json", rows)
+    assert f"array of {len(rows)} objects" in headline(document)
+    text = preview(document, 4000)
+    assert f"array of {len(rows)} objects" in text or "tree" in text
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.from_regex(r"[a-z]{3,8}", fullmatch=True), _scalars, min_size=1, max_size=15))
+def test_each_field_of_an_object_is_named(value: dict[str, Any]) -> None:
+    text = preview(Document("", "json", value), 4000)
+    for name in value:
+        assert name in text
+
+
+def _pods(random_: random.Random) -> dict[str, Any]:
+    phases = ["Running"] * 12 + ["Pending", "Failed"]
+    return {
+        "kind": "List",
+        "items": [
+            {
+                "metadata": {"name": f"pod-{number}-{random_.randrange(10**6)}", "labels": {"app": f"app{number % 7}"}},
+                "spec": {"containers": [{"name": "main", "image": f"registry.example/app:{number % 5}.1"}]},
+                "status": {"phase": random_.choice(phases), "restarts": random_.choice([0, 0, 0, 0, 3, 11])},
+            }
+            for number in range(60)
+        ],
+    }
+
+
+def _text(value: Any, room: int = 1860) -> str:
+    return preview(read(json.dumps(value)), room)
+
+
+@pytest.mark.parametrize("room", [660, 1860])
+def test_rows_that_differ_from_the_others_are_named(room: int) -> None:
+    pods = _pods(random.Random(3))
+    text = _text(pods, 1860)
+    odd = [pod for pod in pods["items"] if pod["status"]["phase"] != "Running"]
+    assert f"status.phase not Running ({len(odd)})" in text
+    for pod in odd:
+        assert pod["metadata"]["name"] in text
+    assert f"Running {60 - len(odd)}" in _text(pods, room)
+
+
+def test_every_field_path_can_be_read_off_in_eight_hundred_characters() -> None:
+    text = _text(_pods(random.Random(3)), 660)
+    for name in ("metadata", "name", "labels", "app", "spec", "containers", "image", "status", "phase", "restarts"):
+        assert name in text
+
+
+def test_a_sum_of_money_is_exact_and_ids_are_not_added_up() -> None:
+    rows = [{"id": 10**17 + number, "total": number + 0.1, "status": "paid" if number % 3 else "open"} for number in range(50)]
+    text = _text(rows)
+    assert f"sum {sum(Decimal(str(row['total'])) for row in rows)}" in text
+    assert "max 49.1 at id 100000000000000049" in text
+    assert str(sum(row["id"] for row in rows)) not in text
+    paid = sum(Decimal(str(row["total"])) for row in rows if row["status"] == "paid")
+    assert f"total sum by status: paid {paid}" in text
+
+
+def test_labels_in_lists_and_missing_values_are_counted() -> None:
+    rows = [
+        {"n": number, "labels": [{"name": "bug"}] * (number % 2) + [{"name": "docs"}] * (number % 3 == 0)}
+        | ({"closed_at": "2026-01-02T00:00:00Z"} if number < 7 else {})
+        | {"milestone": None if number % 4 else "v1"}
+        for number in range(40)
+    ]
+    text = _text(rows)
+    assert "labels[].name: " in text
+    assert "bug 20, docs 14" in text
+    assert "in 7" in text.partition("closed_at")[2][:20]
+    assert "10 set, 30 null" in text
+
+
+def test_columns_that_say_the_same_are_told_once() -> None:
+    rows = [{"user": {"login": f"anna{n % 4}", "id": 50 + n % 4, "url": f"https://x.example/{n % 4}"}} for n in range(30)]
+    text = _text(rows)
+    assert "anna0 8, anna1 8, anna2 7, anna3 7" in text
+    assert "50 8" not in text
+
+
+def test_an_object_under_ids_is_a_table_with_its_keys() -> None:
+    users = {f"u-{number:04x}": {"role": "admin" if number % 5 else "owner", "mb": number * 7} for number in range(50)}
+    text = _text({"generated": "now", "users": users})
+    assert "users: map of 50 entries" in text
+    assert "admin 40, owner 10" in text
+    assert "max 343 at {key} u-0031" in text
+
+
+def _tree(random_: random.Random, depth: int) -> list[dict[str, Any]]:
+    return [
+        {"name": f"dir{number}", "type": "directory", "children": _tree(random_, depth - 1)}
+        if depth and random_.random() < 0.4
+        else {"name": f"file{random_.randrange(999)}.{random_.choice(['py', 'md'])}", "type": "file"}
+        for number in range(6)
+    ]
+
+
+def test_a_tree_tells_how_many_nodes_of_which_sort_it_has() -> None:
+    tree = _tree(random.Random(1), 4)
+
+    def names(nodes: list[dict[str, Any]]) -> list[str]:
+        return [name for node in nodes for name in (names(node["children"]) if "children" in node else [node["name"]])]
+
+    files = names(tree)
+    text = _text(tree)
+    assert f"file {len(files)}" in text
+    assert f".py {sum(name.endswith('.py') for name in files)}" in text
+    assert "top level: 6 entries" in text
+    assert "children" in text
+    assert tree[2]["name"] in text
+
+
+def test_series_are_told_by_their_ends_and_extremes() -> None:
+    random_ = random.Random(2)
+    series = [
+        {"metric": {"host": f"h{n}"}, "values": [[1780000000 + 60 * i, f"{random_.uniform(0, 90):.2f}"] for i in range(80)]}
+        for n in range(5)
+    ]
+    text = _text({"data": {"result": series}})
+    for entry in series:
+        figures = [point[1] for point in entry["values"]]
+        line = next(line for line in text.splitlines() if entry["metric"]["host"] + " |" in line)
+        assert {figures[-1], max(figures, key=float), min(figures, key=float)} <= set(line.split(" | "))
+    assert "80 in each of 5 lists" in text
+    assert str(sum(point[0] for entry in series for point in entry["values"])) not in text
+
+
+def test_a_table_of_lists_takes_its_names_from_the_first() -> None:
+    table = [["day", "volume"], *([f"2026-01-{day:02d}", day * 10] for day in range(1, 31))]
+    text = _text(table)
+    assert "[1] volume: 10–300" in text
+    assert "2026-01-30" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([], "JSON empty array"),
+        ({}, "JSON object, 0 members"),
+        ([1, 2.5], "JSON array of 2 numbers"),
+        (["a"], "JSON array of 1 string"),
+        ([{}, 1], "JSON array of 2 values"),
+        ({"a": 1, "items": [{"b": n} for n in range(250)]}, "JSON object, 2 members, items: 250"),
+    ],
+)
+def test_headlines(value: Any, said: str) -> None:
+    assert headline(read(json.dumps(value))) == said
+    assert len(preview(read(json.dumps(value)), 150)) <= 150
+
+
+def test_headlines_of_other_kinds() -> None:
+    assert headline(read("a,b,c\n1,2,3\n4,5,6\n")) == "CSV, 2 rows × 3 columns"
+    assert headline(read('{"a": 1}\n{"a": 2}\n')) == "JSON lines, 2"
+    assert headline(read("[{'a': None}]")) == "Python array of 1 object"
+
+
+def test_the_text_around_a_value_is_shown() -> None:
+    rows = json.dumps([{"id": n, "name": f"n{n}"} for n in range(50)])
+    text = preview(read(f"Found 50 of 312 rows:\n{rows}\n(page 1 of 7)"), 900)
+    assert "Found 50 of 312 rows:" in text
+    assert "(page 1 of 7)" in text
+
+
+def test_a_very_large_table_says_that_it_was_sampled_and_counts_exactly() -> None:
+    rows = [{"id": n, "v": n % 10} for n in range(300_001)]
+    text = preview(Document("", "json", rows), 1500)
+    assert "300001 objects" in text
+    assert "sample" in text
+    assert "300000" in text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {f"name{number}": number if number % 2 else str(number) for number in range(50_000)},
+        [{f"k{number}": 1} for number in range(5_000)],
+        {f"list{number}": [1] * 9 for number in range(2_000)},
+        [["x" * 100_000]] * 50,
+        ["\ud800 half a character", "and\nlines\x00"] * 30,
+        [Decimal("1e999999"), Decimal("-1e999999"), 10**5000, 7],
+        [{"a": {"b": {"c": [[[[{"d": 1}]]]]}}}] * 20,
+    ],
+    ids=["names", "sparse", "lists", "long", "surrogates", "numbers", "deep"],
+)
+def test_hostile_shapes_are_previewed_within_their_room(value: Any) -> None:
+    for room in (150, 700, 2000):
+        text = preview(Document("", "json", value), room)
+        assert 0 < len(text) <= room
+        assert text.encode()

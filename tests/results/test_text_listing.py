@@ -1,0 +1,40 @@
+"""Previews of lists of paths and of what was found in files."""
+
+from mcpbridge.results.document import Document
+from mcpbridge.results.preview_text import preview_text
+
+
+def told(text: str, room: int = 1900) -> str:
+    return preview_text(Document(text, "listing"), room)
+
+
+def test_paths_are_counted_by_extension_and_directory() -> None:
+    paths = [f"app/src/m{at % 4}/f{at}.py" for at in range(40)] + ["app/docs/readme.md", "app/docs", "app/Makefile"]
+    text = told("\n".join(paths))
+    assert "42 files, 1 directories, all under app/" in text
+    assert "by extension: .py×40, .md×1, no extension×1" in text
+    assert "by top directory: src/×40, docs/×1, (top)×1" in text
+    assert "src/m0×10" in text
+    assert "last: app/Makefile" in text
+
+
+def test_rows_of_ls_tell_sizes() -> None:
+    rows = [f"-rw-r--r-- 1 me staff {at * 100} Nov 22 04:47 f{at}.txt" for at in range(20)]
+    text = told("./sub:\ntotal 8\n" + "\n".join([*rows, "drwxr-xr-x 2 me staff 4096 Nov 22 04:47 deeper"]))
+    assert f"20 files, 1 directories, 0 links; {sum(range(20)) * 100} bytes in files" in text
+    assert "largest: ./sub/f19.txt 1900" in text
+
+
+def test_a_tree_is_read_by_its_depth() -> None:
+    text = told("p\n├── a\n│   ├── one.py\n│   └── two.py\n├── b\n│   └── c\n│       └── three.md\n└── last.toml\n")
+    assert "4 files, 3 directories" in text
+    assert "by directory: a×2, b/c×1, .×1" in text
+
+
+def test_matches_of_a_search_are_counted_by_file() -> None:
+    rows = [f"src/m{at % 3}.py:{at + 1}:import os" for at in range(30)]
+    text = told("\n".join(rows))
+    assert "30 matches in 3 files, all under src/" in text
+    assert "src/m0.py×10" in text
+    assert "same text: import os×30" in text
+    assert "src/m0.py:1: import os" in text

@@ -1,0 +1,227 @@
+"""Values that only who has the key can read, in a real file (issue 5: results at rest)."""
+
+import asyncio
+import base64
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import anyio
+import pytest
+from pydantic import ValidationError
+from structlog.testing import capture_logs
+
+from mcpbridge.storage.opening import LazyStore
+from mcpbridge.storage.packing import Unreadable
+from mcpbridge.storage.sealing import Seals
+from mcpbridge.storage.settings import StoreSettings
+from mcpbridge.storage.sqlite import SqliteStore
+
+KEY, OTHER_KEY = "5a" * 32, "a passphrase, and a long one"
+PLAIN = b"the-plain-text-of-a-result"
+LABEL = b"the-plain-text-of-a-label"
+LONG = PLAIN * 500
+
+
+@asynccontextmanager
+async def opened(path: Path, key: str | None) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path, key=key)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def put_two(store: SqliteStore) -> None:
+    await store.put("result", LONG, principal="ann", expires_in=600, handle="long", label=LABEL)
+    await store.put("result", PLAIN, principal="ann", expires_in=600, handle="short", label=LABEL)
+
+
+async def got(store: SqliteStore) -> list[bytes | None]:
+    return [await store.get("result", handle, principal="ann") for handle in ("long", "short")]
+
+
+@pytest.mark.parametrize("key", [KEY, OTHER_KEY, base64.b64encode(b"x" * 32).decode()])
+async def test_nothing_of_a_value_can_be_read_in_the_files(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, key) as store:
+        await put_two(store)
+        assert await store.renew("result", "short", principal="ann", expires_in=600, label=LABEL + b" 2")
+        files = {file.name: file.read_bytes() for file in tmp_path.iterdir()}  # while the write-ahead log is there
+        assert "a.db-wal" in files
+        assert await got(store) == [LONG, PLAIN]
+    files["closed"] = path.read_bytes()
+    for data in files.values():
+        for secret in (PLAIN, LABEL, key.encode()):
+            assert secret not in data
+    async with opened(path, key) as store:
+        assert await got(store) == [LONG, PLAIN]
+        assert [entry.label for entry in await store.entries("result", principal="ann")] == [LABEL, LABEL + b" 2"]
+        assert await store.take("result", "long", principal="ann") == LONG
+
+
+@pytest.mark.parametrize("key", [None, OTHER_KEY])
+async def test_without_the_right_key_values_count_as_missing_and_that_is_told_once(
+    tmp_path: Path, key: str | None
+) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, KEY) as store:
+        await put_two(store)
+    with capture_logs() as logs:
+        async with opened(path, key) as store:
+            assert await store.entries("result", principal=None) == []
+            assert await store.entry("result", "long", principal="ann") is None
+            assert not await store.renew("result", "long", principal="ann", expires_in=60)
+            assert not await store.renew("result", "long", principal="ann", expires_in=60, label=b"x")
+    [line] = logs
+    assert line["log_level"] == "warning"
+    assert "2 were written with a" in line["reason"]
+    assert KEY not in str(line)
+    with capture_logs() as logs:
+        async with opened(path, key) as store:
+            assert await got(store) == [None, None]
+            assert await store.take("result", "long", principal="ann") is None
+            assert await store.put("result", b"mine", principal="ann", expires_in=60) != "long"
+    assert len(logs) == 1
+    async with opened(path, KEY) as store:
+        assert await got(store) == [LONG, PLAIN]  # nothing was lost
+
+
+@pytest.mark.parametrize("key", [None, OTHER_KEY])
+async def test_a_value_without_a_label_is_in_no_listing_of_others_either(tmp_path: Path, key: str | None) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, KEY) as store:
+        await store.put("grant", b"{}", principal="ann", expires_in=600, handle="a")
+    async with opened(path, key) as store:
+        await store.put("grant", b"{}", principal="ann", expires_in=600, handle="b")
+        assert await store.entry("grant", "a", principal="ann") is None
+        assert [entry.handle for entry in await store.entries("grant", principal="ann")] == ["b"]
+
+
+async def test_small_values_do_not_wait_for_large_ones(tmp_path: Path) -> None:
+    async with opened(tmp_path / "a.db", KEY) as store:
+        await put_two(store)
+        large = [
+            asyncio.create_task(store.put("result", LONG * 2000, principal="ann", expires_in=600)) for _ in range(4)
+        ]
+        with anyio.fail_after(60):
+            assert await got(store) == [LONG, PLAIN]
+            assert not all(task.done() for task in large)
+            await asyncio.gather(*large)
+
+
+async def test_who_has_no_key_can_still_drop_and_replace(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, KEY) as store:
+        await put_two(store)
+    async with opened(path, None) as store:
+        assert await store.drop("result", "long", principal="ann")
+        assert await store.put_if_absent("result", b"new", principal="ann", expires_in=60, handle="short") == b"new"
+        assert await got(store) == [None, b"new"]
+
+
+async def test_what_was_kept_before_there_was_a_key_stays_readable(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, None) as store:
+        await put_two(store)
+    async with opened(path, KEY) as store:
+        assert await got(store) == [LONG, PLAIN]
+        assert [entry.label for entry in await store.entries("result", principal="ann")] == [LABEL, LABEL]
+        assert await store.renew("result", "long", principal="ann", expires_in=60)
+        # A label is no more readable than it has to be, so the whole has to be put again.
+        assert not await store.renew("result", "long", principal="ann", expires_in=60, label=b"new")
+        await put_two(store)
+    async with opened(path, None) as store:
+        assert await got(store) == [None, None]
+
+
+TAMPERED = {
+    "swapped": "UPDATE entry SET number = -number; UPDATE entry SET number = 3 + number",
+    "a bit": "UPDATE body SET data = substr(data, 1, 20) || x'ff' || substr(data, 22)",
+    "cut": "UPDATE body SET data = substr(data, 1, 10)",
+    "nothing": "UPDATE body SET data = x''",
+    "size": "UPDATE entry SET size = size + 1",
+    "form": "UPDATE entry SET form = 1 - form",
+}
+
+
+@pytest.mark.parametrize("how", TAMPERED)
+async def test_what_was_tampered_with_counts_as_missing(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, KEY) as store:
+        await store.put("result", LONG, principal="ann", expires_in=600, handle="long", label=LABEL)
+        await store.put("result", LONG, principal="ann", expires_in=600, handle="short", label=LABEL)
+        with closing(sqlite3.connect(path)) as other:
+            other.executescript(TAMPERED[how])
+        with capture_logs() as logs:
+            assert await got(store) == [None, None]
+    [line] = logs
+    assert line["log_level"] == "warning"
+    assert "changed or damaged" in line["reason"]
+
+
+async def test_a_value_cannot_be_passed_to_another_principal_or_kind(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, KEY) as store:
+        await put_two(store)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("UPDATE entry SET principal = 'bob' WHERE handle = 'long'")
+            other.execute("UPDATE entry SET kind = 'grant' WHERE handle = 'short'")
+            other.commit()
+        assert await store.get("result", "long", principal="bob") is None
+        assert await store.get("grant", "short", principal="ann") is None
+        assert [entry.label for entry in await store.entries("result", principal="bob")] == [b""]
+
+
+async def test_a_file_that_is_made_anew_has_a_seal_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with opened(path, KEY) as store, opened(path, KEY) as other:
+        await put_two(store)
+        assert await got(other) == [LONG, PLAIN]
+        for file in tmp_path.iterdir():
+            file.unlink()
+        await put_two(store)
+        assert await got(store) == [LONG, PLAIN]
+        assert await got(other) == [LONG, PLAIN]
+
+
+def test_every_spelling_of_32_bytes_is_the_same_key_and_texts_are_passphrases() -> None:
+    raw = bytes(range(200, 232))
+    salt = b"salt" * 4
+    spellings = [
+        raw.hex(),
+        raw.hex().upper() + "\n",
+        base64.b64encode(raw).decode(),
+        base64.urlsafe_b64encode(raw).decode().rstrip("="),
+    ]
+    assert len({Seals(text).of(salt).id for text in spellings}) == 1
+    seals = Seals(spellings[0])
+    assert seals.of(salt).id != seals.of(b"other").id
+    assert seals.of(salt) != Seals("another passphrase").of(salt)
+    assert raw.hex() not in repr(seals.of(salt))
+
+
+def test_names_cannot_run_into_each_other() -> None:
+    seal = Seals(KEY).of(b"salt")
+    closed = seal.close(b"value", "ab", "c")
+    assert seal.open(closed, "ab", "c") == b"value"
+    assert closed != seal.close(b"value", "ab", "c")
+    for name in (("a", "bc"), ("abc",), ("ab", "c", ""), ()):
+        with pytest.raises(Unreadable):
+            seal.open(closed, *name)
+
+
+async def test_the_key_is_a_setting(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    settings = StoreSettings(path=str(path), key=KEY)
+    assert KEY not in repr(settings)
+    store = LazyStore(settings)
+    handle = await store.put("result", LONG, principal="", expires_in=60)
+    await store.close()
+    assert PLAIN not in path.read_bytes()
+    store = LazyStore(settings)
+    assert await store.get("result", handle, principal="") == LONG
+    await store.close()
+    with pytest.raises(ValidationError):
+        StoreSettings(key="short")
