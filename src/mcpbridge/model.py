@@ -16,7 +16,7 @@ __all__ = ["BRIDGE", "LOCAL", "Call", "Caller", "Instance", "Plan", "Session", "
 
 
 BRIDGE = "mcpbridge"
-"""The server that the bridge's own tools are of: their ids are `mcpbridge/recall` and so on. No other may be named so."""
+"""The server that the bridge's own tools are of: their ids are `mcpbridge/recall` and so on. No other is named so."""
 
 WORTH_TELLING = 0.001
 """Seconds of waiting for a turn below which nobody is told."""

@@ -49,8 +49,7 @@ class ResultParts:
             ConfigError: the tokenizer of the settings is not installed.
         """
         self._catalog, self._metrics = catalog, metrics
-        if hasattr(store, "bound"):
-            store.bound(RESULTS, settings.max_bytes)
+        store.bound(RESULTS, settings.max_bytes)
         self.shelf = Shelf(store, lifetime=settings.lifetime, redact=redact)
         self.ledger = Ledger(store)
         self._tasks = OwnedTasks()
@@ -76,8 +75,7 @@ class ResultParts:
         """Owns what goes on beside calls."""
         async with self._stack as stack:
             stack.push_async_callback(self._javascript.close)
-            if hasattr(self.ledger, "running"):
-                await stack.enter_async_context(self.ledger.running())
+            await stack.enter_async_context(self.ledger.running())
             await stack.enter_async_context(self._tasks.running())
             self._tasks.spawn(self._large.load())
             yield

@@ -1,12 +1,15 @@
 """What previews are worth, held against the targets; and the rules by which that is told."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the benchmark starts programs as Linux does")
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,3 +108,19 @@ def test_the_command_prints_a_table_and_figures() -> None:
     )
     assert {row["method"] for row in figures["rows"]} >= {"raw", "cut at N", "truncate", "lossless form"}
     assert figures["lossless_json"]["exact"] == figures["lossless_json"]["values"]
+
+
+def test_the_bridge_is_scored_by_what_its_clients_are_given(scores: ModuleType, tmp_path: Path) -> None:
+    """A running bridge before a server with the payloads; what it says to be complete answers everything."""
+    payloads = tmp_path / "payloads"
+    payloads.mkdir()
+    for name in ("small", "csv_text", "id_map"):
+        for ending in (".json", ".payload"):
+            shutil.copy(scores.PAYLOADS / (name + ending), payloads)
+    command = [sys.executable, "-m", "benchmarks.result_scores", "--no-peers", "--json", "--budget", "5000"]
+    places = ["--payloads", str(payloads), "--work", str(tmp_path / "work")]
+    done = subprocess.run([*command, *places], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {row["method"]: row for row in json.loads(done.stdout)["rows"]}
+    assert rows["mcpbridge"]["saved"] > 0.5
+    assert rows["mcpbridge"]["shown"] > rows["cut at N"]["shown"]

@@ -156,7 +156,7 @@ async def test_results_are_forgotten() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"path": "itmes"}, "no member 'itmes': $ is a list of 40"),
+        ({"path": "itmes"}, "no member 'itmes' at $; there are: id, name, state"),
         ({"path": "[].nme"}, "no member 'nme' at [0] and its like; there are: name, id, state"),
         ({"where": "sate == 'open'"}, "no row has 'sate'"),
         ({"where": "state =="}, "where: at its end"),

@@ -1,6 +1,7 @@
 """Queries over documents: what is selected, computed and told."""
 
 import json
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -56,7 +57,8 @@ def value(document: Document = LIST, **arguments: Any) -> Any:
         ({"path": "[0].user"}, {"login": "ann", "id": 0}),
         ({"path": "[0:3].number"}, [0, 1, 2]),
         ({"where": "number == 3", "select": "title"}, ["Title 3, or wish"]),
-        ({"where": "number < 2", "select": ["number", "user.login"]}, [{"number": 0, "user.login": "ann"}, {"number": 1, "user.login": "bob"}]),
+        ({"where": "number < 2", "select": ["number", "user.login"]},
+         [{"number": 0, "user.login": "ann"}, {"number": 1, "user.login": "bob"}]),
         ({"where": {"number": 1}, "select": {"who": "user.login", "n": "len(labels)"}}, [{"who": "bob", "n": 1}]),
         ({"where": "number == 1", "select": "user.login as who, number"}, [{"who": "bob", "number": 1}]),
         ({"where": "number == 4", "select": "labels[].name"}, [["bug"]]),
@@ -72,7 +74,8 @@ def value(document: Document = LIST, **arguments: Any) -> Any:
         ({"where": "labels[].name == 'bug'", "aggregate": "count"}, {"count": 8}),
         ({"aggregate": "sum:amount"}, {"sum(amount)": Decimal("438.00")}),
         ({"aggregate": "sum(id)"}, {"sum(id)": 30 * 90000000000000000001 + 435}),
-        ({"aggregate": ["min:comments", "max:comments", "median:number"]}, {"min(comments)": 0, "max(comments)": 10, "median(number)": Decimal("14.5")}),
+        ({"aggregate": ["min:comments", "max:comments", "median:number"]},
+         {"min(comments)": 0, "max(comments)": 10, "median(number)": Decimal("14.5")}),
         ({"aggregate": {"total": "sum:number", "mean": "avg:number"}}, {"total": 435, "mean": Decimal("14.5")}),
         ({"aggregate": {"sum": "number"}}, {"sum(number)": 435}),
         ({"aggregate": "count, sum(number)"}, {"count": 30, "sum(number)": 435}),
@@ -82,9 +85,10 @@ def value(document: Document = LIST, **arguments: Any) -> Any:
         ({"aggregate": "last:number"}, {"last(number)": 29}),
         ({"aggregate": "count:milestone"}, {"count(milestone)": 6}),
         ({"group_by": "state"}, [{"state": "open", "count": 20}, {"state": "closed", "count": 10}]),
-        ({"group_by": "labels[].name"}, [{"labels[].name": "ui", "count": 15}, {"labels[].name": None, "count": 7}, {"labels[].name": "bug", "count": 8}][0:1] + [{"labels[].name": "bug", "count": 8}, {"labels[].name": None, "count": 7}]),
+        ({"group_by": "labels[].name"}, [{"labels[].name": name, "count": n} for name, n in (("ui", 15), ("bug", 8), (None, 7))]),
         ({"group_by": ["user.login", "state"], "limit": 1}, [{"user.login": "ann", "state": "closed", "count": 10}]),
-        ({"group_by": "user.login", "aggregate": "sum:number", "sort": "-sum(number)", "limit": 1}, [{"user.login": "cid", "sum(number)": 155}]),
+        ({"group_by": "user.login", "aggregate": "sum:number", "sort": "-sum(number)", "limit": 1},
+         [{"user.login": "cid", "sum(number)": 155}]),
         ({"group_by": "user.login", "aggregate": {"n": "count"}, "select": "n"}, [10, 10, 10]),
         ({"find": "title 7", "select": "number"}, [7]),
         ({"regex": "^Title 1\\d", "aggregate": "count"}, {"count": 10}),
@@ -275,13 +279,17 @@ def test_in_a_tree_the_names_on_the_way_are_told() -> None:
         ({"lines": "[2, 2]"}, "1 INFO [bob] took 1ms"),
         ({"offset": 98}, "98 INFO [cid] took 98ms\n99 INFO [ann] took 99ms\n[lines 99-100 of 100]"),
         ({"offset": 5, "limit": 1}, "5 INFO [cid] took 5ms\n[lines 6-6 of 100; offset=6 for the next]"),
-        ({"find": "error [ANN]"}, "4: 3 ERROR [ann] took 3ms\n34: 33 ERROR [ann] took 33ms\n64: 63 ERROR [ann] took 63ms\n94: 93 ERROR [ann] took 93ms\n[all 4 matching lines]"),
-        ({"find": "took 4ms", "context": 1}, "4- 3 ERROR [ann] took 3ms\n5: 4 INFO [bob] took 4ms\n6- 5 INFO [cid] took 5ms\n[all 1 matching lines]"),
+        ({"find": "error [ANN]"},
+         "4: 3 ERROR [ann] took 3ms\n34: 33 ERROR [ann] took 33ms\n"
+         "64: 63 ERROR [ann] took 63ms\n94: 93 ERROR [ann] took 93ms\n[all 4 matching lines]"),
+        ({"find": "took 4ms", "context": 1},
+         "4- 3 ERROR [ann] took 3ms\n5: 4 INFO [bob] took 4ms\n6- 5 INFO [cid] took 5ms\n[all 1 matching lines]"),
         ({"regex": "^9\\d ERROR"}, "94: 93 ERROR [ann] took 93ms\n[all 1 matching lines]"),
         ({"find": "error", "limit": 0}, "[found in 10 of 100 lines]"),
         ({"find": "error", "aggregate": "count"}, '{"count":10}\n[of 10 rows]'),
         ({"aggregate": "count"}, '{"count":100}\n[of 100 rows]'),
-        ({"regex": "^\\d+ (?P<level>\\w+)", "group_by": "level"}, "level,count\nINFO,90\nERROR,10\n[groups of 100 rows: all 2 rows as CSV]"),
+        ({"regex": "^\\d+ (?P<level>\\w+)", "group_by": "level"},
+         "level,count\nINFO,90\nERROR,10\n[groups of 100 rows: all 2 rows as CSV]"),
         ({"regex": "took (?P<ms>\\d+)ms", "aggregate": "max:ms"}, '{"max(ms)":"99"}\n[of 100 rows]'),
         ({"regex": "took (?P<ms>\\d+)ms", "where": "ms > 97", "select": "ms"}, '["98","99"]\n[all 2 rows]'),
     ],
@@ -345,11 +353,9 @@ def test_what_is_nested_too_deep_is_refused_or_shown_in_part() -> None:
     deep: Any = 0
     for _ in range(5000):
         deep = [deep]
-    try:
-        ask(Document("", "json", [deep]))
-        ask(Document("", "json", [deep]), path="**", aggregate="count")
-    except QueryRefused as refused:
-        assert "deep" in str(refused)
+    for asked in ({}, {"path": "**", "aggregate": "count"}, {"path": "[0]"}, {"group_by": "$"}):
+        with suppress(QueryRefused):
+            ask(Document("", "json", [deep]), **asked)
 
 
 def test_arguments_may_come_as_json_in_texts() -> None:

@@ -7,8 +7,9 @@ prefix that clients add themselves. What had to be cut, or would be ambiguous, g
 import re
 from base64 import b32encode
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from itertools import chain, count
 from typing import Literal
 
 from mcpbridge.model import BRIDGE
@@ -37,29 +38,34 @@ def wire_names(owners: Iterable[_Owner], *, limit: int = 48, prefix: Prefix = "a
     """
     if limit < SHORTEST_LIMIT:
         raise ValueError(f"a tool name needs at least {SHORTEST_LIMIT} characters, not {limit}")
-    attempts = dict.fromkeys(sorted(set(owners)), 0)
+    every = sorted(set(owners))
+    attempts = dict.fromkeys((owner for owner in every if owner[0] != BRIDGE), 0)
     names = {owner: _name(owner, 0, limit, prefix) for owner in attempts}
-    names |= _of_the_bridge(attempts)
     while clashing := _not_alone(names):
         for owner in clashing:
             attempts[owner] += 1
             names[owner] = _name(owner, attempts[owner], limit, prefix)
-    return names
+    return names | _of_the_bridge(every, names)
 
 
 def own_names(owners: Iterable[_Owner]) -> dict[_Owner, str]:
     """Every name as it is, for the owners of one server."""
     every = list(owners)
-    return {owner: owner[1] for owner in every} | _of_the_bridge(every)
+    names = {owner: owner[1] for owner in every if owner[0] != BRIDGE}
+    return names | _of_the_bridge(every, names)
 
 
-def _of_the_bridge(owners: Iterable[_Owner]) -> dict[_Owner, str]:
-    """The bridge's own tools: their plain names, unless a server has a tool that is called so by itself."""
-    every = list(owners)
-    taken = {tool for server, tool in every if server != BRIDGE}
-    return {(server, tool): tool for server, tool in every if server == BRIDGE and tool not in taken} | {
-        (server, tool): f"{server}{_SEPARATOR}{tool}" for server, tool in every if server == BRIDGE and tool in taken
-    }
+def _of_the_bridge(owners: Iterable[_Owner], names: Mapping[_Owner, str]) -> dict[_Owner, str]:
+    """The bridge's own tools: their plain names, unless a server has a tool that is called so; they give way to all."""
+    taken = {*names.values(), *(tool for _, tool in names)}
+    found: dict[_Owner, str] = {}
+    for owner in owners:
+        if owner[0] == BRIDGE:
+            plain = f"{BRIDGE}{_SEPARATOR}{owner[1]}"
+            further = (f"{plain}_{number}" for number in count(2))
+            found[owner] = next(name for name in chain((owner[1], plain), further) if name not in taken)
+            taken.add(found[owner])
+    return found
 
 
 def fingerprint(*parts: str, length: int = _HASH_LENGTH) -> str:

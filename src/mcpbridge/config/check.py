@@ -14,6 +14,7 @@ from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, to
 from mcpbridge.config.references import strangers
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import ConfigError
+from mcpbridge.model import BRIDGE
 from mcpbridge.redaction import SECRET_NAME
 
 __all__ = ["check", "refuse_what_only_loading_sets"]
@@ -47,6 +48,10 @@ def check(
                 raise ConfigError(
                     "not usable as the name of a server", file=where, key=dotted(["servers", name]), hint=hint
                 )
+            if name == BRIDGE:
+                where, hint = place(file, line_of(["servers", name])), "Call the server something else."
+                what = "the bridge's own tools have this name (`mcpbridge/recall`)"
+                raise ConfigError(what, file=where, key=dotted(["servers", name]), hint=hint)
             if isinstance(server, dict):
                 lost = [missing for missing in expansion.missing if missing.key[1] == name]
                 _without_lost_values(cast("dict[str, object]", server), lost)
@@ -157,6 +162,8 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     summary = settings.results.summary
     password = urlsplit(summary.url).password if summary.url else None
     found |= {secret for secret in (summary.api_key, password) if secret}
+    if settings.store.key:
+        found.add(settings.store.key)
     if settings.questions.state_key:
         found.add(settings.questions.state_key)
     return found

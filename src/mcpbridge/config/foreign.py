@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from mcpbridge.errors import ConfigError
+from mcpbridge.model import BRIDGE
 from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings
 
 __all__ = ["NAME", "NAME_LENGTH", "plain_json", "translate"]
@@ -90,6 +91,8 @@ def _servers(document: object, file: str) -> dict[str, object]:
 
 def _usable(name: str) -> str:
     """A name that other programs allow, as one that we do."""
+    if name == BRIDGE:  # in a client's file usually the bridge itself, or another one
+        return f"{BRIDGE}-server"
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:NAME_LENGTH] or "server"
 
 

@@ -4,6 +4,7 @@ A name is resolved once, against the snapshot of that moment; what follows knows
 """
 
 from collections.abc import Awaitable
+from contextlib import suppress
 
 from msgspec import Raw
 
@@ -130,8 +131,9 @@ class Calls:
         """`resources/read`: listed ones, expansions of templates, and links out of results."""
         params = _params(frame)
         uri = text(params, "uri")
-        if uri.startswith(RESULT_URIS) and (kept := await self._results.read(client, uri)) is not None:
-            return kept
+        if uri.startswith(RESULT_URIS):
+            with suppress(UnknownName):
+                return await self._results.read(client, uri)
         target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
         params.put("uri", target[1])
         try:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client
+from mcpbridge.errors import UnknownName
 from mcpbridge.results.contents import text_of
 from mcpbridge.results.document import Kind, read
 from mcpbridge.results.frame import URI, uri_of
@@ -57,17 +58,22 @@ class ResultResources:
         """`server_info`: the bridge's own, encoded."""
         self._shelf, self._server_info = shelf, server_info
 
-    async def read(self, client: Client, uri: str) -> bytes | Raw | None:
-        """The answer to `resources/read`; None: there is none, not any more, no such part, or it is another's.
+    async def read(self, client: Client, uri: str) -> bytes | Raw:
+        """The answer to `resources/read`.
 
-        It may still be that of a server which is a bridge itself.
+        Raises:
+            UnknownName: there is none, not any more, it has no such part, or it is another principal's. It may still be
+                that of a server which is a bridge itself.
         """
         named = _PART.fullmatch(uri, len(URI)) if uri.startswith(URI) else None
         data = await self._shelf.get(named[1], principal=client.principal) if named else None
         if named is None or data is None:
-            return None
+            raise UnknownName("resource", uri)
         make = partial(self._answer, data, uri, named, is_modern=client.modern)
-        return await anyio.to_thread.run_sync(make) if len(data) > _LARGE else make()
+        answer = await anyio.to_thread.run_sync(make) if len(data) > _LARGE else make()
+        if answer is None:
+            raise UnknownName("resource", uri)
+        return answer
 
     def _answer(self, data: bytes, uri: str, named: re.Match[str], *, is_modern: bool) -> bytes | Raw | None:
         contents = _contents(data, named)

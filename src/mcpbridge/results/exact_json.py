@@ -9,8 +9,9 @@ __all__ = ["NotReadable", "parse_json", "write_json"]
 
 
 class NotReadable(ValueError):
-    """It is no JSON, or none that can be given back as it was: too deep, a name twice in one object, NaN, a
-    number of more than 4,300 digits.
+    """It is no JSON, or none that can be given back as it was.
+
+    Too deep, a name twice in one object, NaN, a number of more than 4,300 digits.
     """
 
 

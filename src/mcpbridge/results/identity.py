@@ -141,7 +141,7 @@ def _rank(profile: Profile) -> float:
     ):
         # It says where the row stands, which is known.
         rank -= 3.0
-    sample = [len(str(value)) for value in islice(profile.present, 20)]
+    sample = [len(said(value, 200)) for value in islice(profile.present, 20)]
     return rank - sum(sample) / len(sample) / 22
 
 
@@ -153,7 +153,7 @@ def _plainness(profile: Profile) -> tuple[bool, bool, bool, int, int, str]:
         not isinstance(values[0], str),
         _last_word(profile.path) not in {"name", "login", "title", "username"},
         profile.path.count("."),
-        sum(len(str(value)) for value in values),
+        sum(len(said(value, 200)) for value in values),
         profile.path,
     )
 
@@ -161,7 +161,8 @@ def _plainness(profile: Profile) -> tuple[bool, bool, bool, int, int, str]:
 def _within(profile: Profile, first: Profile) -> bool:
     """Its values can be read in those of the first column: a prefix of the name."""
     values, names = profile.present[:4], first.present[:4]
-    return all(len(str(value)) > 2 and str(value) in str(name) for value, name in zip(values, names, strict=True))
+    texts = [(said(value, 200), said(name, 200)) for value, name in zip(values, names, strict=True)]
+    return all(len(value) > 2 and value in name for value, name in texts)
 
 
 def _last_word(path: str) -> str:
@@ -175,7 +176,7 @@ def _told_by(profile: Profile, others: Sequence[Profile]) -> bool:
     for other in others:
         if other is profile or other.sort not in {"id", "ident", "category"} or not other.every or not profile.every:
             continue
-        said_there = [str(value) for value in other.present[:4]]
+        said_there = [said(value, 200) for value in other.present[:4]]
         if all(len(value) > 2 and value in url for value, url in zip(said_there, urls, strict=True)):
             return True
     return False

@@ -22,27 +22,34 @@ class Lossless:
 
 _LARGEST = 4 * 1024**2
 """Characters of a text above which no table is tried."""
+_LARGER = 500
+"""How many times the room a text may be at most to be tried: nothing but the plainest counting is shortened more."""
 _SAMPLE = 64 * 1024
-"""Characters that tell whether a text can fit at all."""
+"""Characters that tell whether a text can fit at all, from its beginning, its middle and its end."""
 
 
 def shortest(document: Document, room: int | None = None) -> Lossless:
-    """The shortest of: as it was sent, minified, as a table. Never longer than the original.
+    """The shortest of: as it was sent, minified, as a table or an outline. Never longer than the original.
 
     `room`: what fits, in characters. If it is plain that nothing does, this is the text as sent, and costs next to
-    nothing. A table is only given if it was turned back and was the same value, to the last digit.
+    nothing. A table is only given if it was turned back and was the same value, to the last digit; of texts without a
+    value, the same text.
     """
     text = document.text
-    if not document.is_structured or (room is not None and (len(text) <= room or _hopeless(text, room))):
+    if room is not None and _hopeless(text, room):
+        return Lossless("as sent", text)
+    if document.kind == "listing":
+        return _listing(text)
+    if not document.is_structured:
         return Lossless("as sent", text)
     try:
         plain = write_json(document.value)
     except NotReadable:
         return Lossless("as sent", text)
-    table = _table(document.value, plain) if len(text) <= _LARGEST else None
     best = Lossless("as sent", text)
     if document.kind in ("json", "ndjson", "repr") and len(plain) < len(text):
         best = Lossless("minified", plain)
+    table = _table(document.value, plain) if len(text) <= _LARGEST else None
     if table is not None and len(table) < len(best.text):
         best = Lossless("table", table)
     return best
@@ -62,11 +69,26 @@ def _table(value: Any, plain: str) -> str | None:
     return None
 
 
+def _listing(text: str) -> Lossless:
+    from mcpbridge.results.table_paths import paths_form, paths_restored
+
+    if len(text) <= _LARGEST:
+        found = paths_form(text)
+        if len(found) < len(text) and paths_restored(found) == text:
+            return Lossless("table", found)
+    return Lossless("as sent", text)
+
+
 def _hopeless(text: str, room: int) -> bool:
-    """Whether the beginning says too much to be told in so much room.
+    """Whether a text says too much to be told in so much room.
 
     A measure of what it says is what it can be compressed to: a table holds every word once in full, which takes more
     characters than the bytes of the compressed text. It is wrong for what can be counted on (1, 2, 3, …) and little
     else; such a text gets a preview although a table would do.
     """
-    return len(zlib.compress(text[:_SAMPLE].encode(errors="replace"), 1)) > 1.5 * room
+    if len(text) > _LARGER * room:
+        return True
+    part = _SAMPLE // 3
+    middle = len(text) // 2
+    sample = text if len(text) <= _SAMPLE else text[:part] + text[middle : middle + part] + text[-part:]
+    return len(zlib.compress(sample.encode(errors="replace"), 1)) > 1.5 * room

@@ -9,7 +9,7 @@ from mcpbridge.results.preview_facts import Line
 from mcpbridge.results.preview_words import mean_of, number, said, time_said, type_said
 from mcpbridge.results.profile import Profile, exact_sum
 
-__all__ = ["column_line", "counted", "worth_of"]
+__all__ = ["column_line", "counted", "is_rate", "worth_of"]
 
 _BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
@@ -62,6 +62,11 @@ def column_line(profile: Profile) -> Line:
         case _:
             pass
     return line
+
+
+def is_rate(profile: Profile) -> bool:
+    """A quantity that nobody adds up, such as a score or a temperature."""
+    return not _RATES.isdisjoint(profile.path.lower().replace("_", ".").split("."))
 
 
 def counted(counts: Counter[Any], most: int = _MOST_COUNTS, limit: int = 48) -> str:
@@ -129,8 +134,7 @@ def _quantity(line: Line, profile: Profile, worth: float) -> None:
     line.add(f"{number(low)}–{number(high)}" if low >= 0 else f"{number(low)} to {number(high)}", 9 * worth)
     total = exact_sum(numbers)
     if total is not None and len(numbers) > 1:
-        words = set(profile.path.lower().replace("_", ".").split("."))
-        summed = not words & _RATES and len(numbers) <= 20 * (profile.rows[-1] + 1)
+        summed = not is_rate(profile) and len(numbers) <= 20 * (profile.rows[-1] + 1)
         line.add(f"sum {number(total)}", (7 if summed else 1.5) * worth)
         mean = mean_of(total, len(numbers))
         line.add(f"mean {mean}" if mean else "", 2 * worth)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mcpbridge.results.preview_columns import worth_of
+from mcpbridge.results.preview_columns import is_rate, worth_of
 from mcpbridge.results.preview_facts import Line, Lines
-from mcpbridge.results.preview_words import number, said
+from mcpbridge.results.preview_words import mean_of, number, said
 from mcpbridge.results.profile import Number, Profile, exact_sum
 
 __all__ = ["group_lines"]
@@ -18,7 +18,9 @@ def group_lines(profiles: Sequence[Profile]) -> Lines:
     """Lines for the first categories and quantities of a table whose rows have one value each."""
     categories = [profile for profile in profiles if _groups(profile)][:4]
     quantities = [profile for profile in profiles if profile.sort == "number" and profile.every and profile.present]
-    quantities = [profile for profile in quantities if worth_of(profile) > 0.3 and not profile.column.derived][:2]
+    quantities = [profile for profile in quantities if worth_of(profile) > 0.3 and not profile.column.derived]
+    quantities.sort(key=is_rate)
+    added = [profile for profile in quantities if not is_rate(profile)][:1]
     lines: Lines = []
     for category in categories:
         for quantity in quantities[:1]:
@@ -26,7 +28,7 @@ def group_lines(profiles: Sequence[Profile]) -> Lines:
     for place, one in enumerate(categories[:3]):
         for other in categories[place + 1 : 3]:
             if len(one.counts) * len(other.counts) <= _MOST_CELLS:
-                lines.append(_pairs(one, other, quantities[0] if quantities else None, 9.0 if not place else 4.0))
+                lines.append(_pairs(one, other, added[0] if added else None, 9.0 if not place else 4.0))
     return lines
 
 
@@ -40,8 +42,9 @@ def _sums(category: Profile, quantity: Profile) -> Line:
     groups: dict[Any, list[Number]] = {value: [] for value, _ in category.counts.most_common()}
     for value, figure in zip(category.present, quantity.numbers, strict=True):
         groups[value].append(figure)
-    line = Line(f"{quantity.path} sum by {category.path}")
-    line.add(", ".join(f"{said(value, 24)} {_sum(figures)}" for value, figures in groups.items()), 4.0)
+    tell = _mean if is_rate(quantity) else _sum
+    line = Line(f"{quantity.path} {'mean' if is_rate(quantity) else 'sum'} by {category.path}")
+    line.add(", ".join(f"{said(value, 24)} {tell(figures)}" for value, figures in groups.items()), 4.0)
     line.add("max " + ", ".join(f"{said(value, 24)} {number(max(figures))}" for value, figures in groups.items()), 1.0)
     return line
 
@@ -64,6 +67,11 @@ def _pairs(one: Profile, other: Profile, quantity: Profile | None, worth: float)
         parts.append(f"{said(row, 24)}: {within}")
     line.add("; ".join(parts), worth)
     return line
+
+
+def _mean(figures: Sequence[Number]) -> str:
+    total = exact_sum(figures)
+    return mean_of(total, len(figures)) if total is not None else "?"
 
 
 def _sum(figures: Sequence[Number]) -> str:

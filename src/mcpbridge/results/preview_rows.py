@@ -11,7 +11,7 @@ _MOST_COLUMNS = 9
 _MOST_ROWS = 400
 _ROW_COUNTS = (1, 2, 4, 8, 12)
 """How many first rows are tried, beside as many as fit."""
-_COST = 0.0068
+_COST = 0.0085
 """What a character costs, on the scale of the worth of columns."""
 
 
@@ -35,7 +35,10 @@ class Rows:
                 if not rows:
                     continue
                 text = self._render(width, rows)
-                gain = 0.8 + 0.25 * min(rows, 12) + 3.0 * rows / self.count
+                gain = 0.8 + 0.25 * min(rows, 12)
+                if width > 1:
+                    # Somebody may look up what a row has in another column.
+                    gain += 3.0 * rows / self.count
                 worth = worth_of_columns * gain - len(text) * _COST
                 if worth > best_worth or (worth == best_worth and text < best):
                     best, best_worth = text, worth

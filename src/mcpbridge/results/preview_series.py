@@ -10,7 +10,7 @@ from mcpbridge.results.profile import Number, exact_sum
 
 __all__ = ["series_columns"]
 
-_SHORTEST = 4
+_SHORTEST = 8
 """Points; shorter lists are lists."""
 
 

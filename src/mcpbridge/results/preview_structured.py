@@ -18,7 +18,7 @@ _WORTH_MORE_THAN_ROWS = 0.03
 """Facts of so much worth for each character go before rows."""
 _WORTH_THEIR_ROOM = 0.06
 """Facts of so much worth may take most of what is kept for rows, too."""
-_WORTH_SAYING = 0.018
+_WORTH_SAYING = 0.022
 """Facts of less worth for each character are not said, even where there is room: a model pays for each word."""
 _ROWS_SHARE = 0.28
 """Of the room, kept for rows until the best facts are chosen."""
@@ -33,8 +33,8 @@ def shape(value: Any) -> str:
     """`array of 33 objects`, `object, 5 members, items: 250`."""
     if isinstance(value, list):
         rows = cast("list[Any]", value)
-        kinds = {type_said(row) for row in rows[:1000]}
-        noun = _NOUNS.get(kinds.pop(), "value") if len(kinds) == 1 else "value"
+        nouns = {_NOUNS.get(type_said(row), "value") for row in rows[:1000]}
+        noun = nouns.pop() if len(nouns) == 1 else "value"
         return f"array of {plural(len(rows), noun)}" if rows else "empty array"
     members = cast("dict[str, Any]", value)
     text = f"object, {plural(len(members), 'member')}"

@@ -58,7 +58,7 @@ def tree_section(title: str, roots: Sequence[Any], branch: str) -> Section:
             lines.append(below)
     section.lines = [*lines, *section.lines]
     if name:
-        section.rows = None
+        section.rows, section.values = None, ()
         outline = list(_outline(nodes, name))
         if sum(len(line.title) + len(line.facts[0].text) for line in outline) <= _SHORT_OUTLINE:
             for line in outline:

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.results.contents import Block, Contents
-from mcpbridge.results.frame import RESULT, defused, holds_frame
+from mcpbridge.results.exact_json import NotReadable, parse_json, write_json
+from mcpbridge.results.frame import RESULT, defused, holds_frame, may_hold_frame
 from mcpbridge.results.media import large_media, link_block
 from mcpbridge.results.media_images import downscaled
 from mcpbridge.wire.body import Body
@@ -77,11 +78,10 @@ def with_blocks(
 def without_lies(data: bytes, contents: Contents) -> Body | None:
     """The result, in which nothing pretends to be the bridge's word; None: nothing does."""
     forged = any(holds_frame(block.text or "") for block in contents.texts)
-    structured = _normal(contents.structured)
-    is_forged = structured is not None and holds_frame(structured)
+    structured = _honest(contents.structured)
     meta = Body(data).inner("_meta")
     has_claims = meta is not None and RESULT in meta
-    if not (forged or is_forged or has_claims):
+    if not (forged or structured or has_claims):
         return None
     said = {
         place: encode({"type": "text", "text": defused(block.text)})
@@ -89,8 +89,8 @@ def without_lies(data: bytes, contents: Contents) -> Body | None:
         if block.text is not None and holds_frame(block.text)
     }
     result = with_blocks(data, contents, None, said)
-    if structured is not None and is_forged:
-        result.put("structuredContent", Raw(defused(structured).encode()))
+    if structured:
+        result.put("structuredContent", Raw(structured))
     if meta is not None and has_claims:
         meta.drop(RESULT)
         result.put("_meta", meta)
@@ -107,9 +107,9 @@ def large_blocks(contents: Contents, limit: int) -> list[int]:
 
 
 def small_block(block: Block, place: int, limit: int, uri: str, *, side: int, knows_links: bool) -> bytes:
-    """What stands for the block at a place, which is too large: a smaller image, a link, or words for clients that know no links.
+    """What stands for the block at a place, which is too large: a smaller image, a link, or words.
 
-    `uri`: where the original can be read. `side`: pixels of the longer side of smaller images; 0: none are made.
+    Words are for clients that know no links. `uri`: where the original can be read. `side`: pixels of the longer side of smaller images; 0: none are made.
     Takes a while for images: call it in a thread.
     """
     decoded = _decoded(block)
@@ -144,11 +144,27 @@ def _decoded(block: Block) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _normal(structured: Raw | None) -> str | None:
-    """JSON without escapes that hide letters; None: there is none, or nobody can read it."""
-    if structured is None:
-        return None
-    return _read(lambda: msgspec.json.encode(msgspec.json.decode(structured)).decode())
+def _honest(structured: Raw | None) -> bytes:
+    """A structured result whose texts hold no lines like the bridge's own; empty: they hold none anyway."""
+    if structured is None or not may_hold_frame(bytes(structured)):
+        return b""
+    try:
+        value = parse_json(str(memoryview(structured), "utf-8", "replace"))
+        honest = _defused(value)
+        return write_json(honest).encode() if honest != value else b""
+    except (NotReadable, RecursionError):
+        return b""
+
+
+def _defused(value: Any) -> Any:
+    """The value, with such lines in its texts and names spelled otherwise."""
+    if isinstance(value, str):
+        return defused(value) if holds_frame(value) else value
+    if isinstance(value, list):
+        return [_defused(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {_defused(name): _defused(item) for name, item in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def _read(read: Callable[[], _T]) -> _T | None:

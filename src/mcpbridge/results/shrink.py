@@ -178,7 +178,7 @@ def _measure(value: Any, most: int) -> int:
             members = cast("dict[str, Any]", now)
             count += 2 + max(0, 4 * len(members) - 1)
             if count <= most:
-                count += sum(map(len, members))
+                count += sum(len(str(name)) for name in members)
                 todo.extend(members.values())
         elif isinstance(now, list):
             items = cast("list[Any]", now)

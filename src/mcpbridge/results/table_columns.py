@@ -5,18 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpbridge.results.table_flat import Column, spread
-from mcpbridge.results.table_notation import KEY, MISSING, Path, cell_text, is_list, is_object, path_text
+from mcpbridge.results.table_notation import BELOW, MISSING, Path, cell_text, is_list, is_object, path_text
 from mcpbridge.results.table_specs import Spec, spec_text
 from mcpbridge.results.table_templates import HOLE, derive, fill, template_text
+from mcpbridge.results.table_told import told
 
-__all__ = ["BELOW", "Keys", "KeysOf", "Planned", "plan", "stays_whole"]
+__all__ = ["Keys", "KeysOf", "Planned", "plan", "stays_whole"]
 
-
-class _Below(str):
-    """Stands for a list whose records are rows of their own."""
-
-
-BELOW = _Below("+")
 
 _DEEPEST = 4
 """Lists of records in cells of lists of records; deeper ones are JSON."""
@@ -59,7 +54,7 @@ def plan(
     planned: list[Planned | None] = []
     there = [value is BELOW for path, values in columns if path == below for value in values]
     for path, values in columns:
-        spec = _told(path, values, places, below, there)
+        spec = told(path, values, places, below, there)
         planned.append(Planned(spec) if spec else None)
     open_ = [i for i, entry in enumerate(planned) if entry is None]
     known: dict[tuple[Any, ...], Path] = {}
@@ -74,49 +69,6 @@ def plan(
         if planned[i] is None:
             planned[i] = _cells(path, values, keys_of, depth=depth, below=below)
     return [entry for entry in planned if entry is not None]
-
-
-def _told(path: Path, values: list[Any], places: Sequence[int], below: Path | None, there: list[bool]) -> Spec | None:
-    """A column that needs no cells, whatever the others are."""
-    if path in ((KEY,), below):
-        return None
-    if _constant(values):
-        return Spec(path, "constant", value=values[0], has_cell=False)
-    if steps := _steps(values, places):
-        return Spec(path, "steps", steps=steps, has_cell=False)
-    if below is not None and (branches := _branches(values, there)):
-        return Spec(path, "branch", source=below, branches=branches, has_cell=False)
-    return None
-
-
-def _constant(values: list[Any]) -> bool:
-    first: Any = values[0]
-    if first is MISSING or type(first) is dict or values[-1] != first:
-        return False
-    if not all(type(value) is type(first) and value == first for value in values):
-        return False
-    # Equal Decimals may be written differently, and lists hold anything.
-    return isinstance(first, str | int | None) or len({cell_text(value) for value in values}) == 1
-
-
-def _steps(values: list[Any], places: Sequence[int]) -> tuple[int, int] | None:
-    """The first number and the distance, of numbers that are equally far from each other."""
-    if len(values) < 4 or not all(type(value) is int for value in values):
-        return None
-    step: int = next((values[row] - values[row - 1] for row, place in enumerate(places) if place == 1), 0)
-    start: int = values[0]
-    if step and all(value == start + place * step for value, place in zip(values, places, strict=True)):
-        return start, step
-    return None
-
-
-def _branches(values: list[Any], there: list[bool]) -> tuple[Any, Any] | None:
-    """The one value of rows that have rows below, and the one of the others."""
-    if not all(isinstance(value, str | int | None) for value in values) or any(value is BELOW for value in values):
-        return None
-    yes = [value for value, is_there in zip(values, there, strict=True) if is_there]
-    no = [value for value, is_there in zip(values, there, strict=True) if not is_there]
-    return (yes[0], no[0]) if yes and no and _constant(yes) and _constant(no) else None
 
 
 def _plan_templates(columns: list[Column], planned: list[Planned | None], *, inline: bool) -> None:

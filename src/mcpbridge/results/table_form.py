@@ -14,22 +14,31 @@
 What a head can say: `table_specs`. `table_restore` turns it back.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from mcpbridge.results.exact_json import write_json
-from mcpbridge.results.table_columns import BELOW, Keys, Planned, plan, stays_whole
+from mcpbridge.results.table_columns import Keys, Planned, plan, stays_whole
 from mcpbridge.results.table_flat import Column, spread
-from mcpbridge.results.table_notation import KEY, Path, cell_text, is_list, is_object, path_text
+from mcpbridge.results.table_notation import BELOW, KEY, Path, cell_text, is_list, is_object, path_text
 from mcpbridge.results.table_shared import Shape, shared_objects
-from mcpbridge.results.table_specs import spec_text
+from mcpbridge.results.table_specs import Spec, spec_text
 
 __all__ = ["LEGEND", "table_form"]
 
-LEGEND = (
-    "# @t n: n rows under a head. a=x: x in every row; a~x{b}{}: x, then column b, then the cell; "
-    "a&t: the row of &t with that key; a[b,c]: list of b,c; empty cell: absent"
-)
-"""The first line of every table form."""
+LEGEND = "# @name n: a table, head and n rows"
+"""What the first line of every table form begins with; the rest is what this one needs."""
+
+_SIGNS = {
+    "constant": "a=x: x in every row",
+    "template": "a~x{b}{}: x, column b, then the cell",
+    "steps": "i: rows from 0",
+    "ref": "a&t: the row of &t with that key",
+    "records": "a[b,c]: list of b,c",
+    "below": "a^: the rows indented below",
+    "map": "*: the name of the member",
+    "absent": "empty cell: absent",
+}
 
 _WORK = 6
 """How many times the whole value may be written in trying."""
@@ -54,11 +63,13 @@ class _Writer:
         self._keys: dict[Shape, Keys | None] = {}
         self._blocks: list[str] = []
         self._names: set[str] = set()
+        self._signs: set[str] = set()
         self._work = _WORK * len(write_json(value))
 
     def write(self, value: Any) -> str:
         skeleton = self._place(value, "rows")
-        return "\n".join([LEGEND, skeleton, *self._blocks])
+        said = [words for sign, words in _SIGNS.items() if sign in self._signs]
+        return "\n".join(["; ".join([LEGEND, *said]), skeleton, *self._blocks])
 
     def _place(self, value: Any, name: str) -> str:
         """A value as JSON, with the names of tables in place of what went into them."""
@@ -103,7 +114,7 @@ class _Writer:
         columns = [*first, *spread((), rows, lambda values: stays_whole(values, self._keys_of))]
         planned = plan(columns, range(len(rows)), self._keys_of, below=(member,) if member else None)
         label = f"@{self._name(name)}{'{}' if first else ''}"
-        self._blocks.append(f"{label} {len(rows)}\n{_body(planned, len(rows), depths)}")
+        self._blocks.append(f"{label} {len(rows)}\n{self._body(planned, len(rows), depths)}")
         return label
 
     def _keys_of(self, values: list[Any]) -> Keys | None:
@@ -132,9 +143,23 @@ class _Writer:
         planned = plan(columns, range(len(rows)), self._keys_of)
         table = self._name(self._shared[shape].name)
         head = f"&{table}({path_text(path) if path else '#'}) {len(rows)}"
-        self._blocks.append(f"{head}\n{_body(planned, len(rows), [])}")
+        self._blocks.append(f"{head}\n{self._body(planned, len(rows), [])}")
         texts = {id(item): key for group, key in zip(groups, names, strict=True) for item in group}
         return Keys(table, texts)
+
+    def _body(self, planned: list[Planned], count: int, depths: list[int]) -> str:
+        """Head and rows."""
+        self._signs.update(_signs([entry.spec for entry in planned]))
+        head = "|".join(spec_text(entry.spec) for entry in planned)
+        written = [entry.cells for entry in planned if entry.cells]
+        if not written and not depths:
+            return head
+        if any("" in cells for cells in written):
+            self._signs.add("absent")
+        lines = ["|".join(cells).rstrip("|") for cells in zip(*written, strict=True)] if written else [""] * count
+        if depths:
+            lines = [" " * depth + line for depth, line in zip(depths, lines, strict=True)]
+        return "\n".join([head, *lines])
 
     def _name(self, wanted: str) -> str:
         word = "".join(char for char in wanted if char.isalnum() or char == "_")[:24] or "rows"
@@ -145,16 +170,14 @@ class _Writer:
         return name
 
 
-def _body(planned: list[Planned], count: int, depths: list[int]) -> str:
-    """Head and rows."""
-    head = "|".join(spec_text(entry.spec) for entry in planned)
-    written = [entry.cells for entry in planned if entry.cells]
-    if not written and not depths:
-        return head
-    lines = ["|".join(cells).rstrip("|") for cells in zip(*written, strict=True)] if written else [""] * count
-    if depths:
-        lines = [" " * depth + line for depth, line in zip(depths, lines, strict=True)]
-    return "\n".join([head, *lines])
+def _signs(specs: list[Spec]) -> Iterator[str]:
+    """What of the notation these columns use."""
+    for spec in specs:
+        yield spec.how
+        yield "ref" if spec.kind == "refs" else spec.kind
+        if spec.path == (KEY,):
+            yield "map"
+        yield from _signs(spec.inner)
 
 
 def _key_column(columns: list[Column]) -> tuple[Path | None, list[Any]]:

@@ -37,6 +37,14 @@ class _Missing:
 
 
 MISSING: Final[Any] = _Missing()
+
+
+class _Below(str):
+    __slots__ = ()
+
+
+BELOW: Final = _Below("+")
+"""Stands for a list whose records are rows of their own, below the row that has it."""
 KEY = "*"
 """The column that holds the names, in a table made of an object; a member of that name is written in quotes."""
 

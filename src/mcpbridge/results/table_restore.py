@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from mcpbridge.results.exact_json import NotReadable, parse_json
-from mcpbridge.results.table_columns import BELOW
 from mcpbridge.results.table_flat import assemble
-from mcpbridge.results.table_notation import MISSING, Path, is_list, is_object, read_cell, read_path
+from mcpbridge.results.table_notation import BELOW, MISSING, Path, is_list, is_object, read_cell, read_path
+from mcpbridge.results.table_paths import PATHS, paths_restored
 from mcpbridge.results.table_specs import Spec, read_specs
 from mcpbridge.results.table_templates import HOLE, Part, fill, read_template
 
@@ -29,13 +29,15 @@ class _Table:
 
 
 def restore(text: str, form: str) -> Any:
-    """The value of a text that `shortest` wrote: of `table`, `minified`, or JSON `as sent`.
+    """The value of a text that `shortest` wrote: of `table`, `minified`, or JSON `as sent`; of paths, their text.
 
     Raises:
         NotReadable: it is no such text.
     """
     if form != "table":
         return parse_json(text)
+    if text.startswith(PATHS):
+        return paths_restored(text)
     try:
         return _Reader(text).value()
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

@@ -34,7 +34,7 @@ PATH = re.compile(
 )
 """A path alone on its line. Blanks are allowed in directories, not in the last name."""
 
-PATH_AT_LINE = re.compile(r"((?:[A-Za-z]:)?[^\s:][^:\n]{0,300}?\.?[\w)-]{1,40})[:\-](\d{1,7})[:\-](?:\d{1,5}:)?")
+PATH_AT_LINE = re.compile(r"((?:[A-Za-z]:)?[^\s:][^:\n]{0,300}):(\d{1,7})[:\-](?:\d{1,5}:)?")
 """`path:line:` as search tools write it."""
 
 ROW_OF_LS = re.compile(

@@ -50,23 +50,7 @@ def markdown_facts(lines: Lines, items: int) -> list[Fact]:
     """The facts of a document, in the order they are read in."""
     every = lines.first + lines.last
     found = _outline(every)
-    facts: list[Fact] = []
-    counted = [f"{lines.count} lines, {found.words} words"]
-    levels = Counter(level for level, _, _ in found.headings)
-    counted += [f"{'#' * level} headings: {levels[level]}" for level in sorted(levels)]
-    if found.code:
-        counted.append(f"code blocks: {sum(found.code.values())} ({', '.join(tally(found.code.most_common(8), 20))})")
-    if found.tables:
-        counted.append(f"tables: {len(found.tables)}")
-    if found.items:
-        counted.append(f"list items: {found.items}")
-    if found.done or found.tasks:
-        counted.append(f"tasks: {found.done} done, {len(found.tasks)} open")
-    if found.links:
-        counted.append(f"links: {len(found.links)}")
-    if found.images:
-        counted.append(f"images: {found.images}")
-    facts.append(Fact(0, "; ".join(counted)))
+    facts = [Fact(0, _counts(found, lines))]
     if found.headings:
         facts += _headings(found, lines, every)
     if found.marked:
@@ -93,6 +77,26 @@ def markdown_facts(lines: Lines, items: int) -> list[Fact]:
     last = next((line for line in reversed(every) if line.strip()), "")
     facts.append(Fact(2, f"last line: {cut(last.strip(), 200)}", share=0.12))
     return facts
+
+
+def _counts(found: Outline, lines: Lines) -> str:
+    """How much there is of what."""
+    counted = [f"{lines.count} lines, {found.words} words"]
+    levels = Counter(level for level, _, _ in found.headings)
+    counted += [f"{'#' * level} headings: {levels[level]}" for level in sorted(levels)]
+    if found.code:
+        counted.append(f"code blocks: {sum(found.code.values())} ({', '.join(tally(found.code.most_common(8), 20))})")
+    if found.tables:
+        counted.append(f"tables: {len(found.tables)}")
+    if found.items:
+        counted.append(f"list items: {found.items}")
+    if found.done or found.tasks:
+        counted.append(f"tasks: {found.done} done, {len(found.tasks)} open")
+    if found.links:
+        counted.append(f"links: {len(found.links)}")
+    if found.images:
+        counted.append(f"images: {found.images}")
+    return "; ".join(counted)
 
 
 def _headings(found: Outline, lines: Lines, every: list[str]) -> list[Fact]:

@@ -48,8 +48,13 @@ const console = Object.freeze({ log() {}, info() {}, warn() {}, error() {}, debu
   const significant = (digits) => digits.replace(/[eE].*/, "").replace(/\D/g, "").replace(/^0+/, "").replace(/0+$/, "");
 
   function number(value, source) {
+    if (source.length < 16) return Number.isFinite(value) ? value : kept(source);
     const shown = String(value);
-    if (shown === source || significant(shown) === significant(source)) return value;
+    if (shown === source) return value;
+    return /[.eE]/.test(source) && significant(shown) === significant(source) ? value : kept(source);
+  }
+
+  function kept(source) {
     if (!known.has(source)) known.set(source, new Exact(source));
     return known.get(source);
   }

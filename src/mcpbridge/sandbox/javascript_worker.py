@@ -97,11 +97,14 @@ def _engine(path: str) -> Any:
 def _give_up_rights(parent: int) -> None:
     os.closerange(3, 1 << 16)  # some ways to start a process pass on what is inheritable
     if sys.platform.startswith("linux"):
-        import ctypes
+        try:
+            import ctypes
 
-        libc = ctypes.CDLL(None)
-        libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
-        libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            libc = ctypes.CDLL(None)
+            libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+            libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        except (ImportError, OSError, AttributeError):  # a Python built without it: the end of our input remains
+            pass
     try:
         import resource
     except ImportError:  # Windows: the engine's own limits, and the bridge's clock
