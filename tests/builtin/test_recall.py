@@ -238,6 +238,14 @@ async def test_transforms_get_what_the_query_leaves_or_all_of_it() -> None:
     assert "[cut, of " in await kept.call({"handle": rows, "_transform": "x" * 500})
 
 
+async def test_a_transform_that_fails_says_so() -> None:
+    async with JavaScript() as javascript:
+        kept = Kept(javascript=javascript)
+        handle = await kept.keep(result(json.dumps(ROWS)))
+        assert await kept.call({"handle": handle, "path": "[].name", "_transform": "result.length"}) == "40"
+        assert "TypeError" in await kept.call({"handle": handle, "_transform": "result.nope.x"}, fails=True)
+
+
 def test_the_definition_is_short_and_read_only() -> None:
     definition = Kept().recall.definition
     assert definition["name"] == "recall"

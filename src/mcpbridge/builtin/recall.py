@@ -84,10 +84,12 @@ class Recall:
         reading = Reading(wanted, kept, self._read, self._room(call))
         is_slow = sum(map(len, kept.values())) > SLOW
         if not wanted.transform:
-            return await anyio.to_thread.run_sync(reading.answer) if is_slow else reading.answer()
+            return (
+                await anyio.to_thread.run_sync(reading.answer, abandon_on_cancel=True) if is_slow else reading.answer()
+            )
         if self._javascript is None:
             raise TransformFailed("_transform: there is no JavaScript here; use where, select, aggregate and so on")
-        bound = await anyio.to_thread.run_sync(reading.bound) if is_slow else reading.bound()
+        bound = await anyio.to_thread.run_sync(reading.bound, abandon_on_cancel=True) if is_slow else reading.bound()
         output = await self._javascript.evaluate(wanted.transform, bound.text, binding=bound.binding, rows=bound.rows)
         return reading.fitted(output)
 

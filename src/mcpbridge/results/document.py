@@ -85,8 +85,6 @@ def _read_value(text: str, head: str) -> Document | None:
 
 
 def _kind_of(text: str, mime: str) -> Kind:
-    try:
-        from mcpbridge.results.text_kinds import kind_of  # type: ignore[import-not-found]
-    except ImportError:
-        return "text"
+    from mcpbridge.results.text_kinds import kind_of
+
     return kind_of(text, mime)

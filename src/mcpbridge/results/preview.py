@@ -31,30 +31,27 @@ def preview(document: Document, room: int, items: int = 3) -> str:
     text.
     """
     if document.is_structured:
+        # Loaded with the first large result, as is the other kind.
         from mcpbridge.results.preview_structured import sections_of, structured_text
 
         noun = {"ndjson": "lines", "csv": "rows", "table": "rows"}.get(document.kind, "")
         sections = sections_of(document.value, noun)
         text = structured_text(sections, room, _around(document, room), items)
     else:
-        try:
-            from mcpbridge.results.preview_text import preview_text  # type: ignore[import-not-found]
-        except ImportError:
-            return document.text[:room]
+        from mcpbridge.results.preview_text import preview_text
+
         text = preview_text(document, room, items)
     return text.encode("utf-8", "replace").decode()[:room]
 
 
 def _around(document: Document, room: int) -> str:
     """What stands around a value, on one line."""
-    text = " … ".join(" ".join(part.split()) for part in getattr(document, "around", ()) if part.strip())
+    text = " … ".join(" ".join(part.split()) for part in document.around if part.strip())
     limit = room // 5
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _text_headline(document: Document) -> str:
-    try:
-        from mcpbridge.results.preview_text import headline_text  # type: ignore[import-not-found]
-    except ImportError:
-        return f"{document.kind}, {len(document.text)} characters"
+    from mcpbridge.results.preview_text import headline_text
+
     return headline_text(document)

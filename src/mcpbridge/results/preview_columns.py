@@ -107,7 +107,8 @@ def _categories(line: Line, profile: Profile, worth: float) -> None:
     top = counts.most_common(1)[0][1]
     if top == 1:
         return
-    first = min(distinct, 8)
+    often = sum(1 for _, times in counts.most_common(8) if times > 1)
+    first = often if top * 10 >= len(profile.present) else min(often, 4)
     shares = 10 if distinct <= 8 else 7 if distinct <= _MOST_COUNTS else 4
     if distinct <= _MOST_COUNTS:
         line.add(counted(counts), shares * worth * (1 + 0.08 * distinct))

@@ -11,7 +11,7 @@ _MOST_COLUMNS = 9
 _MOST_ROWS = 400
 _ROW_COUNTS = (1, 2, 4, 8, 12)
 """How many first rows are tried, beside as many as fit."""
-_COST = 0.0085
+_COST = 0.0068
 """What a character costs, on the scale of the worth of columns."""
 
 

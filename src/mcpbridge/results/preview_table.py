@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpbridge.results.columns import Column, Lists, table_of
+from mcpbridge.results.columns import Column, Lists, Table, table_of
 from mcpbridge.results.identity import cell, identities, mark_copies, row_columns
 from mcpbridge.results.preview_columns import column_line, worth_of
 from mcpbridge.results.preview_facts import Line, Lines
@@ -48,7 +48,7 @@ def table_section(
         rows = rows[1:]
     step = _step(rows)
     seen = _each(rows, step)
-    note = f" (statistics of a sample: each {step}th row, and the last)" if step > 1 else ""
+    note = f" (statistics of a sample: one row in {step}, and the last)" if step > 1 else ""
     table = table_of(seen, leave_out)
     if heading:
         note += "; names in the first"
@@ -59,38 +59,49 @@ def table_section(
     table.columns.extend(series_columns(table))
     profiles = [profile_of(column) for column in table.columns]
     mark_copies(profiles)
-    calls = identities(profiles)
+    columns = row_columns(profiles, identities(profiles))
     section = Section(title + note, values=seen)
-    columns = row_columns(profiles, calls)
+    section.lines = _lines(profiles, columns, table)
+    section.fields = _fields(profiles, section.lines, table)
+    if columns:
+        start = None if keys is not None or step > 1 else int(bool(heading))
+        section.rows = Rows(columns, len(seen), start)
+    return section
+
+
+def _lines(profiles: Sequence[Profile], columns: Sequence[tuple[Profile, float]], table: Table) -> Lines:
+    """What can be said of the columns, one by one, in groups, and of the lengths of lists."""
+    lines: Lines = []
     constants = Line("always")
     for profile in profiles:
         if profile.column.derived:
             continue
+        worth = worth_of(profile)
         if profile.sort == "constant":
-            constants.add(
-                f"{profile.path or 'values'} {said(profile.present[0], 60)}", 2 * worth_of(profile), profile.path
-            )
+            constants.add(f"{profile.path or 'values'} {said(profile.present[0], 60)}", 2 * worth, profile.path)
             continue
         line = column_line(profile)
         _add_extremes(line, profile, columns)
-        section.lines.append(line)
-        _add_exceptions(section.lines, profile, columns)
-    section.lines.extend(group_lines(profiles))
-    section.lines.append(constants)
+        lines.append(line)
+        _add_exceptions(lines, profile, columns)
+    lines.extend(group_lines(profiles))
+    lines.append(constants)
     for lists in table.lists:
-        _add_lists(section.lines, lists)
-    section.fields = [
-        _field(profile) for profile in profiles if not profile.column.derived and profile.path not in {"", "{key}"}
-    ]
-    listed = {line.names for line in section.lines}
-    section.fields.extend(
-        Field(_list_path(lists), "list", 0.8)
+        _add_lists(lines, lists)
+    return lines
+
+
+def _fields(profiles: Sequence[Profile], lines: Lines, table: Table) -> list[Field]:
+    """All fields of the rows; lists where nothing is said of what is in them."""
+    paths = [profile for profile in profiles if not profile.column.derived and profile.path not in {"", "{key}"}]
+    fields = [_field(profile) for profile in paths]
+    listed = {line.names for line in lines}
+    fields.extend(
+        Field(f"{lists.path}[]", "list", 0.8)
         for lists in table.lists
         if lists.path and not any(path.startswith(lists.path + "[") for path in listed)
     )
-    if columns:
-        section.rows = Rows(columns, len(seen), None if keys is not None or step > 1 else int(bool(heading)))
-    return section
+    return fields
 
 
 def _heading(rows: Sequence[Any]) -> list[str]:
@@ -110,10 +121,6 @@ def _heading(rows: Sequence[Any]) -> list[str]:
 def _named(path: str, heading: Sequence[str]) -> str:
     place = path.removeprefix("[").partition("]")[0]
     return f"{path} {heading[int(place)]}" if place.isdecimal() and int(place) < len(heading) else path
-
-
-def _list_path(lists: Lists) -> str:
-    return f"{lists.path}[]"
 
 
 def _step(rows: Sequence[Any]) -> int:

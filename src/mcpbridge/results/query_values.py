@@ -24,6 +24,8 @@ def number_of(value: Any) -> int | Decimal | None:
         return value
     if isinstance(value, float):
         return Decimal(repr(value))
+    if isinstance(value, str) and len(value) < 20 and value.isdigit() and value.isascii():
+        return int(value)
     if isinstance(value, str) and len(value) < 900 and _NUMERIC.fullmatch(value):
         try:
             return Decimal(value.strip())

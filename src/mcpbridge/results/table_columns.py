@@ -56,19 +56,22 @@ def plan(
     for path, values in columns:
         spec = told(path, values, places, below, there)
         planned.append(Planned(spec) if spec else None)
-    open_ = [i for i, entry in enumerate(planned) if entry is None]
-    known: dict[tuple[Any, ...], Path] = {}
-    for i in open_:
-        path, values = columns[i]
-        if not any(isinstance(value, dict | list) for value in values):
-            same = known.setdefault(tuple((type(value), str(value)) for value in values), path)
-            if same is not path:
-                planned[i] = Planned(Spec(path, "same", source=same, has_cell=False))
+    _plan_equal(columns, planned)
     _plan_templates(columns, planned, inline=depth > 0)
     for i, (path, values) in enumerate(columns):
         if planned[i] is None:
             planned[i] = _cells(path, values, keys_of, depth=depth, below=below)
     return [entry for entry in planned if entry is not None]
+
+
+def _plan_equal(columns: list[Column], planned: list[Planned | None]) -> None:
+    """Find columns that are as one before them."""
+    known: dict[tuple[Any, ...], Path] = {}
+    for i, (path, values) in enumerate(columns):
+        if planned[i] is None and not any(isinstance(value, dict | list) for value in values):
+            same = known.setdefault(tuple((type(value), str(value)) for value in values), path)
+            if same is not path:
+                planned[i] = Planned(Spec(path, "same", source=same, has_cell=False))
 
 
 def _plan_templates(columns: list[Column], planned: list[Planned | None], *, inline: bool) -> None:
