@@ -19,7 +19,7 @@ from mcpbridge.result_settings import ResultDefaults, result_conduct
 from mcpbridge.results.ledger import Ledger
 from mcpbridge.results.shelf import RESULTS, Shelf
 from mcpbridge.results.tokens import counter, estimated_tokens
-from mcpbridge.sandbox.javascript import JavaScript
+from mcpbridge.sandbox.scripts import LazyScripts
 from mcpbridge.storage.store import Store
 
 if TYPE_CHECKING:  # loaded with the first large result
@@ -53,7 +53,7 @@ class ResultParts:
         self.shelf = Shelf(store, lifetime=settings.lifetime, redact=redact)
         self.ledger = Ledger(store)
         self._tasks = OwnedTasks()
-        self._javascript = JavaScript()
+        self._scripts = LazyScripts()
         self._large = LargeTools(store, self._tasks, catalog.expect_large)
         self._count = counter(settings.tokenizer)
         self._summaries = settings.summary
@@ -63,7 +63,7 @@ class ResultParts:
         self._room = result_conduct(settings).budget
         recall = Recall(
             self.shelf,
-            self._javascript,
+            self._scripts,
             room=lambda call: self._room,
             recalled=self._recalled,
             read=_document_of,
@@ -74,7 +74,7 @@ class ResultParts:
     async def running(self) -> AsyncGenerator[None]:
         """Owns what goes on beside calls."""
         async with self._stack as stack:
-            stack.push_async_callback(self._javascript.close)
+            stack.push_async_callback(self._scripts.close)
             await stack.enter_async_context(self.ledger.running())
             await stack.enter_async_context(self._tasks.running())
             self._tasks.spawn(self._large.load())
@@ -88,7 +88,7 @@ class ResultParts:
         summarizer = Summarizer(self._summaries)
         self._stack.push_async_callback(summarizer.close)
         return Rewriter(
-            self.shelf, self._javascript, summarizer, count=self._count, recall=lambda call: self._recall_name()
+            self.shelf, self._scripts, summarizer, count=self._count, recall=lambda call: self._recall_name()
         )
 
     def _recall_name(self) -> str:

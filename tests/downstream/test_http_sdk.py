@@ -24,7 +24,8 @@ LARGE = 3_000_000
 async def bridged(server: str = "plain", **http: object) -> AsyncIterator[str]:
     """A bridge with one server, on a free port."""
     program = {"command": sys.executable, "args": ["-ES", str(SERVERS / f"{server}.py")]}
-    settings = Settings.model_validate({"servers": {"up": program}, "http": http})
+    how = {"servers": {"up": program}, "http": http, "results": {"strategy": "off"}}
+    settings = Settings.model_validate(how)
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with entrance(settings.http, host="127.0.0.1", port=0) as at:
         async with asyncio.timeout(20), Bridge(settings) as bridge:

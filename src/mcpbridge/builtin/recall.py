@@ -11,14 +11,14 @@ import anyio.to_thread
 
 from mcpbridge.builtin.recall_definition import DEFINITION
 from mcpbridge.model import Call
-from mcpbridge.results.document import Document
 from mcpbridge.results.shelf import Shelf
-from mcpbridge.sandbox.javascript import JavaScript, TransformFailed
+from mcpbridge.sandbox.scripts import Scripts, TransformFailed
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
 
 if TYPE_CHECKING:  # loaded with the first call
     from mcpbridge.builtin.recall_arguments import Wanted
+    from mcpbridge.results.document import Document
 
 __all__ = ["Recall"]
 
@@ -35,11 +35,11 @@ class Recall:
     def __init__(
         self,
         shelf: Shelf,
-        javascript: JavaScript | None,
+        javascript: Scripts | None,
         *,
         room: Callable[[Call], int],
         recalled: Callable[[Call, int], None],
-        read: Callable[[bytes], Document],
+        read: "Callable[[bytes], Document]",
     ) -> None:
         """`room`: characters that the answer of a call may have. `recalled` is told how many were given out of results.
 

@@ -164,6 +164,10 @@ class Snapshot:
         """
         return self._uris.publish(server, uri)
 
+    def seen_in(self, uri: str) -> str:
+        """The server in whose results this URI stood lately; empty: nobody's."""
+        return self._uris.seen_in(uri)
+
     def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
         """Whether a result of this upstream needs a look for URIs to publish; a search, far cheaper than a parse."""
         return self._uris.may_hold_uris(server, result)

@@ -143,6 +143,11 @@ class UriIndex:
         kept = rewritten(slug, uri)
         return kept if self._is_read_as(kept, server, uri) else rewritten_firmly(slug, uri)
 
+    def seen_in(self, uri: str) -> str:
+        """The server in whose results this URI stood lately; empty: nobody's."""
+        owner = self._seen.owner(uri)
+        return owner if owner is not None and owner in self._gates else ""
+
     def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
         """Whether `publish` may have to do with this result. A search, far cheaper than a parse."""
         if len(self._gates) == 1 and server not in self.moving:

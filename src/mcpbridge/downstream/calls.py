@@ -4,7 +4,6 @@ A name is resolved once, against the snapshot of that moment; what follows knows
 """
 
 from collections.abc import Awaitable
-from contextlib import suppress
 
 from msgspec import Raw
 
@@ -132,9 +131,15 @@ class Calls:
         params = _params(frame)
         uri = text(params, "uri")
         if uri.startswith(RESULT_URIS):
-            with suppress(UnknownName):
+            try:
                 return await self._results.read(client, uri)
-        target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
+            except UnknownName:  # a server may be a bridge itself, with links of its own
+                owner = self._catalog.view(client.view).seen_in(uri)
+                if not owner:
+                    raise
+            target = owner, uri
+        else:
+            target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
         params.put("uri", target[1])
         try:
             return await self._deliver(client, "resources/read", target, params, notify, cacheable=True)

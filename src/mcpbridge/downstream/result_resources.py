@@ -17,8 +17,6 @@ from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client
 from mcpbridge.errors import UnknownName
-from mcpbridge.results.contents import text_of
-from mcpbridge.results.document import Kind, read
 from mcpbridge.results.frame import URI, uri_of
 from mcpbridge.results.shelf import Shelf
 from mcpbridge.wire.body import Body
@@ -38,7 +36,7 @@ _LONGEST_READ = 1024 * 1024
 """Characters of a text that is read to tell what kind it is; of a longer one the beginning."""
 
 _JSON, _PLAIN = "application/json", "text/plain"
-_TYPES: dict[Kind, str] = {
+_TYPES: dict[str, str] = {
     "json": _JSON,
     "ndjson": "application/x-ndjson",
     "csv": "text/csv",
@@ -86,6 +84,8 @@ class ResultResources:
 def _contents(data: bytes, named: re.Match[str]) -> _Contents | None:
     """What is read, but for the URI; None: there is no such part."""
     if named[2]:
+        from mcpbridge.results.contents import text_of  # loaded with the first result that is read
+
         text = text_of(data)
         return {"mimeType": _type_of(text), "text": text} if text else None
     if named[3]:
@@ -142,6 +142,8 @@ def _type_of(text: str) -> str:
         if ends in ("{}", "[]"):
             return _JSON
         text = text[: text.rfind("\n", 0, _LONGEST_READ) + 1]
+    from mcpbridge.results.document import read
+
     document = read(text)
     is_alone = document.kind == "table" or not any(document.around)
     return _TYPES.get(document.kind, _PLAIN) if is_alone else _PLAIN

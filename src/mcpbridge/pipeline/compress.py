@@ -5,6 +5,7 @@ becomes of a large one is told in `pipeline/rewriting.py`; here is the look at e
 takes `_transform` out of the arguments, a script over the result that any call may bring.
 """
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,8 @@ class _Compress:
     ) -> None:
         self._tool, self._how = tool, how
         self._rewriter, self._ledger, self._told = rewriter, ledger, told
-        self._threshold = how.threshold
+        self._is_off = how.strategy == "off"
+        self._threshold = sys.maxsize if self._is_off else how.threshold
         has_own, self._is_app = _known_of(tool)
         self._takes_script = how.transforms and not has_own
         self._server, self._id = tool.server, tool.id
@@ -79,8 +81,10 @@ class _Compress:
             expression = _text_in(meta, TRANSFORM) or expression
         result = await proceed(call)
         size = len(result.data)
-        if size > self._threshold or expression or may_hold_frame(bytes(result.data)):
+        if size > self._threshold or expression or (not self._is_off and may_hold_frame(bytes(result.data))):
             return await self._large(call, result, expression)
+        if self._is_off:
+            return result
         line = self._ledger.line(self._server, self._id, call.caller.name)
         tokens = estimated_tokens(size)
         line.calls += 1

@@ -38,7 +38,7 @@ from mcpbridge.results.rebuilt import (
 from mcpbridge.results.scripts import script_input
 from mcpbridge.results.shelf import Shelf
 from mcpbridge.results.summary import Summarizer, SummaryFailed
-from mcpbridge.sandbox.javascript import JavaScript, TransformFailed
+from mcpbridge.sandbox.scripts import Scripts, TransformFailed
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.revisions import FIRST_WITH_STRUCTURE
 
@@ -103,14 +103,14 @@ class Rewriter:
     def __init__(
         self,
         shelf: Shelf,
-        javascript: JavaScript,
+        scripts: Scripts,
         summarizer: Summarizer,
         *,
         count: Callable[[str], int],
         recall: Callable[[Call], str],
     ) -> None:
         """`count`: tokens of a text. `recall`: what that tool is called for who makes a call; empty: it has none."""
-        self._shelf, self._javascript, self._summarizer = shelf, javascript, summarizer
+        self._shelf, self._scripts, self._summarizer = shelf, scripts, summarizer
         self._count, self._recall = count, recall
 
     async def rewrite(
@@ -215,7 +215,7 @@ class Rewriter:
 
     async def _evaluated(self, document: Document, expression: str) -> str:
         source = await _aside(len(document.text), partial(script_input, document))
-        return await self._javascript.evaluate(expression, source.text, binding=source.binding, rows=source.rows)
+        return await self._scripts.evaluate(expression, source.text, binding=source.binding, rows=source.rows)
 
     async def _transformed(self, job: _Job, document: Document, output: str) -> _Shown:
         """What a script made of a result: alone in its block, so that programs can read it, and where the rest is.

@@ -9,8 +9,9 @@ from mcpbridge.results.preview_facts import Line
 from mcpbridge.results.preview_words import mean_of, number, said, time_said, type_said
 from mcpbridge.results.profile import Profile, exact_sum
 
-__all__ = ["column_line", "counted", "is_rate", "worth_of"]
+__all__ = ["column_line", "counted", "is_added_up", "is_rate", "worth_of"]
 
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
 _MOST_COUNTS = 12
@@ -66,7 +67,17 @@ def column_line(profile: Profile) -> Line:
 
 def is_rate(profile: Profile) -> bool:
     """A quantity that nobody adds up, such as a score or a temperature."""
-    return not _RATES.isdisjoint(profile.path.lower().replace("_", ".").split("."))
+    return not _RATES.isdisjoint(_words(profile))
+
+
+def is_added_up(profile: Profile) -> bool:
+    """A quantity whose sums by two categories somebody may want, such as money."""
+    words = _words(profile)
+    return not _ADDED_UP.isdisjoint(words) and _RATES.isdisjoint(words)
+
+
+def _words(profile: Profile) -> list[str]:
+    return [word.lower() for word in _WORD.findall(profile.path)]
 
 
 def counted(counts: Counter[Any], most: int = _MOST_COUNTS, limit: int = 48) -> str:
@@ -123,10 +134,16 @@ def _categories(line: Line, profile: Profile, worth: float) -> None:
 
 _RATES_LISTED = (
     "score rate ratio percent pct avg mean average temp temperature confidence probability similarity "
-    "relevance weight rating age"
+    "relevance weight rating age humidity pressure speed voltage load usage utilization lat lon latitude longitude"
 )
 _RATES = frozenset(_RATES_LISTED.split())
 """Quantities that nobody adds up."""
+_ADDED_UP_LISTED = (
+    "amount total subtotal price cost cents revenue sales spend spent budget tax fee balance profit income charge "
+    "qty quantity units sold hours minutes duration bytes size volume"
+)
+_ADDED_UP = frozenset(_ADDED_UP_LISTED.split())
+"""Quantities that are kept to be added up."""
 
 
 def _quantity(line: Line, profile: Profile, worth: float) -> None:

@@ -7,7 +7,12 @@ character. Where the line stands, and where in the line, does not depend on what
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["Fact", "Line", "Lines", "by_worth"]
+from mcpbridge.results.tokens import estimated_tokens_of
+
+__all__ = ["Fact", "Line", "Lines", "by_worth", "cost_of"]
+
+CHARS_IN_TOKEN = 3.2
+"""In what previews say, on average."""
 
 
 @dataclass(slots=True)
@@ -52,12 +57,17 @@ class Line:
 Lines = list[Line]
 
 
+def cost_of(text: str) -> float:
+    """What a text costs, in characters of plain words: its tokens count for half, for digits and signs take more."""
+    return (len(text) + CHARS_IN_TOKEN * estimated_tokens_of(text)) / 2
+
+
 def by_worth(lines: Iterable[Line]) -> list[tuple[float, Line, int]]:
-    """All facts with their worth for each character, the most first; equal ones as they stand."""
+    """All facts with their worth for what a character costs, the most first; equal ones as they stand."""
     ranked: list[tuple[float, Line, int]] = []
     for line in lines:
+        begin = cost_of(line.title) / 2
         for place, fact in enumerate(line.facts):
-            begin = len(line.title) / 2
-            ranked.append((fact.worth / (len(fact.text) + begin + 6), line, place))
+            ranked.append((fact.worth / (cost_of(fact.text) + begin + 6), line, place))
     ranked.sort(key=lambda entry: -entry[0])
     return ranked

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mcpbridge.results.preview_columns import is_rate, worth_of
+from mcpbridge.results.preview_columns import is_added_up, is_rate, worth_of
 from mcpbridge.results.preview_facts import Line, Lines
 from mcpbridge.results.preview_words import mean_of, number, said
 from mcpbridge.results.profile import Number, Profile, exact_sum
 
 __all__ = ["group_lines"]
 
+_WORTH_OF_PAIRS = 16.0
 _MOST_GROUPS = 8
 _MOST_CELLS = 24
 
@@ -20,7 +21,7 @@ def group_lines(profiles: Sequence[Profile]) -> Lines:
     quantities = [profile for profile in profiles if profile.sort == "number" and profile.every and profile.present]
     quantities = [profile for profile in quantities if worth_of(profile) > 0.3 and not profile.column.derived]
     quantities.sort(key=is_rate)
-    added = [profile for profile in quantities if not is_rate(profile)][:1]
+    added = [profile for profile in quantities if is_added_up(profile)][:1]
     lines: Lines = []
     for category in categories:
         for quantity in quantities[:1]:
@@ -28,7 +29,14 @@ def group_lines(profiles: Sequence[Profile]) -> Lines:
     for place, one in enumerate(categories[:3]):
         for other in categories[place + 1 : 3]:
             if len(one.counts) * len(other.counts) <= _MOST_CELLS:
-                lines.append(_pairs(one, other, added[0] if added else None, 9.0 if not place else 4.0))
+                lines.append(
+                    _pairs(
+                        one,
+                        other,
+                        added[0] if added else None,
+                        (_WORTH_OF_PAIRS if added else 8.0) if not place else 4.0,
+                    )
+                )
     return lines
 
 
@@ -55,16 +63,16 @@ def _pairs(one: Profile, other: Profile, quantity: Profile | None, worth: float)
     for place, (row, column) in enumerate(zip(one.present, other.present, strict=True)):
         cells.setdefault(row, {}).setdefault(column, []).append(numbers[place] if numbers is not None else 1)
     what = f"count and {quantity.path} sum" if quantity is not None else "count"
-    line = Line(f"{what} by {one.path} × {other.path}")
+    names = ", ".join(said(column, 20) for column in other.counts)
+    line = Line(f"{what} by {one.path} × {other.path} ({names})")
     parts: list[str] = []
     for row in one.counts:
-        inner = cells[row]
-        within = ", ".join(
-            f"{said(column, 20)} {len(inner[column])}" + (f" {_sum(inner[column])}" if quantity is not None else "")
-            for column in other.counts
-            if column in inner
+        inner = [cells[row].get(column, []) for column in other.counts]
+        within = (
+            f"{len(figures)} {_sum(figures)}" if figures and quantity is not None else str(len(figures))
+            for figures in inner
         )
-        parts.append(f"{said(row, 24)}: {within}")
+        parts.append(f"{said(row, 24)} {', '.join(within)}")
     line.add("; ".join(parts), worth)
     return line
 

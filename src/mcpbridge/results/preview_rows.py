@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mcpbridge.results.identity import cell
+from mcpbridge.results.preview_facts import cost_of
 from mcpbridge.results.profile import Profile
 
 __all__ = ["Rows"]
@@ -13,6 +14,12 @@ _ROW_COUNTS = (1, 2, 4, 8, 12)
 """How many first rows are tried, beside as many as fit."""
 _COST = 0.0068
 """What a character costs, on the scale of the worth of columns."""
+_USUAL = 1000
+_SHOWN = 0.8
+_EACH = 0.25
+_EACH_OTHER = 0.25
+_ALL = 9.0
+_PART = 3.0
 
 
 @dataclass(slots=True)
@@ -25,21 +32,21 @@ class Rows:
     start: int | None = 0
     """Rows begin with their place, counted from here; None: they do not, as those of a map have their key."""
 
-    def text(self, room: int) -> str:
+    def text(self, room: int, before: int = 0) -> str:
         """The rows worth their characters, in so many at most; empty if there is no room for any."""
         best, best_worth = "", float("-inf")
         for width in range(1, min(_MOST_COLUMNS, len(self.columns)) + 1):
             fitting = self._most(width, room)
-            worth_of_columns = sum(weight for _, weight in self.columns[:width])
+            first, *rest = (weight for _, weight in self.columns[:width])
+            others = sum(rest)
             for rows in {fitting, *(few for few in _ROW_COUNTS if few < fitting)}:
                 if not rows:
                     continue
                 text = self._render(width, rows)
-                gain = 0.8 + 0.25 * min(rows, 12)
-                if width > 1:
-                    # Somebody may look up what a row has in another column.
-                    gain += 3.0 * rows / self.count
-                worth = worth_of_columns * gain - len(text) * _COST
+                # Somebody may ask for a row by its place, or look up what it has in another column.
+                share = _ALL if rows >= self.count - 1 else _PART * rows / self.count
+                worth = first * (_SHOWN + _EACH * min(rows, 12) + share)
+                worth += others * (_SHOWN + _EACH_OTHER * min(rows, 12) + share) - _cost(text, before)
                 if worth > best_worth or (worth == best_worth and text < best):
                     best, best_worth = text, worth
         return best
@@ -75,3 +82,8 @@ class Rows:
                 lines.append("…")
             lines.append(self._row(width, self.count - 1))
         return "\n".join(lines)
+
+
+def _cost(text: str, before: int) -> float:
+    """The longer the preview is already, the more must be gained by what makes it longer still."""
+    return cost_of(text) * _COST * (before + len(text) / 2) / _USUAL

@@ -20,6 +20,8 @@ _WORTH_THEIR_ROOM = 0.06
 """Facts of so much worth may take most of what is kept for rows, too."""
 _WORTH_SAYING = 0.022
 """Facts of less worth for each character are not said, even where there is room: a model pays for each word."""
+_LONG = 700
+_RISE = 0.0
 _ROWS_SHARE = 0.28
 """Of the room, kept for rows until the best facts are chosen."""
 _ROOM_TO_SPARE = 120
@@ -97,8 +99,8 @@ class _Choice:
         """Take facts of so much worth as long as there is room, but for `reserve` characters."""
         used = len(self.text())
         for worth, line, place in self._ranked:
-            if worth < at_least:
-                break
+            if worth < at_least * (1 + max(0, used - _LONG) / _LONG * _RISE):
+                continue
             if place in line.taken:
                 continue
             cost = len(line.facts[place].text) + (2 if line.taken else len(line.title) + 3)
@@ -124,7 +126,8 @@ class _Choice:
             share = int(left * share_of_room * section.weight / total)
             total -= section.weight
             if section.rows is not None:
-                self.rows[place] = section.rows.text(share) or section.rows.text(left)
+                used = self._room - left
+                self.rows[place] = section.rows.text(share, used) or section.rows.text(left, used)
 
     def _shrink(self, room: int) -> None:
         """Drop what was taken last until it fits."""

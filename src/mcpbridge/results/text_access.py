@@ -86,16 +86,22 @@ def access_facts(lines: Lines, every: Sequence[str]) -> list[Fact]:
         Fact(0, "status: ", tally(sorted(seen.statuses.items()))),
         Fact(0, "methods: ", tally(seen.methods.most_common(12))),
         Fact(1, f"bytes sent: {seen.sent}{largest}", share=0.25),
-        Fact(2, "paths: ", tally(seen.paths.most_common(200), 100), share=0.25, of=len(seen.paths)),
-        Fact(2, "clients: ", tally(seen.clients.most_common(100), 60), share=0.2, of=len(seen.clients)),
+        Fact(2, f"{len(seen.paths)} paths: ", tally(seen.paths.most_common(24), 100), share=0.25, of=len(seen.paths)),
+        Fact(
+            2,
+            f"{len(seen.clients)} clients: ",
+            tally(seen.clients.most_common(12), 60),
+            share=0.2,
+            of=len(seen.clients),
+        ),
     ]
     if seen.failures:
-        named = tally(seen.failed.most_common(50), 100)
+        named = tally(seen.failed.most_common(12), 100)
         facts.append(Fact(2, f"{len(seen.failures)} failed (5xx): ", named, share=0.25, of=len(seen.failed)))
         shown = [line_of(at) for at in dict.fromkeys([seen.failures[0], seen.failures[-1]])]
-        facts.append(Fact(3, "first and last 5xx: ", shown, "\n  ", share=0.3))
+        facts.append(Fact(4, "first and last 5xx: ", shown, "\n  ", share=0.3))
     if seen.slowest[0] >= 0:
-        facts.append(Fact(2, f"slowest: {line_of(-seen.slowest[1])}"))
+        facts.append(Fact(3, f"slowest: {line_of(-seen.slowest[1])}"))
     if seen.other:
         facts.append(Fact(3, f"lines of another form: {seen.other}"))
     facts += [

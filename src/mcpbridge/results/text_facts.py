@@ -7,10 +7,19 @@ to the next, and what is left over goes to lists that had to be cut. What is cut
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Fact", "cut", "filled", "tally", "told"]
+__all__ = ["ENOUGH", "Fact", "cut", "filled", "tally", "told"]
 
 LEAST = 12
 """Characters below which a part of a fact tells nothing."""
+
+ENOUGH = 1_000
+"""Characters of a room that any fact may use."""
+
+MAJOR = 3
+"""The last rank of the facts that may begin anywhere in a room."""
+
+FIRST = 1
+"""The last rank of the facts whose lists may use all of a room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +41,28 @@ class Fact:
 
 
 def filled(facts: Iterable[Fact], room: int) -> str:
-    """The facts that fit into `room` characters, one a line, in their order."""
+    """The facts that fit into `room` characters, one a line, in their order.
+
+    Of a large room minor facts get a part only: what has been told by then answers most questions, and every character
+    is paid for again with each of them.
+    """
     placed = list(facts)
     by_rank = sorted(range(len(placed)), key=lambda at: placed[at].rank)
     lines: dict[int, str] = {}
+    spare = room - max(min(room, ENOUGH), room * 11 // 20)
     left = room
     for at in by_rank:
-        line = told(placed[at], min(left - 1, int(room * placed[at].share)))
+        fact = placed[at]
+        is_free = fact.rank <= MAJOR or (not fact.items and left - spare > len(fact.head) // 2)
+        line = told(fact, min(left - 1 - (0 if is_free else spare), int(room * fact.share)))
         if line:
             lines[at] = line
             left -= len(line) + 1
     for at in by_rank:
-        if left > LEAST and placed[at].share < 1.0:
+        limit = left if placed[at].rank <= FIRST else left - spare
+        if limit > LEAST and placed[at].share < 1.0:
             had = len(lines[at]) if at in lines else -1
-            line = told(placed[at], left + had if at in lines else left - 1)
+            line = told(placed[at], limit + had if at in lines else limit - 1)
             if len(line) > max(had, 0):
                 lines[at] = line
                 left -= len(line) - had

@@ -59,9 +59,9 @@ def _paths(paths: Sequence[str], every: Sequence[str]) -> list[Fact]:
             + (f", all under {start}" if start else "")
             + (f"; {doubled} named twice" if doubled else ""),
         ),
-        Fact(1, "by extension: ", tally(kinds.most_common(60)), share=0.2, of=len(kinds)),
-        Fact(1, "by top directory: ", tally(tops.most_common(100)), share=0.25, of=len(tops)),
-        Fact(2, "by directory: ", tally(homes.most_common(200), 100), share=0.2, of=len(homes)),
+        Fact(1, "by extension: ", tally(kinds.most_common(30)), share=0.2, of=len(kinds)),
+        Fact(1, "by top directory: ", tally(tops.most_common(24)), share=0.25, of=len(tops)),
+        Fact(2, "by directory: ", tally(homes.most_common(12), 100), share=0.2, of=len(homes)),
         Fact(4, f"deepest ({deepest[len(start) :].count('/')}): {cut(deepest, 200)}", share=0.15),
         Fact(3, "files: ", _grouped(grouped), "\n  ", share=0.35),
         Fact(2, f"first: {cut(every[0].strip(), 200)}", share=0.15),
@@ -135,9 +135,9 @@ def _rows_of_ls(every: Sequence[str]) -> list[Fact]:
     largest = sorted(files, key=lambda file: (-file[0], file[1]))
     facts = [
         Fact(0, f"{len(files)} files, {others} directories, {links} links; {total} bytes in files"),
-        Fact(1, "largest: ", [cut(text, 160) for _, text, _ in largest[:50]], share=0.25, of=len(largest)),
-        Fact(2, "by extension: ", tally(kinds.most_common(60)), share=0.2, of=len(kinds)),
-        Fact(2, "by directory: ", tally(folders.most_common(100), 100), share=0.25, of=len(folders)),
+        Fact(1, "largest: ", [cut(text, 160) for _, text, _ in largest[:12]], share=0.25, of=len(largest)),
+        Fact(2, "by extension: ", tally(kinds.most_common(30)), share=0.2, of=len(kinds)),
+        Fact(2, "by directory: ", tally(folders.most_common(20), 100), share=0.25, of=len(folders)),
         Fact(4, "owners: ", tally(owners.most_common(20)), share=0.1, of=len(owners)),
         Fact(5, "rows: ", [cut(line, 200) for line in every[:100]], "\n  ", share=0.3, of=len(every)),
         Fact(1, f"last: {cut(every[-1], 200)}", share=0.15),
@@ -169,11 +169,17 @@ def _found(every: Sequence[str], items: int) -> list[Fact]:
     ordered = sorted(files.items(), key=lambda file: -len(file[1]))
     kinds = Counter(found[1].lower() if (found := _EXTENSION.search(path)) else "no extension" for path in files)
     start = _common(list(files))
-    twice = [(said, count) for said, count in texts.most_common(30) if count > 1 and said]
+    twice = [(said, count) for said, count in texts.most_common(12) if count > 1 and said]
     first = max(items, 1)
     facts = [
         Fact(0, f"{matches} matches in {len(files)} files" + (f", all under {start}" if start else "")),
-        Fact(1, "matches by file: ", tally(((path, len(said)) for path, said in ordered), 120), share=0.3),
+        Fact(
+            1,
+            "matches by file: ",
+            tally(((path, len(said)) for path, said in ordered[:24]), 120),
+            share=0.3,
+            of=len(files),
+        ),
         Fact(2, "by extension: ", tally(kinds.most_common(30)), share=0.1, of=len(kinds)),
         Fact(3, "same text: ", tally(twice, 100), share=0.2),
         Fact(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mcpbridge.results.text_ends import ends
-from mcpbridge.results.text_facts import Fact, cut, filled, tally
+from mcpbridge.results.text_facts import ENOUGH, Fact, cut, filled, tally
 from mcpbridge.results.text_lines import Lines
 from mcpbridge.results.text_sentences import FIGURE, KEPT, around
 
@@ -25,6 +25,7 @@ _XML_TEXT = re.compile(r"<([A-Za-z_][\w:.-]{0,80})(?:\s[^<>]{0,500})?>([^<>]{1,2
 
 def prose_preview(text: str, lines: Lines, room: int) -> str:
     """What a text says: counts and outline, and with the rest of the room its beginning and its end, by whole lines."""
+    room = min(room, max(ENOUGH, room * 3 // 4))
     every = lines.first + lines.last
     is_xml = text[:2000].lstrip().startswith("<") and len(_TAG.findall(text[:20_000])) > 3
     facts = _xml(text) if is_xml else _outline(lines, every)

@@ -20,6 +20,7 @@ FAMILY = 60
 """Templates of the same length that a line is compared with."""
 
 _DIGITS = re.compile(r"\d+")
+_ZEROS = str.maketrans(dict.fromkeys("123456789", "0"))
 _NUMBER = re.compile(r"([^\d\-+]*?)(-?\d{1,15}(?:\.\d{1,9})?)([^\d]{0,12})")
 
 
@@ -40,11 +41,15 @@ class Template:
 
 def templates_of(lines: Sequence[tuple[int, str]], most: int = 400) -> list[Template]:
     """The templates of numbered lines, of which `most` characters count; the most frequent first."""
-    groups: dict[str, list[tuple[int, str]]] = {}
-    for each in lines:
-        groups.setdefault(_DIGITS.sub("0", each[1][:most]), []).append(each)
+    texts = [text[:most] for _, text in lines]
+    groups: dict[str, list[int]] = {}
+    for at, shape in enumerate(_shapes(texts)):
+        if shape in groups:
+            groups[shape].append(at)
+        else:
+            groups[shape] = [at]
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    merged: list[tuple[list[str], list[tuple[int, str]]]] = []
+    merged: list[tuple[list[str], list[int]]] = []
     families: dict[int, list[int]] = {}
     for shape, members in ordered[:MERGED]:
         words = shape.split()
@@ -53,13 +58,29 @@ def templates_of(lines: Sequence[tuple[int, str]], most: int = 400) -> list[Temp
         if home is None:
             if len(family) < FAMILY:
                 family.append(len(merged))
-            merged.append((words, list(members)))
+            merged.append((words, members))
         else:
             kept = merged[home][0]
             merged[home] = ([a if a == b else "\0" for a, b in zip(kept, words, strict=True)], merged[home][1])
             merged[home][1].extend(members)
-    found = [_template(members, most) for _, members in merged]
+    found = [
+        _template([lines[at][0] for at in members], [texts[at] for at in members], len(words))
+        for words, members in merged
+    ]
     return sorted(found, key=lambda template: (-template.count, template.first))
+
+
+def _shapes(texts: Sequence[str]) -> list[str]:
+    """Each text with every number in it as one 0: all at once, which is several times as fast as one by one."""
+    whole = "\n".join(texts)
+    if not whole.isascii():
+        return _DIGITS.sub("0", whole).split("\n")
+    whole = whole.translate(_ZEROS)
+    for many in ("00000000", "0000", "00", "00", "00"):
+        whole = whole.replace(many, "0")
+    while "00" in whole:
+        whole = whole.replace("00", "0")
+    return whole.split("\n")
 
 
 def _agree(kept: list[str], words: list[str]) -> bool:
@@ -70,13 +91,14 @@ def _agree(kept: list[str], words: list[str]) -> bool:
     return same * 2 >= len(words) if len(words) > 2 else same == len(words)
 
 
-def _template(members: list[tuple[int, str]], most: int) -> Template:
-    numbers = [number for number, _ in members]
-    columns = list(zip(*(text[:most].split() for _, text in members), strict=False))
+def _template(numbers: list[int], texts: Sequence[str], width: int) -> Template:
+    """Of lines of the same number of words."""
+    flat = " ".join(texts).split()
+    columns = [flat[at::width] for at in range(width)]
     text = " ".join(column[0] if len(column) == 1 else _slot(column) for column in columns)
     durations = [found for column in columns if _DURATION.fullmatch(column[0]) for found in _durations(column, numbers)]
     return Template(
-        text, len(members), min(numbers), max(numbers), max(durations, default=None, key=lambda each: each[0])
+        text, len(numbers), min(numbers), max(numbers), max(durations, default=None, key=lambda each: each[0])
     )
 
 

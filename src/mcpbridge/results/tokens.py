@@ -69,22 +69,28 @@ def _of_samples(text: str, count: Counter, *, pieces: int, size: int) -> int:
 
 # -- estimated: about as tokenizers part a text before they look into their vocabulary
 
-_PIECE = re.compile(
-    r" ?[A-Z]?[a-z]+"
-    r"| ?[A-Z]+"
-    r"|[0-9]{1,3}"
-    r"| ?[!-/:-@\[-`{-~]+[\r\n]*"
-    r"|\s+(?!\S)|\s"
-    r"|[\u2e80-\ud7ff]+"  # Chinese, Japanese, Korean: most words are one or two characters
-    r"| ?[^\x00-\x7f\u2e80-\ud7ff]+"
-    r"|[\x00-\x1f\x7f]"
-)
+
+@cache
+def _pieces() -> re.Pattern[str]:
+    """Compiled with the first text: it takes a while, and a bridge may never have one."""
+    return re.compile(
+        r" ?[A-Z]?[a-z]+"
+        r"| ?[A-Z]+"
+        r"|[0-9]{1,3}"
+        r"| ?[!-/:-@\[-`{-~]+[\r\n]*"
+        r"|\s+(?!\S)|\s"
+        r"|[\u2e80-\ud7ff]+"  # Chinese, Japanese, Korean: most words are one or two characters
+        r"| ?[^\x00-\x7f\u2e80-\ud7ff]+"
+        r"|[\x00-\x1f\x7f]"
+    )
+
+
 _ONE = 8
 """Characters, the space before a word included, that are one token as a rule."""
 
 
 def _estimated(text: str) -> int:
-    pieces = _PIECE.findall(text)
+    pieces = _pieces().findall(text)
     return len(pieces) + sum([_beyond_one(piece) for piece in pieces if len(piece) >= _ONE or piece >= "\u2e80"])
 
 

@@ -7,9 +7,10 @@ expression gets a fresh context.
 import asyncio
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from mcpbridge.sandbox.complaints import complaint
+from mcpbridge.sandbox.scripts import Binding, TransformFailed
 from mcpbridge.sandbox.tidy import tidy
 from mcpbridge.sandbox.worker import Worker, WorkerEnded
 
@@ -31,10 +32,6 @@ LARGEST_WORKER = 160 << 20
 """Bytes: a worker that holds more after an answer is replaced."""
 
 
-class TransformFailed(Exception):
-    """The expression failed: a mistake in it, no time or memory left, or there is no engine."""
-
-
 class JavaScript:
     """Evaluates expressions; `async with`, or `close` at the end. Workers start with the first expression."""
 
@@ -54,9 +51,7 @@ class JavaScript:
     ) -> None:
         await self.close()
 
-    async def evaluate(
-        self, expression: str, text: str, *, binding: Literal["json", "ndjson", "text"], rows: str = ""
-    ) -> str:
+    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "") -> str:
         """What the expression says of `result`: strings as they are, everything else as JSON.
 
         `binding`: what `result` is: the parsed JSON of `text`, the list of its parsed lines, or the text itself. `text`

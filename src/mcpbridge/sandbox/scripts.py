@@ -1,0 +1,47 @@
+"""What runs scripts over results, as those see it who bring one; the engine is loaded with the first script."""
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from mcpbridge.sandbox.javascript import JavaScript
+
+__all__ = ["Binding", "LazyScripts", "Scripts", "TransformFailed"]
+
+Binding = Literal["json", "ndjson", "text"]
+"""What `result` is: the parsed JSON of the text, the list of its parsed lines, or the text itself."""
+
+
+class TransformFailed(Exception):
+    """The expression failed: a mistake in it, no time or memory left, or there is no engine."""
+
+
+class Scripts(Protocol):
+    """Evaluates expressions."""
+
+    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "") -> str:
+        """See `JavaScript.evaluate`."""
+        ...
+
+
+class LazyScripts:
+    """`Scripts` that touch nothing before the first."""
+
+    def __init__(self) -> None:
+        self._engine: JavaScript | None = None
+        self._is_closed = False
+
+    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "") -> str:
+        """See `JavaScript.evaluate`."""
+        if self._engine is None:
+            if self._is_closed:
+                raise TransformFailed("the bridge is stopping")
+            from mcpbridge.sandbox.javascript import JavaScript
+
+            self._engine = JavaScript()
+        return await self._engine.evaluate(expression, text, binding=binding, rows=rows)
+
+    async def close(self) -> None:
+        """End the engine, if there is one; from now on nothing is evaluated."""
+        self._is_closed = True
+        if self._engine is not None:
+            await self._engine.close()
