@@ -174,6 +174,11 @@ _TARGETS = [
     _Target("CPU a call beside one that never answers", _beside("1 that never answers"), 1.05),
     _Target("CPU a call with nothing configured, of the bare way's", _with_stages("nothing configured"), 1.1),
     _Target(
+        "CPU a call whose result is small, of that with no look at results",
+        lambda book: book.cheapest_ratio("way", "nothing configured", "cpu_us_1", "results as they come"),
+        1.03,
+    ),
+    _Target(
         "everything configured, added to the bare way at p50",
         lambda book: book.added("way", "everything configured", "p50_us_1", "bare"),
         150,

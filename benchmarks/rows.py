@@ -119,7 +119,9 @@ def _one_round_of_calls(lab: Lab, row: str, running: Running, *, counted: bool) 
 
 def _big_result(lab: Lab, row: str) -> None:
     """tools/call whose result is 1 MB of JSON in a text, one after another."""
-    with _side_by_side(lab, row, "stdio", [Upstream.stdio("up")], 2) as running:
+    # Nobody else stands in the way of a large result, so the bridge must not either: see `result_scores` for that.
+    subjects = [each.configured(sections=_AS_THEY_COME) if isinstance(each, Bridge) else each for each in lab.subjects]
+    with _side_by_side(lab, row, "stdio", [Upstream.stdio("up")], 2, only=subjects) as running:
         for round_ in range(-1, lab.rounds):
             for each in lab.rotated(running, round_):
                 with lab.turn(row, each.label):
@@ -236,7 +238,14 @@ def _neighbours(lab: Lab, row: str) -> None:
                     _one_round_of_calls(lab, row, each, counted=round_ >= 0)
 
 
-_BARE = """
+_AS_THEY_COME = """
+[results]
+strategy = "off"
+code_transform = false
+"""
+"""No look at results."""
+
+_BARE = f"""{_AS_THEY_COME}
 [calls]
 arguments = "pass"
 inject_defaults = false
@@ -289,6 +298,7 @@ def _way(lab: Lab, row: str) -> None:
     ways = {
         "bare": bridge.configured(sections=_BARE),
         "bare, again": bridge.configured(sections=_BARE),  # the same once more: what differs here is noise
+        "results as they come": bridge.configured(sections=_AS_THEY_COME),
         "nothing configured": bridge,
         "everything configured": bridge.configured(sections=_FULL, server=_FULL_SERVER),
         "answered from the cache": bridge.configured(sections="", server='[servers.up.tool.echo]\ncache = "10 min"'),

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import AliasChoices, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
@@ -227,6 +227,15 @@ def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
             del about["default"]
         about["description"] = docstrings(model)[name]
         _or_variable(about)
+    for name, field in model.model_fields.items():
+        for other in other_names(name, field):
+            part["properties"][other] = {**part["properties"][name], "description": f"The same as `{name}`."}
+
+
+def other_names(name: str, field: FieldInfo) -> list[str]:
+    """What a field may be called as well."""
+    choices = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
+    return [other for other in choices if isinstance(other, str) and other != name]
 
 
 def _or_variable(about: dict[str, Any]) -> None:

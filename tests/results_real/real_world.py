@@ -29,7 +29,7 @@ class World:
     """The data, and the servers that serve it."""
 
     folder: Path
-    """Where all of it lies; the filesystem server may read and write in it."""
+    """Where all of it lies; the server of files may read and write in it."""
     commits: list[dict[str, Any]]
     """Newest first: `sha`, `author`, `subject`."""
     files: list[str]
@@ -38,20 +38,9 @@ class World:
     relations: list[dict[str, str]]
     rows: list[dict[str, Any]]
     report: str
-    """The text of `report.csv`, 600 lines."""
-
-    def servers(self, sql: str) -> dict[str, dict[str, Any]]:
-        """The configuration of all four. `sql`: the program of the SQL server."""
-        node = ROOT / "examples/node_modules/.bin"
-        return {
-            "files": {"command": str(node / "mcp-server-filesystem"), "args": [str(self.folder)]},
-            "git": {"command": str(ROOT / ".venv-servers/bin/mcp-server-git"), "args": ["-r", self.repository]},
-            "memory": {
-                "command": str(node / "mcp-server-memory"),
-                "env": {"MEMORY_FILE_PATH": str(self.folder / "memory.jsonl")},
-            },
-            "sql": {"command": sql, "args": ["--db-path", str(self.folder / "shop.db")]},
-        }
+    """The text of `report.csv`, 600 lines below its heading."""
+    servers: dict[str, dict[str, Any]]
+    """Their configuration, by name."""
 
     @property
     def repository(self) -> str:
@@ -65,11 +54,21 @@ class World:
         return str(self.folder / name)
 
 
-def made(folder: Path) -> World:
-    """Make all of the data in a folder."""
+def made(folder: Path, sql_server: str, *, has_node: bool) -> World:
+    """Make all of the data in a folder. `sql_server`: that program; without Node there are only two servers."""
     folder = folder.resolve()
+    servers: dict[str, dict[str, Any]] = {
+        "git": {"command": str(ROOT / ".venv-servers/bin/mcp-server-git"), "args": ["-r", str(folder / "repository")]},
+        "sql": {"command": sql_server, "args": ["--db-path", str(folder / "shop.db")]},
+    }
+    if has_node:
+        node = ROOT / "examples/node_modules/.bin"
+        memory = {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")}
+        servers["files"] = {"command": str(node / "mcp-server-filesystem"), "args": [str(folder)]}
+        servers["memory"] = {"command": str(node / "mcp-server-memory"), "env": memory}
+    commits, files, rows, report = _repository(folder), _inbox(folder), _table(folder), _report(folder)
     entities, relations = _graph(folder)
-    return World(folder, _repository(folder), _inbox(folder), entities, relations, _table(folder), _report(folder))
+    return World(folder, commits, files, entities, relations, rows, report, servers)
 
 
 def _repository(folder: Path) -> list[dict[str, Any]]:

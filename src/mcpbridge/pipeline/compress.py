@@ -5,7 +5,6 @@ becomes of a large one is told in `pipeline/rewriting.py`; here is the look at e
 takes `_transform` out of the arguments, a script over the result that any call may bring.
 """
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -19,9 +18,7 @@ from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_states import is_task
 from mcpbridge.result_settings import ResultConduct
-from mcpbridge.results.frame import may_hold_frame
-from mcpbridge.results.ledger import Ledger
-from mcpbridge.results.tokens import estimated_tokens
+from mcpbridge.results.ledger import Ledger, Line
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import TRANSFORM, WHOLE
 
@@ -36,6 +33,8 @@ ARGUMENT = "_transform"
 """The argument that any call may have, whatever the tool's schema says; a tool's own of that name wins."""
 
 _QUOTED = b'"_transform"'
+_MOST_LINES = 1000
+"""Client names that one stage remembers the line of; names are the clients' to choose."""
 _decode_text = msgspec.json.Decoder(str).decode
 
 Told = Callable[[Call, "Rewritten"], None]
@@ -66,37 +65,49 @@ class _Compress:
         self._tool, self._how = tool, how
         self._rewriter, self._ledger, self._told = rewriter, ledger, told
         self._is_off = how.strategy == "off"
-        self._threshold = sys.maxsize if self._is_off else how.threshold
+        self._threshold = how.threshold
+        self._lines: dict[str, Line] = {}
+        self._day = 0
         has_own, self._is_app = _known_of(tool)
         self._takes_script = how.transforms and not has_own
         self._server, self._id = tool.server, tool.id
 
     async def __call__(self, call: Call, proceed: Plan) -> Body:
         """The result of the call, or what fits of it."""
-        arguments, expression = call.params.get("arguments"), ""
+        arguments, expression, meta = call.params.fields.get("arguments"), "", call.meta
         if self._takes_script and arguments is not None and _QUOTED in bytes(arguments):
             expression = _taken_from(call)
-        meta = call.meta
         if meta is not None and TRANSFORM in meta.fields and self._how.transforms:
             expression = _text_in(meta, TRANSFORM) or expression
         result = await proceed(call)
-        size = len(result.data)
-        if size > self._threshold or expression or (not self._is_off and may_hold_frame(bytes(result.data))):
-            return await self._large(call, result, expression)
         if self._is_off:
-            return result
-        line = self._ledger.line(self._server, self._id, call.caller.name)
-        tokens = estimated_tokens(size)
+            return await self._large(call, result, expression) if expression else result
+        raw = result.data
+        size = len(raw)
+        if size > self._threshold or expression or b"mcpbridge" in (data := bytes(raw)) or b"\\u00" in data:
+            return await self._large(call, result, expression)
+        line = self._line(call.caller.name)
         line.calls += 1
-        line.came += tokens
-        line.shown += tokens
+        line.passed += size
         return result
+
+    def _line(self, client: str) -> Line:
+        """Where calls of this client are counted. Looked up once a day: that takes as long as all the rest here."""
+        ledger = self._ledger
+        if ledger.day != self._day or len(self._lines) > _MOST_LINES:
+            self._day = ledger.day
+            self._lines.clear()
+        line = self._lines.get(client)
+        if line is None:
+            line = self._lines[client] = ledger.line(self._server, self._id, client)
+            self._day = ledger.day
+        return line
 
     async def _large(self, call: Call, result: Body, expression: str) -> Body:
         """A result that needs a look: most are large."""
         if needs_driving(result) or is_task(result):
             return result  # not the final one
-        line = self._ledger.line(self._server, self._id, call.caller.name)
+        line = self._line(call.caller.name)
         line.calls += 1
         rewritten = None
         if call.meta is None or _text_in(call.meta, WHOLE) != "whole":
@@ -107,9 +118,7 @@ class _Compress:
             except Exception as error:
                 log.error("a result cannot be rewritten, so it is passed whole", tool=self._id, exc_info=error)
         if rewritten is None:
-            tokens = estimated_tokens(len(result.data))
-            line.came += tokens
-            line.shown += tokens
+            line.passed += len(result.data)
             return result
         line.rewritten += 1
         line.came += rewritten.came

@@ -29,7 +29,6 @@ __all__ = ["References"]
 _HANDLE = r"(?:mcpbridge://results/)?([a-z2-7]{26})(#[^{}]*)?"
 _WHOLE = re.compile(_HANDLE)
 _INSIDE = re.compile(r"\{\{\s*result:" + _HANDLE + r"\s*\}\}")
-_MARKS = b'"$ref"', b"{{"
 
 MOST = 64 * 1024**2
 """Characters that all references of a call may stand for together."""
@@ -48,10 +47,10 @@ class References:
 
     def _look(self, call: Call, proceed: Plan) -> Awaitable[Body]:
         """No coroutine of its own where there is nothing to resolve: every call would pay for it."""
-        arguments = call.params.get("arguments")
+        arguments = call.params.fields.get("arguments")
         if arguments is not None:
             data = bytes(arguments)
-            if any(mark in data for mark in _MARKS) and _may_refer(data):
+            if (b'"$ref"' in data or b"{{" in data) and _may_refer(data):
                 return self._resolved(call, data, proceed)
         return proceed(call)
 

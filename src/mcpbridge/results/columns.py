@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import Any, cast
 
 __all__ = ["Column", "Lists", "Table", "joined", "table_of"]
@@ -110,11 +111,11 @@ def _walk_objects(
     if _alike_members(values):
         _walk_map(table, path, values, rows, depth)
         return
-    first = values[0].keys()
-    if all(map(first.__eq__, map(dict[str, Any].keys, values))):
-        for name in first:
+    members = _members_of_all(values)
+    if members is not None:
+        for name, column in members.items():
             if name != leave_out or depth:
-                _walk(table, joined(path, name), [value[name] for value in values], rows, depth + 1)
+                _walk(table, joined(path, name), column, rows, depth + 1)
         return
     names: dict[str, None] = dict.fromkeys(chain.from_iterable(values))
     if path and len(names) > _MOST_NAMES and sum(map(len, values)) < len(names) * len(values) / 4:
@@ -132,6 +133,16 @@ def _walk_objects(
         for column in table.columns[before:]:
             if column.rows and "[]" not in column.path[len(path) :]:
                 column.possible = max(column.possible, len(values))
+
+
+def _members_of_all(values: list[dict[str, Any]]) -> dict[str, list[Any]] | None:
+    """The members of objects that have the same names, by name; None if they have not."""
+    if len(set(map(len, values))) > 1:
+        return None
+    try:
+        return {name: list(map(itemgetter(name), values)) for name in values[0]}
+    except KeyError:
+        return None
 
 
 def _walk_map(table: Table, path: str, values: list[dict[str, Any]], rows: Sequence[int], depth: int) -> None:

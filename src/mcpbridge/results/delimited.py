@@ -2,8 +2,10 @@
 
 import csv
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from io import StringIO
+from itertools import repeat
 from typing import Any
 
 from mcpbridge.results.embedded import Embedded
@@ -32,7 +34,11 @@ def read_csv(text: str, mime: str = "") -> list[dict[str, Any]] | None:
     if delimiter is None:
         return None
     if '"' not in text:
-        rows = [line.split(delimiter) for line in text.replace("\r", "\n").split("\n") if line]
+        lines = [line for line in text.replace("\r", "\n").split("\n") if line]
+        columns = _even_columns(lines, delimiter)
+        if columns is not None:
+            return _records(columns)
+        rows = [line.split(delimiter) for line in lines]
     else:
         try:
             rows = [row for row in csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True) if row]
@@ -45,7 +51,19 @@ def read_csv(text: str, mime: str = "") -> list[dict[str, Any]] | None:
         if uneven * 50 > len(rows):
             return None
         rows = [(row + [""] * width)[:width] for row in rows]
-    return _records(names, rows[1:])
+    return _records([*zip(names, *rows[1:], strict=True)])
+
+
+def _even_columns(lines: list[str], delimiter: str) -> list[list[str]] | None:
+    """The columns, each with its name first, of lines without quotes; None if they have not as many cells each.
+
+    All at once: a list for each line would take twice the time.
+    """
+    if len(set(map(str.count, lines, repeat(delimiter)))) > 1:
+        return None
+    width = lines[0].count(delimiter) + 1
+    cells = delimiter.join(lines).split(delimiter)
+    return [cells[place::width] for place in range(width)]
 
 
 def _delimiter(text: str, *, said: bool) -> str | None:
@@ -85,12 +103,14 @@ def _regular(lines: list[str], delimiter: str) -> bool:
     return all(len(cell) <= 24 and cell.count(" ") <= 2 and cell[:1] != " " for row in rows for cell in row)
 
 
-def _records(names: list[str], rows: list[list[str]]) -> list[dict[str, Any]]:
-    columns = [_numbers(column) for column in zip(*rows, strict=True)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+def _records(columns: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """The rows as objects. `columns`: each with its name first."""
+    names = [column[0].strip() for column in columns]
+    values = [_numbers(column[1:]) for column in columns]
+    return [dict(zip(names, row)) for row in zip(*values, strict=True)]  # noqa: B905 `strict` costs a third of the time
 
 
-def _numbers(column: tuple[str, ...]) -> list[Any] | tuple[str, ...]:
+def _numbers(column: Sequence[str]) -> Sequence[Any]:
     """The cells, numbers as numbers."""
     different = dict.fromkeys(column)
     if any(map(_PADDED.fullmatch, different)):
@@ -126,7 +146,7 @@ def read_markdown_table(text: str) -> Embedded | None:
         return None
     width = len(names)
     rows = [(_cells(line) + [""] * width)[:width] for line in lines[ahead + 1 : end]]
-    return Embedded(_records(names, rows), (before, after))
+    return Embedded(_records([*zip(names, *rows, strict=True)]), (before, after))
 
 
 def _cells(line: str) -> list[str]:

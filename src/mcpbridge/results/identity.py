@@ -52,7 +52,7 @@ def row_columns(profiles: Sequence[Profile], chosen: list[Profile]) -> list[tupl
         worth = 1.0 if place == 0 else 0.7 if profile.sort == "text" else 0.5 / place
         if place and (_told_by(profile, profiles) if profile.sort == "url" else _within(profile, chosen[0])):
             continue
-        if profile.column.path.endswith(("node_id", "uid", "etag")) and place:
+        if place and (profile.column.path.endswith(("node_id", "uid", "etag")) or _says_where(profile)):
             worth = 0.15
         columns.append((profile, worth))
     known = {id(profile) for profile in chosen}
@@ -64,7 +64,7 @@ def row_columns(profiles: Sequence[Profile], chosen: list[Profile]) -> list[tupl
         if profile.column.derived:
             columns.append((profile, _DERIVED.get(profile.path.rpartition(" ")[2], 0.3)))
             continue
-        if len(profile.present) > 1.6 * len(set(profile.rows)) and profile.numbers:
+        if profile.numbers and not isinstance(profile.rows, range) and len(profile.rows) > 1.6 * len(set(profile.rows)):
             continue
         depth = profile.path.count(".") + 2 * profile.path.count("[]")
         long = profile.sort == "text" and max(map(len, profile.counts), default=0) > 80
@@ -134,15 +134,16 @@ def _rank(profile: Profile) -> float:
     rank -= 0.8 * profile.path.count(".")
     if not profile.all_different:
         rank -= 0.3
-    if (
-        profile.sort == "ident"
-        and profile.present[0] in {0, 1}
-        and profile.present[-1] in {len(profile.present), len(profile.present) - 1}
-    ):
-        # It says where the row stands, which is known.
+    if _says_where(profile):
         rank -= 3.0
     sample = [len(said(value, 200)) for value in islice(profile.present, 20)]
     return rank - sum(sample) / len(sample) / 22
+
+
+def _says_where(profile: Profile) -> bool:
+    """It counts the rows, and so says of each only where it stands, which is known."""
+    present = profile.present
+    return profile.sort == "ident" and present[0] in {0, 1} and present[-1] in {len(present), len(present) - 1}
 
 
 def _plainness(profile: Profile) -> tuple[bool, bool, bool, int, int, str]:

@@ -7,7 +7,7 @@ up. Days are those of UTC.
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -16,6 +16,7 @@ import structlog
 
 from mcpbridge.errors import StoreFailed
 from mcpbridge.owned_tasks import OwnedTasks
+from mcpbridge.results.tokens import estimated_tokens
 from mcpbridge.storage.counting import MAX_DAYS, add
 from mcpbridge.storage.store import Store, Tallies
 
@@ -60,11 +61,15 @@ class Line:
     recalled: int = 0
     """What clients were sent later, out of what was kept."""
 
+    passed: int = 0
+    """Bytes of results that were small enough to pass: they came, and were shown."""
+
     def take(self) -> tuple[int, ...]:
-        """The numbers in their order; the line begins anew."""
-        numbers = astuple(self)
+        """The first six numbers in their order; the line begins anew."""
+        same = estimated_tokens(self.passed)
+        numbers = self.calls, self.rewritten, self.came + same, self.shown + same, self.stored, self.recalled
         if any(numbers):
-            self.calls = self.rewritten = self.came = self.shown = self.stored = self.recalled = 0
+            self.calls = self.rewritten = self.came = self.shown = self.stored = self.recalled = self.passed = 0
         return numbers
 
 
@@ -104,12 +109,12 @@ class Ledger:
         """What was counted and is on no line any more: on days before, and what could not be written."""
         self._lock = anyio.Lock()
         self._has_complained = False
+        self.day = 0
+        """Counts the days: lines of an earlier one may be forgotten, so who holds some looks at this."""
 
     def line(self, server: str, tool: str, client: str) -> Line:
         """The line of this tool (its id) and client: the same object all day, which begins anew when written down."""
-        now = self._clock()
-        if not 0 <= now - self._day_begins < _DAY:
-            self._begin_day(now)
+        self._look_at_the_clock()
         found = self._lines.get((server, tool, client))
         return self._new_line(server, tool, client) if found is None else found
 
@@ -167,7 +172,13 @@ class Ledger:
     async def _keep_flushing(self) -> None:
         while True:
             await anyio.sleep(_FLUSH)
+            self._look_at_the_clock()
             await self.flush()
+
+    def _look_at_the_clock(self) -> None:
+        now = self._clock()
+        if not 0 <= now - self._day_begins < _DAY:
+            self._begin_day(now)
 
     def _begin_day(self, now: float) -> None:
         was_used = {names for names, line in self._lines.items() if line.calls or line.recalled}
@@ -175,6 +186,7 @@ class Ledger:
         self._lines = {names: line for names, line in self._lines.items() if names in was_used}
         self._clients = {client for _, _, client in self._lines}
         self._tools = {(server, tool) for server, tool, _ in self._lines}
+        self.day += 1
         self._day_begins = now // _DAY * _DAY
         self._day = datetime.fromtimestamp(now, UTC).date().isoformat()
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -12,9 +13,11 @@ from mcpbridge.results.profile import Profile, exact_sum
 __all__ = ["column_line", "counted", "is_added_up", "is_rate", "worth_of"]
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 _EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
 _MOST_COUNTS = 12
+_SAMPLE = 500
+"""Values, by which it is seen whether a closer look at all of them says something."""
 
 
 def worth_of(profile: Profile) -> float:
@@ -187,26 +190,44 @@ def _texts(line: Line, profile: Profile, worth: float) -> None:
 
 def _beginnings(profile: Profile) -> str:
     """How often texts begin with the same word, where few words begin most of them: kinds of commits, prefixes."""
-    values = profile.present
-    if len(values) < 8:
+    total = len(profile.present)
+    if total < 8:
         return ""
-    found = [_BEGINNING.match(value[:40]) for value in values]
-    heads = Counter(match[0] for match in found if match)
-    if len(heads) < 2 or len(heads) * 3 > len(values) or heads.total() < 0.6 * len(values):
-        return ""
-    if len(heads) > 10:
+    heads = _heads(dict(islice(profile.counts.items(), _SAMPLE)))
+    if len(heads) <= 10 and len(profile.counts) > _SAMPLE:
+        heads = _heads(profile.counts)
+    if not 2 <= len(heads) <= 10 or len(heads) * 3 > total or heads.total() < 0.6 * total:
         return ""
     return "begin " + counted(heads, 10, 24)
 
 
+def _heads(counts: Mapping[str, int]) -> Counter[str]:
+    heads = Counter[str]()
+    for value, times in counts.items():
+        match = _BEGINNING.match(value)
+        if match:
+            heads[match[0]] += times
+    return heads
+
+
 def _extensions(profile: Profile) -> str:
     """How often names end the same way, as those of files do."""
-    values = profile.present
-    if len(values) < 4:
+    total = len(profile.present)
+    if total < 4:
         return ""
-    found = [_EXTENSION.search(value[-12:]) for value in values]
-    ends = Counter("." + match[1] for match in found if match)
-    if ends.total() * 3 < len(values) or len(ends) > 24 or ends.total() < 4:
+    ends = _ends(dict(islice(profile.counts.items(), _SAMPLE)))
+    if ends and len(profile.counts) > _SAMPLE:
+        ends = _ends(profile.counts)
+    if ends.total() * 3 < total or len(ends) > 24 or ends.total() < 4:
         return ""
-    rest = len(values) - ends.total()
+    rest = total - ends.total()
     return counted(ends, 10) + (f", other {rest}" if rest else "")
+
+
+def _ends(counts: Mapping[str, int]) -> Counter[str]:
+    ends = Counter[str]()
+    for value, times in counts.items():
+        match = _EXTENSION.search(value[-12:])
+        if match:
+            ends["." + match[1]] += times
+    return ends

@@ -12,14 +12,20 @@ _MOST_COLUMNS = 9
 _MOST_ROWS = 400
 _ROW_COUNTS = (1, 2, 4, 8, 12)
 """How many first rows are tried, beside as many as fit."""
-_COST = 0.0068
-"""What a character costs, on the scale of the worth of columns."""
+_COST = 0.009
+"""What a character costs in a preview of usual length, on the scale of the worth of columns."""
 _USUAL = 1000
 _SHOWN = 0.8
-_EACH = 0.25
-_EACH_OTHER = 0.25
+"""What is gained for a column by showing what is in it; beside its worth, as the following."""
+_EACH = 0.4
+"""By each row, up to the twelfth, that can be told by its place: what it is called."""
+_EACH_OTHER = 0.05
+"""The same for what else it has."""
 _ALL = 9.0
+"""By showing all rows of a table of a few: anything can be looked up, and nothing needs to be asked for."""
+_FEW = 16
 _PART = 3.0
+"""By showing all of a large one; a part of it in proportion."""
 
 
 @dataclass(slots=True)
@@ -33,23 +39,28 @@ class Rows:
     """Rows begin with their place, counted from here; None: they do not, as those of a map have their key."""
 
     def text(self, room: int, before: int = 0) -> str:
-        """The rows worth their characters, in so many at most; empty if there is no room for any."""
+        """The rows worth their characters, in so many at most; empty if there is no room for any.
+
+        `before`: characters of the preview without them.
+        """
         best, best_worth = "", float("-inf")
         for width in range(1, min(_MOST_COLUMNS, len(self.columns)) + 1):
             fitting = self._most(width, room)
-            first, *rest = (weight for _, weight in self.columns[:width])
-            others = sum(rest)
             for rows in {fitting, *(few for few in _ROW_COUNTS if few < fitting)}:
                 if not rows:
                     continue
                 text = self._render(width, rows)
-                # Somebody may ask for a row by its place, or look up what it has in another column.
-                share = _ALL if rows >= self.count - 1 else _PART * rows / self.count
-                worth = first * (_SHOWN + _EACH * min(rows, 12) + share)
-                worth += others * (_SHOWN + _EACH_OTHER * min(rows, 12) + share) - _cost(text, before)
+                worth = self._gain(width, rows) - _cost(text, before)
                 if worth > best_worth or (worth == best_worth and text < best):
                     best, best_worth = text, worth
         return best
+
+    def _gain(self, width: int, rows: int) -> float:
+        """What so many columns of so many rows, beside the last one, are worth."""
+        first, *others = (weight for _, weight in self.columns[:width])
+        share = _ALL * min(1.0, _FEW / self.count) if rows >= self.count - 1 else _PART * rows / self.count
+        by_place = min(rows, 12)
+        return first * (_SHOWN + _EACH * by_place + share) + sum(others) * (_SHOWN + _EACH_OTHER * by_place + share)
 
     def _most(self, width: int, room: int) -> int:
         """How many of the first rows fit, beside the last one."""

@@ -18,10 +18,12 @@ _WORTH_MORE_THAN_ROWS = 0.03
 """Facts of so much worth for each character go before rows."""
 _WORTH_THEIR_ROOM = 0.06
 """Facts of so much worth may take most of what is kept for rows, too."""
-_WORTH_SAYING = 0.022
+_WORTH_SAYING = 0.03
 """Facts of less worth for each character are not said, even where there is room: a model pays for each word."""
 _LONG = 700
-_RISE = 0.0
+"""Characters, from which on a preview is long: a fact must be worth the more, the longer it is."""
+_RISE = 1.5
+"""By how much more with each `_LONG` characters."""
 _ROWS_SHARE = 0.28
 """Of the room, kept for rows until the best facts are chosen."""
 _ROOM_TO_SPARE = 120

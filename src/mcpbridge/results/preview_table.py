@@ -171,7 +171,9 @@ def _callers(columns: Sequence[tuple[Profile, float]], profile: Profile) -> list
         for other, _ in columns
         if other is not profile and other.every and not other.column.derived and _short(other)
     ]
-    return plain[:1] + [other for other in plain[1:6] if other.sort != "time" and len(other.counts) > 2][:2]
+    return (
+        plain[:1] + [other for other in plain[1:6] if other.sort not in {"time", "ident"} and len(other.counts) > 2][:2]
+    )
 
 
 def _short(profile: Profile) -> bool:

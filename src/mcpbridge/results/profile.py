@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, Inexact
+from decimal import Context, Decimal, Inexact, localcontext
 from typing import Any, Literal
 
 from mcpbridge.results.columns import Column
@@ -70,12 +70,11 @@ class Profile:
 def profile_of(column: Column) -> Profile:
     """Look at a column: one pass over its values for each question."""
     values, rows = column.values, column.rows
-    nulls = values.count(None)
-    empties = values.count("")
+    counts = Counter[Any](values)
+    nulls, empties = counts.pop(None, 0), counts.pop("", 0)
     if nulls or empties:
         kept = [place for place, value in enumerate(values) if value is not None and value != ""]
         values, rows = [values[i] for i in kept], [rows[i] for i in kept]
-    counts = Counter[Any](values)
     profile = Profile(column, "mixed", values, rows, counts, nulls, empties)
     profile.sort = _sort_of(profile)
     return profile
@@ -102,7 +101,7 @@ def _sort_of_numbers(profile: Profile) -> Sort:
     numbers, distinct = profile.numbers, len(profile.counts)
     words = [word.lower() for word in _WORDS.findall(profile.path)][-1:]
     low, high = min(numbers), max(numbers)
-    whole = all(type(number) is int for number in numbers)
+    whole = set(map(type, numbers)) == {int}
     if whole and ((10**9 <= low <= high <= 2 * 10**9) or (10**12 <= low <= high <= 2 * 10**12)):
         spread = (high - low) * 5 < high
         if spread and ({*words} & _TIMES or profile.path.endswith("[0]") or (len(numbers) > 2 and _rising(numbers))):
@@ -155,15 +154,8 @@ def _sort_of_texts(profile: Profile) -> Sort:
 
 def exact_sum(numbers: Sequence[Number]) -> Number | None:
     """The sum to the last digit; None where no number of a sensible length says it."""
-    whole = [number for number in numbers if isinstance(number, int)]
-    total: Number = sum(whole)
-    if len(whole) < len(numbers):
-        context = _PLENTY.copy()
-        result = context.create_decimal(total)
-        for number in numbers:
-            if isinstance(number, Decimal):
-                result = context.add(result, number)
-        if context.flags[Inexact] or not result.is_finite():
-            return None
-        return result
-    return total
+    if Decimal not in set(map(type, numbers)):
+        return sum(numbers)
+    with localcontext(_PLENTY) as context:
+        total = sum(numbers, Decimal(0))
+        return total if not context.flags[Inexact] and total.is_finite() else None

@@ -1,9 +1,22 @@
 """Lines of a text: which of them are looked at, and what the shapes of lines are that several kinds share."""
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["PATH", "PATH_AT_LINE", "ROW_OF_LS", "STAMP", "STAMP_OR_LEVEL", "TREE", "Lines", "lines_of"]
+__all__ = [
+    "PATH",
+    "PATH_AT_LINE",
+    "ROW_OF_LS",
+    "STAMP",
+    "STAMP_OR_LEVEL",
+    "TREE",
+    "Lines",
+    "Present",
+    "lines_of",
+    "words_in",
+    "zeroed",
+]
 
 SCANNED = 4_000_000
 """Characters that are looked at. Of a longer text: three quarters from the beginning, the rest from the end."""
@@ -45,6 +58,42 @@ ROW_OF_LS = re.compile(
 
 TREE = re.compile(r"(?:[│|] {0,3}\xa0{0,3}| {4}|\xa0{2,3} {0,2})*(?:[├└]──|[|`+\\]--)[ \xa0]?(.+)")
 """A row of `tree`."""
+
+
+_ZEROS = str.maketrans(dict.fromkeys("123456789", "0"))
+
+
+def words_in(lines: Sequence[str]) -> int:
+    """How many words the lines have together."""
+    return sum(len(" ".join(lines[at : at + 1000]).split()) for at in range(0, len(lines), 1000))
+
+
+def zeroed(lines: Sequence[str]) -> list[str]:
+    """The lines with every digit as 0: as long, and of the same form. Of lines that are not ASCII the digits stay."""
+    whole = "\n".join(lines)
+    if whole.isascii():
+        return whole.translate(_ZEROS).split("\n") if lines else []
+    return [line.translate(_ZEROS) if line.isascii() else line for line in lines]
+
+
+class Present:
+    """Some words, for a first look at many lines: lines are searched only for those that any line has at all."""
+
+    def __init__(self, words: Iterable[str], lines: Sequence[str]) -> None:
+        self._words = words
+        self._lines = lines
+        self._present: list[str] | None = None
+        """Found with the first line that is asked for: often none is."""
+
+    def any_in(self, line: str) -> bool:
+        """Whether one of the words stands anywhere in a line."""
+        if self._present is None:
+            text = "\n".join(self._lines)
+            self._present = [word for word in self._words if word in text]
+        for word in self._present:  # noqa: SIM110 (a generator takes three times as long)
+            if word in line:
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from mcpbridge.results.text_access import access_facts
 from mcpbridge.results.text_facts import Fact, cut, tally
-from mcpbridge.results.text_lines import LEVEL, STAMP, Lines
-from mcpbridge.results.text_runs import OUTCOME, Runs, run_facts
+from mcpbridge.results.text_lines import LEVEL, STAMP, Lines, Present, zeroed
+from mcpbridge.results.text_runs import OUTCOME, run_facts
 from mcpbridge.results.text_templates import Template, templates_of
 
 __all__ = ["log_facts"]
@@ -33,6 +33,13 @@ NAMES = {
 GRAVE = ("EMERG", "PANIC", "ALERT", "FATAL", "CRITICAL", "CRIT", "SEVERE", "ERROR", "ERR", "E", "F")
 """Levels that say that something failed; the gravest first."""
 
+MARKS = (
+    *("INFO", "DEBUG", "WARN", "ERR", "TRACE", "NOTICE", "CRIT", "FATAL", "SEVERE", "PANIC", "EMERG", "ALERT"),
+    *("level=", "lvl=", "severity="),
+    *("error]", "warn]", "crit]", "notice]", "info]", "debug]", "alert]", "emerg]"),
+)
+"""What every line that says its level has one of, for a first look."""
+
 BEGINNING = re.compile(
     rf"\s{{0,4}}(?:(?:time|ts|timestamp)=)?[\[(<\"]?({STAMP})[\])>\"]?[,|]?(?:\s|$)|([IWEF])\d{{4}} (\d\d:\d\d:\d\d\S*)"
 )
@@ -50,6 +57,9 @@ PROCESS = re.compile(r"\s*(?:[\w.-]+ )?([A-Za-z][\w./-]{1,60})(?:\[\d+\])?: ")
 class Told:
     """What is known of the lines so far."""
 
+    marks: Present
+    rest: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Lines with neither a time nor a level."""
     levels: Counter[str] = field(default_factory=Counter[str])
     parts: Counter[str] = field(default_factory=Counter[str])
     graves: Counter[str] = field(default_factory=Counter[str])
@@ -58,7 +68,6 @@ class Told:
     """Lines by level, with their numbers: what they say after time, level and part."""
     first: str = ""
     last: str = ""
-    runs: Runs = field(default_factory=Runs)
 
 
 def log_facts(lines: Lines, items: int) -> list[Fact]:
@@ -67,13 +76,17 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
     access = access_facts(lines, every)
     if access:
         return access
-    told = Told()
-    for at, line in enumerate(every):
-        _tell(told, at, line[:WIDTH])
+    told = Told(Present(MARKS, every))
+    looked_at = [line[:WIDTH] for line in every]
+    bare: set[str] = set()
+    for at, (line, form) in enumerate(zip(looked_at, zeroed(looked_at), strict=True)):
+        if form in bare or not _tell(told, at, line):
+            bare.add(form)
+            told.rest.append((at, line))
     facts: list[Fact] = [Fact(0, _span(told))] if told.first else []
     if told.levels:
         facts.append(Fact(0, "levels: ", tally(told.levels.most_common(12))))
-    facts += run_facts(told.runs, lines, every, told.said.get("", []) if not told.levels else [])
+    facts += run_facts(told.rest, told.said.get("", []) if not told.levels else [], lines, every)
     if told.levels or told.first:
         facts += _grave(told, lines, every)
         facts += _said(told, lines, every)
@@ -81,18 +94,17 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
     return facts
 
 
-def _tell(told: Told, at: int, line: str) -> None:
-    """Take a line in: its time, its level, the part that speaks, and what it says."""
+def _tell(told: Told, at: int, line: str) -> bool:
+    """Take a line in: its time, its level, the part that speaks, and what it says. False if it has neither."""
     start = BEGINNING.match(line)
     pos, stamp, level = 0, "", ""
     if start:
         pos, stamp = start.end(), start[1] or start[3]
         told.first = told.first or stamp
         told.last = stamp
-    if start or "level=" in line:
-        found = LEVELLED.search(line, pos, pos + 90)
-    else:
-        found = LEVELLED.match(line) or LEVELLED.match(line, 1)
+    found = LEVELLED.match(line, pos)
+    if found is None and told.marks.any_in(line):
+        found = LEVELLED.search(line, pos, pos + 90) if start or "level=" in line else LEVELLED.match(line, 1)
     if found and (start or not OUTCOME.match(line)):
         level = found[1] or found[2] or found[3]
         after = AFTER.match(line, found.end())
@@ -106,8 +118,7 @@ def _tell(told: Told, at: int, line: str) -> None:
         part = process[1] if process else None
         text = line[process.end() if process else pos :]
     else:
-        told.runs.take(at, line)
-        return
+        return False
     if level:
         told.levels[level] += 1
     told.said.setdefault(level, []).append((at, text))
@@ -115,6 +126,7 @@ def _tell(told: Told, at: int, line: str) -> None:
         told.parts[part] += 1
         if level.upper() in GRAVE:
             told.graves[part] += 1
+    return True
 
 
 def _span(told: Told) -> str:

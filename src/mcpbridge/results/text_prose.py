@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 
 from mcpbridge.results.text_ends import ends
 from mcpbridge.results.text_facts import ENOUGH, Fact, cut, filled, tally
-from mcpbridge.results.text_lines import Lines
+from mcpbridge.results.text_lines import Lines, words_in
 from mcpbridge.results.text_sentences import FIGURE, KEPT, around
 
 __all__ = ["prose_preview"]
 
 WIDTH = 1000
 """Characters of a line that are looked at."""
+
+NAMES = 2000
+"""Names whose values are counted."""
 
 _KEY = re.compile(r"\s*(?:- )?([\"']?[A-Za-z_][\w .\-/]{0,60}[\"']?)\s?(?::|=)\s*(\S.{0,200})?$")
 _NUMBERED = re.compile(
@@ -73,34 +76,44 @@ def _outline(lines: Lines, every: Sequence[str]) -> list[Fact]:
 
 
 def _found(lines: Lines, every: Sequence[str]) -> Outline:
-    found = Outline()
+    found = Outline(words=words_in(every))
     step = 0
     for at, whole in enumerate(every):
         line = whole[:WIDTH].rstrip()
         if not line:
             continue
-        found.words += len(whole.split())
-        if _is_heading(line):
+        first = line[0]
+        if first not in " \t" and _is_heading(line):
             found.headings.append(f"L{lines.number(at)} {line}")
         elif (":" in line or "=" in line) and len(line) < 300 and (key := _KEY.match(line)):
             found.keyed += 1
-            name, indent = key[1].strip("\"' "), len(line) - len(line.lstrip())
-            if not indent and line[0] != "-":
+            name, said = key.groups()
+            name = name.strip("\"' ")
+            indent = 0 if not first.isspace() else len(line) - len(line.lstrip())
+            if not indent and first != "-":
                 found.tops.append(name)
                 step = 0
             elif found.tops and line[indent] != "-":
                 step = step or indent
                 found.below[found.tops[-1]] += indent == step
-            if key[2] and (name in found.values or len(found.values) < 2000):
-                found.values.setdefault(name, Counter())[key[2]] += 1
+            if said:
+                _count(found.values, name, said)
         elif len(found.figures) < KEPT and (figure := FIGURE.search(line)):
             found.figures.append(around(line, figure.start(), figure.end()))
     return found
 
 
+def _count(values: dict[str, Counter[str]], name: str, said: str) -> None:
+    """Count what is said under a name, of as many names as are kept."""
+    if name in values:
+        values[name][said] += 1
+    elif len(values) < NAMES:
+        values[name] = Counter((said,))
+
+
 def _is_heading(line: str) -> bool:
-    """A line in capitals, one that begins with a number of a section, or one of a section in brackets."""
-    if len(line) > 100 or line[0] in " \t":
+    """In capitals, or it begins with the number of a section, or is a name in brackets. For lines not indented."""
+    if len(line) > 100:
         return False
     is_capital = line.isupper() and len(line) > 3
     return is_capital or (line[0] == "[" and line[-1] == "]") or _NUMBERED.match(line) is not None
@@ -120,7 +133,7 @@ def _xml(text: str) -> list[Fact]:
     values: dict[str, Counter[str]] = {}
     for name, said in _XML_TEXT.findall(looked_at):
         if not said.isspace():
-            values.setdefault(name, Counter())[said.strip()] += 1
+            _count(values, name, said.strip())
     told = [_values(name, counts) for name, counts in values.items()]
     return [
         Fact(0, f"XML, {sum(tags.values())} elements"),

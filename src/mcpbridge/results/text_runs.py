@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mcpbridge.results.text_facts import Fact, cut, tally
-from mcpbridge.results.text_lines import Lines
+from mcpbridge.results.text_lines import Lines, Present, zeroed
 from mcpbridge.results.text_templates import templates_of
 
-__all__ = ["OUTCOME", "Runs", "run_facts"]
+__all__ = ["OUTCOME", "run_facts"]
 
 OUTCOME = re.compile(
     r"(?P<id>\S{1,200}::\S.{0,200}?) (?P<how>PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\b"
@@ -52,6 +52,21 @@ EXCEPTION = re.compile(
     r"(?:E +|Caused by: |Exception in thread \"[^\"]{0,80}\" |Uncaught )?"
     r"((?:[A-Za-z_]\w{0,80}[.:]{1,2}){0,12}[A-Z]\w{0,80}(?:Error|Exception|Exit|Interrupt|Warning))(?::|$)"
 )
+_COUNTED = re.compile(
+    r"[\d,] (?:tests? )?(?:pass|fail|error|warning|skipped|pending|problem|vulnerabilit|ignored)", re.IGNORECASE
+)
+"""What the counts of a summary look like, for a first look."""
+
+_SUMMING = ("test result: ", "Test", "Ran ", "BUILD ", "Build", "Compil", "FAILED (", "Finished ", "exit ", "Error ")
+"""What else a summary has, for a first look."""
+
+_ENDINGS = ("PASS", "FAIL", "SKIP", "ERROR", " ... ", "ok ", *NAMED)
+"""What every line that tells how a test ended has one of, for a first look."""
+
+_GROUPS = {
+    name: (f"how{name.lstrip('howid')}", f"id{name.lstrip('howid')}") for name in OUTCOME.groupindex
+}  # where a match has how a test ended and its id, by the group that was matched last
+
 TROUBLE = ("error", "fail", "exception", "panic", "fatal", "err!", "cannot", "denied", "undefined")
 CAUTION = ("warn", "deprecat")
 
@@ -60,7 +75,12 @@ CAUTION = ("warn", "deprecat")
 class Runs:
     """What is known of such lines so far. Places of lines are those of all lines that are looked at."""
 
-    count: int = 0
+    endings: Present
+    summing: Present
+    trouble_words: Present
+    caution_words: Present
+    is_counted: bool
+    """Whether anything looks like the counts of a summary."""
     outcomes: dict[str, str] = field(default_factory=dict[str, str])
     """Tests by id, and how they ended."""
     bad: dict[str, int] = field(default_factory=dict[str, int])
@@ -75,34 +95,35 @@ class Runs:
     summaries: list[int] = field(default_factory=list[int])
     traces: list[int] = field(default_factory=list[int])
 
-    def take(self, at: int, line: str) -> None:
-        """Take in a line that has neither a time nor a level."""
-        self.count += 1
+    def take(self, at: int, line: str) -> bool:
+        """Take in a line that has neither a time nor a level. True if it is plain: all it tells is what it says."""
         if not line or line.isspace():
-            return
-        outcome = OUTCOME.match(line)
-        if outcome and outcome.lastgroup:
+            return False
+        if self.endings.any_in(line) and (outcome := OUTCOME.match(line)):
             self._outcome(at, outcome)
-            return
-        low = line.lower()
-        if any(map(low.__contains__, _SUMMARY_WORDS)) and SUMMARY.search(line):
+            return False
+        if (self.summing.any_in(line) or (self.is_counted and _COUNTED.search(line))) and SUMMARY.search(line):
             self.summaries.append(at)
-            return
-        if "traceback" in low or low.startswith(("exception in", "panic:", "thread '")):
+            return False
+        low = line.lower()
+        begins = "traceback" in low or low.startswith(("exception in", "panic:", "thread '"))
+        if begins:
             self.traces.append(at)
-        troubled = any(map(low.__contains__, TROUBLE)) or line.startswith("E  ")
-        if troubled:
+        if self.trouble_words.any_in(low) or line.startswith("E  "):
             self._trouble(at, line)
-        elif any(map(low.__contains__, CAUTION)):
+        elif self.caution_words.any_in(low):
             self.caution.append((at, line))
         else:
             self.plain.append((at, line))
-            if " --> " in line and (place := PLACE.match(line)):
+            if " --> " not in line:
+                return not begins
+            if place := PLACE.match(line):
                 self.places.setdefault(f"{place[1]}:{place[2]}", at)
+        return False
 
     def _outcome(self, at: int, outcome: re.Match[str]) -> None:
-        groups = {name.rstrip("1234567"): value for name, value in outcome.groupdict().items() if value is not None}
-        how, name = groups.get("how", ""), groups.get("id", "").strip()
+        how_at, id_at = _GROUPS[outcome.lastgroup or "id"]
+        how, name = outcome[how_at], outcome[id_at].strip()
         self.outcomes[name or str(at)] = NAMED.get(how, how)
         if how in BAD:
             self.bad[name] = at
@@ -122,26 +143,33 @@ class Runs:
             self.thrown.append(at)
 
 
-_SUMMARY_WORDS = (
-    "pass",
-    "fail",
-    "error",
-    "warning",
-    "skip",
-    "pending",
-    "problem",
-    "vulnerab",
-    "ignored",
-    "test",
-    "build",
-    "finished",
-    "exit",
-)
+def _runs_of(lines: Sequence[str]) -> Runs:
+    """Nothing known yet, but which words these lines have at all."""
+    text = "\n".join(lines)
+    low = text.lower().split("\n") if text else []
+    return Runs(
+        Present(_ENDINGS, lines),
+        Present(_SUMMING, lines),
+        Present(TROUBLE, low),
+        Present(CAUTION, low),
+        is_counted=_COUNTED.search(text) is not None,
+    )
 
 
-def run_facts(runs: Runs, lines: Lines, every: Sequence[str], said: Sequence[tuple[int, str]]) -> list[Fact]:
+def run_facts(
+    rest: Sequence[tuple[int, str]], said: Sequence[tuple[int, str]], lines: Lines, every: Sequence[str]
+) -> list[Fact]:
     """The facts of such lines. `said`: lines with a time but no level, which may speak of trouble as well."""
-    troubled = [(at, text) for at, text in said if any(map(text.lower().__contains__, TROUBLE))]
+    runs = _runs_of([line for _, line in rest])
+    plain: set[str] = set()
+    for (at, line), form in zip(rest, zeroed([line for _, line in rest]), strict=True):
+        if form in plain:
+            runs.plain.append((at, line))
+        elif runs.take(at, line):
+            plain.add(form)
+    lows = [text.lower() for _, text in said]
+    words = Present(TROUBLE, lows)
+    troubled = [each for each, low in zip(said, lows, strict=True) if words.any_in(low)]
     trouble = sorted([*runs.trouble, *troubled])
     facts: list[Fact] = []
     if runs.outcomes:
