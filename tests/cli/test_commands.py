@@ -358,3 +358,16 @@ async def test_a_bridge_on_stdio_loads_only_what_it_needs(place: Place, config: 
     imported = {line.rpartition("|")[2].strip() for line in finished.err.splitlines() if "import time:" in line}
     assert "mcpbridge.bridge" in imported
     assert not imported & {"click", "mcp", "uvicorn", "starlette", "platformdirs"}
+
+
+async def test_call_prints_large_results_whole_unless_less_is_wanted(place: Place) -> None:
+    config = str(place.config({"one": python_server("plain")}, results={}))
+    text = "a word and another " * 300
+    whole = await place.run("call", "one/echo", f"text={text}", "--config", config)
+    fitted = await place.run("call", "one/echo", f"text={text}", "--fit", "--config", config)
+    script = await place.run("call", "one/echo", f"text={text}", "--transform", "result.length", "--config", config)
+    suffix = await place.run("call", "one/echo | transform: result.length", f"text={text}", "--config", config)
+    assert whole.out == f"{text}\n"
+    assert fitted.out.startswith("[mcpbridge ")
+    assert len(fitted.out) <= 2001
+    assert script.out.splitlines()[0] == suffix.out.splitlines()[0] == str(len(text))

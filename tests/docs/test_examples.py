@@ -4,7 +4,8 @@ How a fenced block is checked is said by its first line:
 
     toml, json    a configuration of ours is loaded, and checked against the JSON Schema; other JSON must be JSON
     … client      the configuration of a client: what it starts, or the URL that it asks, must be ours
-    console       `$ ` begins a command, which is run; below it stands what it prints, where … stands for anything
+    console       `$ ` begins a command, which is run; below it stands what it prints, where … stands for anything.
+                  A variable that is set (`$ NAME=$(…)`) is known to the commands below
     sh            every `mcpbridge …` in it must be a command line that the program accepts
     python        is run
 
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -38,7 +40,8 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SERVERS = ROOT / ".venv-servers/bin"
 SCHEMA = json.loads((ROOT / "docs/servers.schema.json").read_text("utf-8"))
-ANY = dict.fromkeys(("DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD"), "something")
+_NAMES = ("ANTHROPIC_API_KEY", "DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD", "STORE_KEY")
+ANY = dict.fromkeys(_NAMES, "something of more than 16 characters")
 """Variables that examples use."""
 
 _FENCE = re.compile(r"^```(\w+)((?: \w+)*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -148,6 +151,8 @@ def reader(place: Place) -> dict[str, str]:
     assert (SERVERS.parent / ".ready").exists(), "run `make example` first: it installs the example's servers"
     programs = place.folder / "bin"
     programs.mkdir()
+    (place.folder / "examples").mkdir()
+    shutil.copy(ROOT / "examples/orders.py", place.folder / "examples")
     for name, text in {"mcpbridge": f'{sys.executable} -m mcpbridge "$@"', "uvx": f'{SERVERS}/"$@"'}.items():
         (programs / name).write_text(f"#!/bin/sh\nexec {text}\n")
         (programs / name).chmod(0o755)
@@ -184,12 +189,16 @@ async def run(place: Place, env: dict[str, str], *command: str) -> str:
 async def test_an_example_does_what_the_page_says(block: Block, place: Place, reader: dict[str, str]) -> None:
     first = next(other for other in BLOCKS if other.page == block.page and other.kind == "toml")
     (place.folder / "servers.toml").write_text(first.text)
+    known = ""
     if block.kind == "python":
         printed = await run(place, reader, sys.executable, "-c", block.text)
         assert "time__convert_time\n" in printed
     else:
         for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
-            printed = await run(place, reader, "sh", "-c", command)
+            if re.match(r"[A-Z]+=", command):
+                known += f"{command}\n"
+                continue
+            printed = await run(place, reader, "sh", "-c", known + command)
             assert re.fullmatch(as_pattern(expected), printed, re.DOTALL), f"$ {command}\n{printed}"
     assert not place.survivors()
 

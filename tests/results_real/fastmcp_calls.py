@@ -1,6 +1,6 @@
-"""FastMCP's client, run in an environment of its own: lists, then calls. Prints the results as one JSON list.
+"""FastMCP's client, run in an environment of its own: lists, then calls. Prints the results as JSON: of each era a list.
 
-The arguments are a URL, an era, and a list of [tool, arguments] as JSON.
+The arguments are a URL, and lists of eras and of [tool, arguments] as JSON.
 """
 
 import asyncio
@@ -19,4 +19,5 @@ async def results(url: str, mode: str, calls: list[tuple[str, dict[str, Any]]]) 
     return [{"text": result.content[0].text, "structured": result.structured_content} for result in given]
 
 
-print(json.dumps(asyncio.run(results(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))))
+url, eras, calls = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+print(json.dumps({era: asyncio.run(results(url, era, calls)) for era in eras}))

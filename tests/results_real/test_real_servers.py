@@ -118,11 +118,8 @@ async def test_the_history_of_a_repository(caller: Caller, world: World) -> None
     assert re.findall(r"^Commit: (\w+)$", original, re.MULTILINE) == [commit["sha"] for commit in world.commits]
     lines = original.splitlines()
     assert f"{len(lines)} lines" in text
-    assert (await caller.recall(handle, lines="5")).splitlines()[0] == lines[4] == f"Message: {wanted_of(world, 0)}"
-
-
-def wanted_of(world: World, number: int) -> str:
-    return world.commits[number]["subject"]
+    assert (await caller.recall(handle, lines="5")).splitlines()[0] == lines[4]
+    assert lines[4] == f"Message: {world.commits[0]['subject']}"
 
 
 async def test_a_script_over_the_history(caller: Caller, world: World) -> None:

@@ -15,6 +15,8 @@ from mcpbridge.cli.output import print_json, print_text, show_contents
 from mcpbridge.cli.states import failure_code
 from mcpbridge.config.load import Loaded
 from mcpbridge.redaction import Redactor
+from mcpbridge.sandbox.suffix import transform_suffix
+from mcpbridge.wire.envelope import TRANSFORM, WHOLE
 
 __all__ = ["command"]
 
@@ -25,15 +27,32 @@ __all__ = ["command"]
 @config_option
 @click.option("--json", "given", metavar="ARGS", help="All arguments as a JSON object; - reads it from standard input.")
 @click.option("--raw", is_flag=True, help="Print the whole result as one JSON document.")
-def command(*, tool: str, words: tuple[str, ...], config: str | None, given: str | None, raw: bool) -> int:
+@click.option("--fit", is_flag=True, help="Print what a model would see: a large result is kept and previewed.")
+@click.option("--transform", metavar="SCRIPT", help="Print what this JavaScript makes of `result`.")
+def command(
+    *,
+    tool: str,
+    words: tuple[str, ...],
+    config: str | None,
+    given: str | None,
+    raw: bool,
+    fit: bool,
+    transform: str | None,
+) -> int:
     """Call TOOL, by the name that `list` shows, or as SERVER/TOOL.
 
     A value is taken as text where the tool wants text, and otherwise as JSON if it is JSON:
     mcpbridge call time/convert_time source_timezone=UTC time=12:30 target_timezone=Asia/Tokyo
+
+    The result is printed whole, however large, unless --fit or --transform asks for less:
+    mcpbridge call git/git_log repo_path=. --transform "result.slice(0, 200)"
     """
     if given is not None and words:
         raise click.UsageError("Give the arguments as KEY=VALUE or with --json, not both.")
 
+    if (suffixed := transform_suffix(tool)) is not None:
+        tool, transform = suffixed[0], transform or suffixed[1]
+    meta = {TRANSFORM: transform} if transform else {} if fit else {WHOLE: "whole"}
     text = sys.stdin.read() if given == "-" else given  # before there is a loop, which it would hold up
 
     async def calling(loaded: Loaded, redact: Redactor) -> int:
@@ -50,7 +69,8 @@ def command(*, tool: str, words: tuple[str, ...], config: str | None, given: str
 
     async def _call(bridge: Bridge, arguments: dict[str, Any] | None, schema: dict[str, Any]) -> int:
         arguments = from_words(words, schema) if arguments is None else arguments
-        result = await engine.ask(bridge, "tools/call", {"name": tool, "arguments": arguments})
+        params = {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})}
+        result = await engine.ask(bridge, "tools/call", params)
         return _print(result, raw=raw)
 
     return engine.run(calling, config, as_json=raw or given is not None)

@@ -112,7 +112,7 @@ def _records(columns: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
 
 def _numbers(column: Sequence[str]) -> Sequence[Any]:
     """The cells, numbers as numbers."""
-    different = dict.fromkeys(column)
+    different = set(column)
     if any(map(_PADDED.fullmatch, different)):
         return column
     read: dict[str, Any] = {}

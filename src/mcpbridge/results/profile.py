@@ -157,5 +157,5 @@ def exact_sum(numbers: Sequence[Number]) -> Number | None:
     if Decimal not in set(map(type, numbers)):
         return sum(numbers)
     with localcontext(_PLENTY) as context:
-        total = sum(numbers, Decimal(0))
+        total = Decimal(sum(numbers, Decimal(0)))
         return total if not context.flags[Inexact] and total.is_finite() else None

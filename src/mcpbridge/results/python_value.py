@@ -24,10 +24,15 @@ _TOKEN = re.compile(
 )
 _LONGEST_TREE = 500_000
 """Characters that are parsed as Python where the fast way fails (sets, numbers as names, text in several pieces)."""
-_CALL_OF_TEXT = re.compile(r"[\w)]\0|\0\0\0|\0\s*[\w(]")
-"""Text of a call or with a prefix, or two texts side by side; `\0` stands for a quote."""
+_STRING = re.compile(r"""('[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*")""")
+_BEFORE_TEXT = re.compile(r"\0(?<=[\w)]\0)")
+"""The text of a call, or one with a prefix; `\0` stands for a text."""
+_BEHIND_TEXT = re.compile(r"\0\s*[\w(\0]")
+"""Two texts side by side, or something else that belongs to the text."""
+_NOT_PLAIN = re.compile(r"[A-DF-Za-df-z_()]|(?<![0-9])[Ee]")
 _WORDS = {"True": "true", "False": "false", "None": "null"}
-_PLAIN = re.compile(r"""[^"\\\x00-\x1f]*""")
+_COMMON_ESCAPES = re.compile(r"""(?:[^\\\x00-\x1f]|\\[\\nrt'"])*""")
+"""Python and JSON mean the same by them."""
 
 
 class _NotPlain(Exception):
@@ -53,16 +58,29 @@ def _by_tokens(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text as JSON where all strings are plain ones in single quotes, as most are."""
-    if '"' in text or "\\" in text or "\0" in text:
+    """The text as JSON where all strings stand by themselves, as most do: what is between them is looked at at once."""
+    if "\0" in text:
         raise _NotPlain
-    pieces = text.split("'")
+    if '"' in text or "\\" in text:
+        pieces = _STRING.split(text)
+        pieces[1::2] = map(_string, pieces[1::2])
+    else:
+        pieces = text.split("'")
+        pieces[1::2] = [f'"{inner}"' for inner in pieces[1::2]]
     code = "\0".join(pieces[::2])
-    if len(pieces) % 2 == 0 or _CALL_OF_TEXT.search(code):
+    if len(pieces) % 2 == 0 or _BEFORE_TEXT.search(code) or _BEHIND_TEXT.search(code):
         raise _NotPlain
-    between = _TOKEN.sub(_as_json, code).split("\0")
-    pieces[::2] = between
-    return '"'.join(pieces)
+    pieces[::2] = _code(code).split("\0")
+    return "".join(pieces)
+
+
+def _code(code: str) -> str:
+    """What is between strings, as JSON."""
+    without_words, as_json = code, code
+    for word, json_word in _WORDS.items():
+        without_words = without_words.replace(word, "")
+        as_json = as_json.replace(word, json_word)
+    return _TOKEN.sub(_as_json, code) if _NOT_PLAIN.search(without_words) else as_json
 
 
 def _as_json(match: re.Match[str]) -> str:
@@ -82,9 +100,16 @@ def _as_json(match: re.Match[str]) -> str:
 
 
 def _string(token: str) -> str:
-    inner = token[1:-1]
-    if _PLAIN.fullmatch(inner):
-        return f'"{inner}"'
+    """A string as JSON. Control characters stay: JSON has none, so such a text is read in another way."""
+    quote, inner = token[0], token[1:-1]
+    if "\\" not in inner:
+        return token if quote == '"' else json.dumps(inner, ensure_ascii=False) if '"' in inner else f'"{inner}"'
+    if _COMMON_ESCAPES.fullmatch(inner):
+        if quote == '"' and "\\'" not in inner:
+            return token
+        if quote == "'" and '"' not in inner:
+            # Each `'` in it has the backslash that keeps it from ending the string.
+            return '"' + inner.replace("\\'", "'") + '"'
     try:
         return json.dumps(ast.literal_eval(token), ensure_ascii=False)
     except (ValueError, SyntaxError) as error:

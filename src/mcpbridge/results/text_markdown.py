@@ -141,6 +141,9 @@ def _outline(every: list[str]) -> Outline:
             if "**" in line and len(found.marked) < KEPT and (bold := _BOLD.search(line)):
                 found.marked.append(around(line, bold.start(), bold.end()))
             continue
+        if not line:
+            table = None
+            continue
         found.words += len(line.split()) if len(whole) <= WIDTH else len(whole.split())
         if line.count("|") >= 2 and line.lstrip().startswith("|"):
             table = _row(found, table, line)

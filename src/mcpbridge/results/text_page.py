@@ -21,6 +21,9 @@ TEXT = 6_000
 ROWS = 20_000
 """Rows of a table that are kept."""
 
+DEPTH = 100
+"""How deep tables and lists are kept apart; what is nested deeper belongs to the last of these."""
+
 _TAGS = re.compile(r"<([^<>]{0,20000})>")
 _NAME = re.compile(r"/?([a-zA-Z][\w:-]{0,30})")
 _ATTRIBUTE = re.compile(r"([\w:-]{1,40})\s{0,5}=\s{0,5}(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
@@ -139,14 +142,17 @@ class _Scanner:
         """Running text since the last block began."""
         self._catches: list[tuple[str, list[str]]] = []
         """Open elements whose text is wanted, and what was said in them; cells and items with their depth."""
+        self._caught = Counter[str]()
+        """Their tags."""
         self._tables: list[list[list[str]]] = []
         self._lists: list[list[str]] = []
         self._href = ""
 
     def text(self, raw: str) -> None:
         said = unescape(raw) if "&" in raw else raw
-        for _, into in self._catches[-8:]:
-            into.append(said)
+        if self._catches:
+            for _, into in self._catches[-8:]:
+                into.append(said)
         self.page.text_chars += len(said)
         self._piece.append(said)
 
@@ -160,9 +166,9 @@ class _Scanner:
             if tag == "a":
                 self._href = _attributes(body).get("href", "")
         elif tag == "table":
-            rows: list[list[str]] = []
-            page.tables.append(rows)
-            self._tables.append(rows)
+            if len(self._tables) < DEPTH:
+                page.tables.append([])
+            self._tables.append(page.tables[-1])
         elif tag == "tr" and self._tables:
             self._end_cell()
             if len(self._tables[-1]) < ROWS:
@@ -171,9 +177,9 @@ class _Scanner:
             self._end_cell()
             self._catch(f"td{len(self._tables)}")
         elif tag in ("ul", "ol"):
-            items: list[str] = []
-            page.lists.append(items)
-            self._lists.append(items)
+            if len(self._lists) < DEPTH:
+                page.lists.append([])
+            self._lists.append(page.lists[-1])
         elif tag == "li":
             self._end_of(f"li{len(self._lists)}")
             self._catch(f"li{len(self._lists)}")
@@ -208,6 +214,7 @@ class _Scanner:
     def _catch(self, tag: str) -> None:
         if len(self._catches) < 100:
             self._catches.append((tag, []))
+            self._caught[tag] += 1
 
     def _end_cell(self) -> None:
         if self._tables:
@@ -215,10 +222,11 @@ class _Scanner:
 
     def _end_of(self, tag: str) -> None:
         """The innermost open element of this tag ends, and those within it that nobody closed."""
-        at = next((at for at in range(len(self._catches) - 1, -1, -1) if self._catches[at][0] == tag), -1)
-        if at < 0:
+        if not self._caught[tag]:
             return
+        at = next(at for at in range(len(self._catches) - 1, -1, -1) if self._catches[at][0] == tag)
         said = _plain("".join(self._catches[at][1]))
+        self._caught.subtract(caught for caught, _ in self._catches[at:])
         del self._catches[at:]
         page = self.page
         if tag == "title":
@@ -239,7 +247,9 @@ class _Scanner:
             self._piece.clear()
 
     def _end_piece(self) -> None:
-        said = _plain("".join(self._piece)) if self._piece and len(self.page.paragraphs) < 400 else ""
+        if not self._piece:
+            return
+        said = _plain("".join(self._piece)) if len(self.page.paragraphs) < 400 else ""
         self._piece.clear()
         if len(said) > 1:
             self.page.paragraphs.append(said[:TEXT])
