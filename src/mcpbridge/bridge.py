@@ -184,7 +184,14 @@ class Bridge:
         self.policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
         self.catalog = Catalog(settings.servers, builder, policy=self.policy)
         self.pool = Pool(servers, self._make_transport, self, client_info=server_info)
-        self.results = ResultParts(settings.results, self.store, self.catalog, self.metrics, redact=self._redact)
+        self.results = ResultParts(
+            settings.results,
+            self.store,
+            self.catalog,
+            self.metrics,
+            redact=self._redact,
+            call_log=call_log_path(settings.call_log, settings.store) if self.call_log is not None else None,
+        )
         own = tuple(encode(builtin.definition) for builtin in self.results.builtins.values())
         self.catalog.update(Offer(BRIDGE, own))
         parts = Parts(

@@ -2,13 +2,16 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import anyio.to_thread
 
 from mcpbridge.builtin.recall import Recall
 from mcpbridge.builtin.tool import Builtin
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.errors import UnknownName
+from mcpbridge.errors import StoreFailed, UnknownName
 from mcpbridge.model import BRIDGE, Call
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.pipeline.compress import Compress
@@ -23,12 +26,15 @@ from mcpbridge.sandbox.scripts import LazyScripts
 from mcpbridge.storage.store import Store
 
 if TYPE_CHECKING:  # loaded with the first large result
+    from mcpbridge.builtin.recall_listing import LoggedCall
     from mcpbridge.pipeline.rewriting import Rewriter, Rewritten
     from mcpbridge.results.document import Document
 
 __all__ = ["ResultParts"]
 
 _RECALL = f"{BRIDGE}/recall"
+_LOGGED = 5000
+"""Calls of the log that are looked at, the newest."""
 
 
 class ResultParts:
@@ -42,8 +48,9 @@ class ResultParts:
         metrics: Metrics,
         *,
         redact: Callable[[str], str],
+        call_log: Path | None = None,
     ) -> None:
-        """Touches nothing: no file, no process.
+        """Touches nothing: no file, no process. `call_log`: the file that calls are written to, if they are.
 
         Raises:
             ConfigError: the tokenizer of the settings is not installed.
@@ -67,6 +74,7 @@ class ResultParts:
             room=lambda call: self._room,
             recalled=self._recalled,
             read=_document_of,
+            logged=None if call_log is None else partial(_logged, call_log),
         )
         self.builtins: Mapping[str, Builtin] = {"recall": recall}
 
@@ -123,3 +131,25 @@ def _document_of(data: bytes) -> "Document":
     from mcpbridge.results.contents import document_of
 
     return document_of(data)
+
+
+async def _logged(path: Path, principal: str, search: str) -> "list[LoggedCall]":
+    """The newest calls of this principal in the log that have all these words."""
+    from mcpbridge.builtin.recall_listing import LoggedCall
+    from mcpbridge.storage.call_log_reading import Filter, read_calls
+
+    words = search.casefold().split()
+    try:
+        rows = await anyio.to_thread.run_sync(partial(read_calls, path, Filter(), limit=_LOGGED))
+    except StoreFailed:
+        return []
+    return [
+        LoggedCall(row["tool"], row["outcome"], row.get("error", ""), row["at"])
+        for row in reversed(rows)
+        if row.get("principal", "") == principal
+        and row["method"] == "tools/call"
+        and all(
+            word in f"{row['tool']} {row['outcome']} {row.get('error', '')} {row['client']}".casefold()
+            for word in words
+        )
+    ]

@@ -357,3 +357,18 @@ async def test_rules_see_what_a_reference_stands_for(place: Place) -> None:
         reply = await client.call("up__echo", text={"$ref": handle})
     assert reply.failed
     assert "denied" in reply.text
+
+
+async def test_logged_calls_are_found_in_a_later_session(place: Place) -> None:
+    servers = {"up": python_server("plain")}
+    for turn in range(2):
+        async with place.bridge(servers, results={}, call_log={"enabled": True}) as client:
+            await client.initialize()
+            await client.tools_with("up__echo")
+            if turn == 0:
+                assert not (await client.call("up__echo", text="small")).failed
+            else:
+                found = await recall(client, search="up/echo ok")
+                nothing = await recall(client, search="up/echo tool_error")
+    assert re.search(r"^up/echo · ok · 20", found.text, re.MULTILINE)
+    assert "up/echo ·" not in nothing.text

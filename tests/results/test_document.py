@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import read
@@ -126,9 +126,45 @@ def test_tuples_and_sets_of_python_are_lists() -> None:
     assert read("{'tags': {'x'}, 5: (1,)}").value == {"tags": ["x"], "5": [1]}
 
 
+def test_strings_of_python_in_either_quotes_and_with_escapes() -> None:
+    value = [
+        "it's",
+        'a "quote"',
+        "both ' and \"",
+        "back\\slash",
+        "line\nbreak\tand \x1b",
+        "\ud800 half",
+        "none: None, (1)",
+    ]
+    assert read(repr([value])).value == [value]
+    assert read(repr({"it's": ("x", 1.50, None, True)})).value == {"it's": ["x", Decimal("1.5"), None, True]}
+
+
+@pytest.mark.parametrize("text", ["['a' 'b', 1]", "[b'bytes', 1]", "[None1, 'x']", "['a'.upper(), 1]", "['open, 1]"])
+def test_texts_that_are_more_than_strings_are_not_read_as_strings(text: str) -> None:
+    assert read(text).value in (None, ["ab", 1], ["b'bytes'", 1])
+
+
 def test_code_is_never_run() -> None:
     assert not read("[__import__('os').getcwd(), 1]").is_structured
     assert not read("[open('x') for x in 'ab']").is_structured
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + "\\'" * 300_000 + "]",
+        "[" + "'\n" * 300_000 + "]",
+        "['" + "\\" * 300_001 + "']",
+        "[" + " " * 300_000 + "a]",
+        "[" + ", " * 300_000 + "a)]",
+        "[" + "date(1" * 100_000 + "]",
+    ],
+    ids=["escapes", "open strings", "backslashes", "spaces", "commas", "calls"],
+)
+def test_what_looks_like_python_over_and_over_takes_time_in_proportion(text: str) -> None:
+    """Each would take minutes if its rest were searched again from each place."""
+    assert not read(text).is_structured
 
 
 @pytest.mark.parametrize("nested", ["[" * 200_000, "[" * 50_000 + "]" * 50_000, "{'a':" * 20_000 + "1" + "}" * 20_000])
@@ -142,6 +178,7 @@ _values = st.recursive(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(_values, min_size=1) | st.dictionaries(st.text(max_size=5), _values, min_size=1))
 def test_any_value_that_python_prints_is_read_back(value: object) -> None:
     """Whatever way the text is read, the value is the one that was printed."""
@@ -150,6 +187,7 @@ def test_any_value_that_python_prints_is_read_back(value: object) -> None:
     assert document.value == value
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(st.text("abc", min_size=1, max_size=2), _scalars, min_size=1), min_size=2))
 def test_any_objects_as_json_lines_are_read_back(rows: list[dict[str, object]]) -> None:
     document = read("\n".join(map(json.dumps, rows)))
@@ -157,6 +195,7 @@ def test_any_objects_as_json_lines_are_read_back(rows: list[dict[str, object]]) 
     assert document.value == rows
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text())
 def test_no_text_is_an_error(text: str) -> None:
     assert read(text).text == text

@@ -14,7 +14,7 @@ from mcpbridge.results.lossless import Lossless, shortest
 from mcpbridge.results.table_form import LEGEND, table_form
 from mcpbridge.results.table_restore import restore
 
-MANY = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 TRICKY = [
     *("", " ", "null", "true", "1", "1.10", "-0", "1e5", "a|b", "a,b;c]", "[x", "{y", '"', "'", "\\", "\n", "a\nb"),

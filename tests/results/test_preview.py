@@ -22,12 +22,12 @@ _scalars = (
 )
 _names = st.text(max_size=8) | st.sampled_from(["id", "name", "status", "children", "ts", "values", "amount", "labels"])
 _values = st.recursive(
-    _scalars, lambda inner: st.lists(inner, max_size=8) | st.dictionaries(_names, inner, max_size=8), max_leaves=25
+    _scalars, lambda inner: st.lists(inner, max_size=8) | st.dictionaries(_names, inner, max_size=8), max_leaves=12
 )
 _documents = st.lists(_values) | st.dictionaries(_names, _values)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(_documents, st.integers(150, 3000), st.integers(0, 5))
 def test_any_value_fits_its_room_and_gives_the_same_text_each_time(value: Any, room: int, items: int) -> None:
     document = Document("", "json", value)
@@ -38,8 +38,8 @@ def test_any_value_fits_its_room_and_gives_the_same_text_each_time(value: Any, r
     assert headline(document).startswith("JSON ")
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.dictionaries(_names, _values, max_size=5), min_size=2, max_size=40))
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.dictionaries(_names, _values, max_size=4), min_size=2, max_size=12))
 def test_the_number_of_rows_is_told_exactly(rows: list[Any]) -> None:
     document = Document("", "json", rows)
     assert f"array of {len(rows)} objects" in headline(document)
@@ -47,8 +47,8 @@ def test_the_number_of_rows_is_told_exactly(rows: list[Any]) -> None:
     assert f"array of {len(rows)} objects" in text or "tree" in text
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.dictionaries(st.from_regex(r"[a-z]{3,8}", fullmatch=True), _scalars, min_size=1, max_size=15))
+@settings(max_examples=20, deadline=None)
+@given(st.dictionaries(st.text("abcdefgh", min_size=3, max_size=8), _scalars, min_size=1, max_size=15))
 def test_each_field_of_an_object_is_named(value: dict[str, Any]) -> None:
     text = preview(Document("", "json", value), 4000)
     for name in value:
@@ -201,6 +201,34 @@ def test_a_table_of_lists_takes_its_names_from_the_first() -> None:
 def test_headlines(value: Any, said: str) -> None:
     assert headline(read(json.dumps(value))) == said
     assert len(preview(read(json.dumps(value)), 150)) <= 150
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "text"),
+    [
+        (None, "JSON null", "value: null"),
+        (True, "JSON boolean", "boolean: true"),
+        (12345678901234567890, "JSON number", "number: 12345678901234567890"),
+        (Decimal("1.10"), "JSON number", "number: 1.10"),
+        ("", "JSON string of 0 chars", 'string: ""'),
+        ("plain", "JSON string of 5 chars", "string: plain"),
+        ({}, "JSON object, 0 members", "empty object"),
+        ([], "JSON empty array", "empty array"),
+    ],
+)
+def test_any_root_has_a_headline_and_a_preview(value: Any, said: str, text: str) -> None:
+    document = Document("", "json", value)
+    assert headline(document) == said
+    assert preview(document, 150) == text
+
+
+def test_a_long_string_alone_is_cut_to_its_room() -> None:
+    document = Document("", "json", 'word "quoted" ' * 1000)
+    assert headline(document) == "JSON string of 14000 chars"
+    text = preview(document, 300)
+    assert len(text) == 300
+    assert text.startswith("string: word")
+    assert text.endswith("…")
 
 
 def test_headlines_of_other_kinds() -> None:

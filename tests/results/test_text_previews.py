@@ -23,7 +23,7 @@ TRICKY = (
 PIECES = st.sampled_from(TRICKY.split(";"))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.lists(PIECES | st.text(max_size=20), max_size=120).map("".join), st.sampled_from(KINDS), st.integers(150, 3000)
 )

@@ -35,7 +35,7 @@ def noted(text: str) -> tuple[int, int, int]:
     return kept, total, omitted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(VALUES.filter(lambda value: isinstance(value, list | dict)), st.integers(100, 800))
 def test_json_stays_json_within_its_room(value: Any, room: int) -> None:
     document = as_json(value)
@@ -49,8 +49,11 @@ def test_json_stays_json_within_its_room(value: Any, room: int) -> None:
     assert all(note.startswith("[") for note in notes)
 
 
+@settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 99), min_size=1), min_size=60, max_size=400),
+    st.lists(st.integers(0, 99), min_size=60, max_size=160).map(
+        lambda numbers: [{"a": at} if at % 3 else {"b": at, "c": -at} for at in numbers]
+    ),
     st.integers(100, 500),
 )
 def test_the_first_items_of_a_list_are_unchanged_and_the_others_counted(rows: list[dict[str, int]], room: int) -> None:

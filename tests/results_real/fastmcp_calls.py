@@ -1,4 +1,4 @@
-"""FastMCP's client, run in an environment of its own: lists, then calls. Prints the results as JSON: of each era a list.
+"""FastMCP's client, run in an environment of its own: lists, then calls. Prints the results as JSON, by era.
 
 The arguments are a URL, and lists of eras and of [tool, arguments] as JSON.
 """

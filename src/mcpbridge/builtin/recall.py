@@ -4,7 +4,7 @@ The work itself is in `results/query.py`, loaded with the first call. What is wr
 `isError`, so that the model reads it; a handle of somebody else looks as one that never was.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -18,6 +18,7 @@ from mcpbridge.wire.frame import encode
 
 if TYPE_CHECKING:  # loaded with the first call
     from mcpbridge.builtin.recall_arguments import Wanted
+    from mcpbridge.builtin.recall_listing import LoggedCall
     from mcpbridge.results.document import Document
 
 __all__ = ["Recall"]
@@ -40,13 +41,15 @@ class Recall:
         room: Callable[[Call], int],
         recalled: Callable[[Call, int], None],
         read: "Callable[[bytes], Document]",
+        logged: "Callable[[str, str], Awaitable[Sequence[LoggedCall]]] | None" = None,
     ) -> None:
         """`room`: characters that the answer of a call may have. `recalled` is told how many were given out of results.
 
-        `read`: the document of a kept result. `javascript` None: there is no `_transform`.
+        `read`: the document of a kept result. `javascript` None: there is no `_transform`. `logged`: calls of a
+        principal in the call log that have all of some words; None: none are logged.
         """
         self._shelf, self._javascript = shelf, javascript
-        self._room, self._recalled, self._read = room, recalled, read
+        self._room, self._recalled, self._read, self._logged = room, recalled, read, logged
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -122,7 +125,11 @@ class Recall:
         return f"{told} Not kept: {', '.join(missing)}." if missing else told
 
     async def _list(self, call: Call, wanted: "Wanted") -> str:
-        from mcpbridge.builtin.recall_listing import LOOKED_AT, listing
+        from mcpbridge.builtin.recall_listing import LOOKED_AT, listing, with_logged
 
-        cards = await self._shelf.cards(principal=call.caller.principal, search=wanted.search, limit=LOOKED_AT)
-        return listing(cards, wanted, self._room(call))
+        principal = call.caller.principal
+        cards = await self._shelf.cards(principal=principal, search=wanted.search, limit=LOOKED_AT)
+        text = listing(cards, wanted, self._room(call))
+        if not wanted.search or self._logged is None:
+            return text
+        return with_logged(text, await self._logged(principal, wanted.search), self._room(call))

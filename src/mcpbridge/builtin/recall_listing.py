@@ -1,16 +1,41 @@
 """What is kept, as `recall` lists it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mcpbridge.builtin.recall_arguments import Wanted
 from mcpbridge.results.card import Card
 from mcpbridge.results.query_refused import clipped
 
-__all__ = ["LOOKED_AT", "listing"]
+__all__ = ["LOOKED_AT", "LoggedCall", "listing", "with_logged"]
 
 LOOKED_AT = 500
 """Kept results that are looked at, the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCall:
+    """A call of the call log."""
+
+    tool: str
+    outcome: str
+    error: str
+    at: str
+    """ISO 8601."""
+
+
+def with_logged(text: str, calls: Sequence[LoggedCall], room: int) -> str:
+    """The listing, and below it calls that the log tells of, the newest first, as many as fit."""
+    lines = ["Calls in the log, whether or not their result is kept:"]
+    space = room - len(text) - len(lines[0]) - 2
+    for call in calls:
+        line = " · ".join(part for part in (call.tool, call.outcome, call.error, call.at) if part)
+        space -= len(line) + 1
+        if space < 0:
+            break
+        lines.append(line)
+    return "\n".join([text, *lines]) if len(lines) > 1 else text
 
 
 def listing(cards: Sequence[Card], wanted: Wanted, room: int) -> str:

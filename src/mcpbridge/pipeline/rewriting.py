@@ -261,6 +261,7 @@ class Rewriter:
         except StoreFailed as failed:
             _unkept(call, failed)
             return False
+        call.note("kept", job.handle)
         return True
 
     async def _smaller(self, job: _Job, places: Sequence[int]) -> Mapping[int, bytes]:

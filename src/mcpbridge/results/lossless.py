@@ -22,7 +22,7 @@ class Lossless:
 
 _LARGEST = 4 * 1024**2
 """Characters of a text above which no table is tried."""
-_LARGER = 500
+_LARGER = 300
 """How many times the room a text may be at most to be tried: nothing but the plainest counting is shortened more."""
 _SAMPLE = 64 * 1024
 """Characters that tell whether a text can fit at all, from its beginning, its middle and its end."""
@@ -31,15 +31,15 @@ _SAMPLE = 64 * 1024
 def shortest(document: Document, room: int | None = None) -> Lossless:
     """The shortest of: as it was sent, minified, as a table or an outline. Never longer than the original.
 
-    `room`: what fits, in characters. If it is plain that nothing does, this is the text as sent, and costs next to
-    nothing. A table is only given if it was turned back and was the same value, to the last digit; of texts without a
-    value, the same text.
+    `room`: what fits, in characters. If nothing does, this is the text as sent, and where that is plain from the first
+    it costs next to nothing. A table is only given if it was turned back and was the same value, to the last digit; of
+    texts without a value, the same text.
     """
     text = document.text
     if room is not None and _hopeless(text, room):
         return Lossless("as sent", text)
     if document.kind == "listing":
-        return _listing(text)
+        return _listing(text, room)
     if not document.is_structured:
         return Lossless("as sent", text)
     try:
@@ -49,32 +49,37 @@ def shortest(document: Document, room: int | None = None) -> Lossless:
     best = Lossless("as sent", text)
     if document.kind in ("json", "ndjson", "repr") and len(plain) < len(text):
         best = Lossless("minified", plain)
-    table = _table(document.value, plain) if len(text) <= _LARGEST else None
-    if table is not None and len(table) < len(best.text):
+    most = len(best.text) if room is None else min(room, len(best.text))
+    table = _table(document.value, plain, most) if len(text) <= _LARGEST else None
+    if table is not None:
         best = Lossless("table", table)
     return best
 
 
-def _table(value: Any, plain: str) -> str | None:
-    """The table form, if the way back from it leads to the same value."""
+def _table(value: Any, plain: str, most: int) -> str | None:
+    """The table form, if it is no longer than `most` and the way back from it leads to the same value.
+
+    The way back takes as long as the way there, so it is only gone if the table is of use.
+    """
     from mcpbridge.results.table_form import table_form  # loaded with the first large result
     from mcpbridge.results.table_restore import restore
 
     try:
-        text = table_form(value)
-        if len(text) < len(plain) and write_json(restore(text, "table")) == plain:
+        text = table_form(value, len(plain))
+        if len(text) <= most and len(text) < len(plain) and write_json(restore(text, "table")) == plain:
             return text
     except (NotReadable, RecursionError):
         return None
     return None
 
 
-def _listing(text: str) -> Lossless:
+def _listing(text: str, room: int | None) -> Lossless:
     from mcpbridge.results.table_paths import paths_form, paths_restored
 
-    if len(text) <= _LARGEST:
+    most = len(text) - 1 if room is None else min(room, len(text) - 1)
+    if len(text) <= _LARGEST and text.count("\n") <= most:  # every path keeps a line
         found = paths_form(text)
-        if len(found) < len(text) and paths_restored(found) == text:
+        if len(found) <= most and paths_restored(found) == text:
             return Lossless("table", found)
     return Lossless("as sent", text)
 

@@ -32,11 +32,13 @@ def preview(document: Document, room: int, items: int = 3) -> str:
     """
     if document.is_structured:
         # Loaded with the first large result, as is the other kind.
-        from mcpbridge.results.preview_structured import sections_of, structured_text
+        from mcpbridge.results.preview_structured import scalar_text, sections_of, structured_text
 
-        noun = {"ndjson": "lines", "csv": "rows", "table": "rows"}.get(document.kind, "")
-        sections = sections_of(document.value, noun)
-        text = structured_text(sections, room, _around(document, room), items)
+        if isinstance(document.value, (dict, list)):
+            noun = {"ndjson": "lines", "csv": "rows", "table": "rows"}.get(document.kind, "")
+            text = structured_text(sections_of(document.value, noun), room, _around(document, room), items)
+        else:
+            text = scalar_text(document.value, room)
     else:
         from mcpbridge.results.preview_text import preview_text
 

@@ -10,7 +10,7 @@ from mcpbridge.results.preview_whole import whole_rows
 from mcpbridge.results.preview_words import cut, plural, said, type_said
 from mcpbridge.results.sections import Part, parts_of
 
-__all__ = ["sections_of", "shape", "structured_text"]
+__all__ = ["scalar_text", "sections_of", "shape", "structured_text"]
 
 _MOST_SECTIONS = 24
 _NOUNS = {"object": "object", "list": "list", "str": "string", "bool": "boolean", "int": "number", "number": "number"}
@@ -34,7 +34,11 @@ _FIELDS_SHARE = 0.45
 
 
 def shape(value: Any) -> str:
-    """`array of 33 objects`, `object, 5 members, items: 250`."""
+    """`array of 33 objects`, `object, 5 members, items: 250`, `string of 120 chars`, `number`, `null`."""
+    if isinstance(value, str):
+        return f"string of {plural(len(value), 'char')}"
+    if not isinstance(value, (dict, list)):
+        return _NOUNS.get(type_said(value), "null")
     if isinstance(value, list):
         rows = cast("list[Any]", value)
         nouns = {_NOUNS.get(type_said(row), "value") for row in rows[:1000]}
@@ -48,8 +52,13 @@ def shape(value: Any) -> str:
     return text
 
 
+def scalar_text(value: Any, room: int) -> str:
+    """What is neither object nor list: itself."""
+    return cut(f"{_NOUNS.get(type_said(value), 'value')}: {said(value, room)}", room)
+
+
 def sections_of(value: Any, noun: str = "") -> list[Section]:
-    """The parts of a value, with all that can be said of each."""
+    """The parts of an object or list, with all that can be said of each."""
     parts = parts_of(value)
     if len(parts) > _MOST_SECTIONS:
         rest = sorted(parts[1:], key=lambda part: -part.size)[: _MOST_SECTIONS - 1]

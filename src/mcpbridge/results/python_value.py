@@ -14,17 +14,18 @@ __all__ = ["read_python"]
 
 _TOKEN = re.compile(
     r"""
-    (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+    (?P<string>'[^'\\\n]*(?:\\.[^'\\\n]*)*'?|"[^"\\\n]*(?:\\.[^"\\\n]*)*"?)
     |(?P<call>(?:datetime\.)?(?:datetime|date|time|timedelta)\([^()\n]{0,200}\)|(?:Decimal|UUID)\('[^'\n]{0,200}'\))
     |(?P<word>\b(?:True|False|None)\b)
-    |(?P<tuple>,?\s*\)|\()
+    |(?P<tuple>(?:,|(?<![\s,]))\s*\)|\()
     |(?P<other>(?<![\d.])[A-Za-z_]\w*)
     """,
     re.VERBOSE,
 )
 _LONGEST_TREE = 500_000
 """Characters that are parsed as Python where the fast way fails (sets, numbers as names, text in several pieces)."""
-_STRING = re.compile(r"""('[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*")""")
+_STRING = re.compile(r"""('[^'\\\n]*(?:\\.[^'\\\n]*)*'?|"[^"\\\n]*(?:\\.[^"\\\n]*)*"?)""")
+"""Also one without an end, lest its rest be searched for strings again and again."""
 _BEFORE_TEXT = re.compile(r"\0(?<=[\w)]\0)")
 """The text of a call, or one with a prefix; `\0` stands for a text."""
 _BEHIND_TEXT = re.compile(r"\0\s*[\w(\0]")
@@ -102,6 +103,8 @@ def _as_json(match: re.Match[str]) -> str:
 def _string(token: str) -> str:
     """A string as JSON. Control characters stay: JSON has none, so such a text is read in another way."""
     quote, inner = token[0], token[1:-1]
+    if token[1:][-1:] != quote:
+        raise _NotPlain
     if "\\" not in inner:
         return token if quote == '"' else json.dumps(inner, ensure_ascii=False) if '"' in inner else f'"{inner}"'
     if _COMMON_ESCAPES.fullmatch(inner):

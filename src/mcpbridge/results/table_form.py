@@ -48,32 +48,34 @@ _NAME = 24
 """Characters of a name that may stand for an object; longer ones cost more than they tell."""
 
 
-def table_form(value: Any) -> str:
-    """The value as tables, whether or not that is shorter.
+def table_form(value: Any, size: int | None = None) -> str:
+    """The value as tables, whether or not that is shorter. `size`: characters of its JSON, if that is known.
 
     Raises:
         NotReadable, RecursionError: it cannot be written.
     """
-    return _Writer(value).write(value)
+    return _Writer(value, len(write_json(value)) if size is None else size).write()
 
 
 class _Writer:
-    def __init__(self, value: Any) -> None:
-        self._shared = shared_objects(value)
+    def __init__(self, value: Any, size: int) -> None:
+        self._value = value
+        self._size = size
+        self._shared = shared_objects(value, size)
         self._keys: dict[Shape, Keys | None] = {}
         self._blocks: list[str] = []
         self._names: set[str] = set()
         self._signs: set[str] = set()
-        self._work = _WORK * len(write_json(value))
+        self._work = _WORK * size
 
-    def write(self, value: Any) -> str:
-        skeleton = self._place(value, "rows")
+    def write(self) -> str:
+        skeleton = self._place(self._value, "rows")
         said = [words for sign, words in _SIGNS.items() if sign in self._signs]
         return "\n".join(["; ".join([LEGEND, *said]), skeleton, *self._blocks])
 
     def _place(self, value: Any, name: str) -> str:
         """A value as JSON, with the names of tables in place of what went into them."""
-        if not value or type(value) not in (dict, list) or self._work < 0:
+        if self._work < 0 or not _holds_others(value):
             return write_json(value)
         found = self._attempt(value, name)
         if found:
@@ -97,7 +99,7 @@ class _Writer:
             if (records < 2 and not (records and _tree_member(rows))) or records * 2 < len(rows):
                 return None
         before = len(self._blocks), dict(self._keys), set(self._names)
-        plain = len(write_json(value))
+        plain = self._size if value is self._value else len(write_json(value))
         self._work -= plain
         label = self._table(rows, first, name)
         if sum(map(len, self._blocks[before[0] :])) + len(label) < plain:
@@ -168,6 +170,12 @@ class _Writer:
             name, number = f"{word}_{number}", number + 1
         self._names.add(name)
         return name
+
+
+def _holds_others(value: Any) -> bool:
+    """Whether it is a list or an object with lists or objects in it."""
+    inner = value.values() if is_object(value) else value if is_list(value) else ()
+    return any(isinstance(each, dict | list) for each in inner)
 
 
 def _signs(specs: list[Spec]) -> Iterator[str]:

@@ -30,8 +30,8 @@ class Shared:
     """Those that are equal, under their JSON; in the order of the value."""
 
 
-def shared_objects(value: Any) -> dict[Shape, Shared]:
-    """The objects that repeat, by shape."""
+def shared_objects(value: Any, size: int) -> dict[Shape, Shared]:
+    """The objects that repeat, by shape. `size`: characters of the value as JSON."""
     counts: Counter[Shape] = Counter()
     pending = [value]
     while pending:
@@ -43,13 +43,13 @@ def shared_objects(value: Any) -> dict[Shape, Shared]:
         elif is_list(item):
             pending.extend(inner for inner in item if type(inner) in _CONTAINERS)
     wanted = {shape for shape, count in counts.items() if count >= _TIMES}
-    found = _collect(value, wanted) if wanted else {}
+    found = _collect(value, wanted, _WORK * size) if wanted else {}
     return {shape: shared for shape, shared in found.items() if _pays(shared.groups)}
 
 
-def _collect(value: Any, wanted: set[Shape]) -> dict[Shape, Shared]:
+def _collect(value: Any, wanted: set[Shape], work: int) -> dict[Shape, Shared]:
+    """`work`: characters that may be written in looking."""
     found: dict[Shape, Shared] = {}
-    work = _WORK * len(write_json(value))
     pending = [("", value)]
     while pending and work > 0:
         name, item = pending.pop()
