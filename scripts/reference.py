@@ -239,8 +239,8 @@ def other_names(name: str, field: FieldInfo) -> list[str]:
 
 
 def _or_variable(about: dict[str, Any]) -> None:
-    """What is no text of any kind may be written as one that holds a variable."""
-    if about.get("type") in ("integer", "boolean") or {"enum", "minLength"} & about.keys():
+    """What is no text of any length may be written as a text that holds a variable."""
+    if about.get("type") in ("integer", "boolean") or "enum" in about or about.get("minLength", 0) > 1:
         inner = {key: about.pop(key) for key in [*about] if key not in ("description", "default")}
         about["anyOf"] = [inner, {"type": "string", "pattern": _VARIABLE}]
 

@@ -6,14 +6,18 @@ import pytest
 
 from mcpbridge import errors
 from mcpbridge.arguments import showing
+from mcpbridge.builtin import recall_arguments
 from mcpbridge.catalog import definitions, offers
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
 from mcpbridge.hooks import programs
-from mcpbridge.pipeline import backoff, driving, late
+from mcpbridge.pipeline import backoff, driving, large_tools, late, references
 from mcpbridge.policy import conditions
 from mcpbridge.redaction import MIN_LENGTH
+from mcpbridge.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
+from mcpbridge.sandbox import javascript, javascript_worker
+from mcpbridge.storage.counting import MAX_DAYS
 from mcpbridge.units import show_bytes
 from mcpbridge.upstream import (
     attribution,
@@ -41,6 +45,7 @@ APPROVAL = Settings().approval
 CACHE = Settings().cache
 CALL_LOG = Settings().call_log
 OBSERVE = Settings().observe
+RESULTS = Settings().results
 
 SAID = {
     "README.md": [
@@ -52,6 +57,9 @@ SAID = {
         f"| {APPROVAL.timeout / 60:g} min | `approval.timeout` |",
         f"| {CALLS.late_lifetime / 3600:g} h | `calls.late_lifetime` |",
         f"| {show_bytes(CACHE.max_bytes)}, {show_bytes(CACHE.max_result)} | `cache.max_bytes`, `cache.max_result` |",
+        f"| {THRESHOLD:,}; {BUDGET:,} | `results.threshold`, `budget` |",
+        f"| {RESULTS.lifetime / 86400:g} d, {show_bytes(RESULTS.max_bytes)} | `results.lifetime`, `max_bytes` |",
+        f"| {show_bytes(MEDIA_LIMIT)} | `results.media_limit` |",
         f"| a server must be ready within | {SERVER.init_timeout:g} s |",
         f"| no answer and no progress for | {SERVER.timeouts.idle:g} s |",
         f"| one call in all | {SERVER.timeouts.total / 60:g} min |",
@@ -100,6 +108,26 @@ SAID = {
         f"keeps {CALL_LOG.keep / 86400:g} days (`call_log.keep`)",
         f"At most {OBSERVE.max_tools:,} tools and {OBSERVE.max_clients} client names",
         errors.NotPermitted.advice,
+    ],
+    "docs/results.md": [
+        f"a result of more than {THRESHOLD:,} characters is rewritten",
+        f"`threshold` ({THRESHOLD:,} characters)",
+        f"`budget` ({BUDGET:,})",
+        f"budget = {BUDGET}",
+        f"threshold = {THRESHOLD}",
+        f"preview_items = {ITEMS} ",
+        f"`lifetime` ({RESULTS.lifetime / 86400:g} days)",
+        f"`max_bytes` ({show_bytes(RESULTS.max_bytes)}, compressed)",
+        f"`media_limit` ({show_bytes(MEDIA_LIMIT)} of base64)",
+        f"`max_input` characters of it ({RESULTS.summary.max_input:,})",
+        f"`timeout` ({RESULTS.summary.timeout:g} s)",
+        f"which result, or several ({recall_arguments.MOST})",
+        f"{javascript_worker.SECONDS:g} s of CPU time, {javascript.DEADLINE:g} s by the clock",
+        f"{javascript.LARGEST_INPUT >> 20} Mi characters of input",
+        f"input and {javascript_worker.LARGEST_ANSWER >> 20} Mi of output",
+        f"{references._MOST_REFERENCES:,} references, and {references.MOST >> 20} MiB of text",
+        f"in the last {large_tools._SECONDS / 86400:g} days",
+        f"kept for {MAX_DAYS}",
     ],
     "docs/configuration.md": [f"`{name}`" for name in process.SAFE_NAMES],
     "docs/security.md": [

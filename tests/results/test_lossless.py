@@ -282,3 +282,16 @@ def test_what_is_no_table_is_refused(text: str) -> None:
         restore(text, "table")
     except ValueError:
         pass
+
+
+def test_with_a_room_only_what_fits_is_turned_into_a_table() -> None:
+    value = rows(40)
+    document = Document(f" {write_json(value)}", "json", value)
+    table = shortest(document)
+    assert table.form == "table"
+    assert shortest(document, len(table.text)) == table
+    assert shortest(document, len(table.text) - 1).form == "minified"
+    paths = Document("\n".join(f"src/deep/down/m{at}.py" for at in range(40)), "listing")
+    table = shortest(paths)
+    assert shortest(paths, len(table.text)) == table
+    assert shortest(paths, len(table.text) - 1) == Lossless("as sent", paths.text)

@@ -104,6 +104,35 @@ def test_a_sum_of_money_is_exact_and_ids_are_not_added_up() -> None:
     assert f"total sum by status: paid {paid}" in text
 
 
+def test_a_small_table_is_shown_whole_and_of_a_large_one_some_rows() -> None:
+    rows = [{"title": f"Result {n}", "url": f"https://x.example/{n * 7919}", "score": n / 7} for n in range(200)]
+    small, large = _text(rows[:10]), _text(rows)
+    assert all(row["url"] in small for row in rows[:10])
+    assert large.count("https://") < 30
+    assert "Result 199" in large
+
+
+def test_a_longer_room_is_not_filled_with_what_is_worth_little() -> None:
+    rows = [{"id": f"r-{n * 7919}", "kind": "abc"[n % 3], "n": n * n, "on": n % 5 == 0} for n in range(300)]
+    assert len(_text(rows, 8000)) < 4000
+
+
+def test_sums_by_two_categories_are_told_of_amounts_and_counts_of_others() -> None:
+    rows: list[dict[str, Any]] = [
+        {"region": "eu" if n % 3 else "us", "state": "paid" if n % 2 else "open", "amount": n * 37 % 101}
+        for n in range(60)
+    ]
+
+    def told(region: str, state: str) -> str:
+        amounts = [row["amount"] for row in rows if row["region"] == region and row["state"] == state]
+        return f"{len(amounts)} {sum(amounts)}"
+
+    expected = "; ".join(f"{region} {told(region, 'open')}, {told(region, 'paid')}" for region in ("us", "eu"))
+    assert f"count and amount sum by region × state (open, paid): {expected}" in _text(rows)
+    plain = _text([{"region": row["region"], "state": row["state"]} for row in rows])
+    assert "count by region × state (open, paid): us 10, 10; eu 20, 20" in plain
+
+
 def test_labels_in_lists_and_missing_values_are_counted() -> None:
     rows = [
         {"n": number, "labels": [{"name": "bug"}] * (number % 2) + [{"name": "docs"}] * (number % 3 == 0)}

@@ -53,3 +53,9 @@ def test_tables_within_tables_stay_apart() -> None:
 )
 def test_any_soup_of_tags_is_read(pieces: list[str]) -> None:
     page_of("".join(pieces))
+
+
+def test_what_is_nested_very_deep_is_read_in_passing() -> None:
+    page = page_of("<ul><li>" * 5000 + "end" + "</ul>" * 5000 + "<ul><li>after</ul>")
+    assert page.tags["ul"] == 5001
+    assert page.lists[-1] == ["after"]

@@ -38,3 +38,13 @@ def test_matches_of_a_search_are_counted_by_file() -> None:
     assert "src/m0.py×10" in text
     assert "same text: import os×30" in text
     assert "src/m0.py:1: import os" in text
+
+
+def test_sizes_that_are_no_numbers_of_bytes_count_as_none() -> None:
+    rows = [f"-rw-r--r-- 1 me staff {size} Nov 22 04:47 f.txt" for size in ("9" * 400 + "K", "1.2.3", "7", "2K")]
+    assert "4 files, 0 directories, 0 links; 2055 bytes in files" in told("\n".join(rows))
+
+
+def test_long_lists_of_counts_are_cut_and_what_is_missing_is_said() -> None:
+    rows = [f"src/package{at}/module.py:{at + 1}:import os" for at in range(60)]
+    assert "src/package23/module.py×1, … +36" in told("\n".join(rows), 5000)

@@ -98,3 +98,24 @@ def test_a_trace_is_shown_from_its_start_to_what_was_thrown() -> None:
     assert "exceptions: shop.PaymentError×1" in text
     assert "1 traces: L1 Traceback (most recent call last):" in text
     assert "L42 shop.PaymentError: card refused" in text
+
+
+def test_signs_that_are_not_ascii_change_nothing_about_the_other_lines() -> None:
+    lines = [f"  {'✗' if at == 3 else '✓'} adds {at} and {at}" for at in range(20)]
+    text = told("\n".join([*lines, "step 1 of 2", "step 2 of 2", "step 3 of 2", "1 failed"]))
+    assert "tests: passed×19, failed×1" in text
+    assert "1 failed: adds 3 and 3" in text
+    assert "3× step {1 2 3} of 2" in text
+    assert "summary: 1 failed" in text
+
+
+def test_lines_that_differ_in_digits_only_are_told_apart_by_their_places() -> None:
+    lines = [f"  --> src/m{at}.rs:{at + 10}:5" for at in range(3)]
+    text = told("\n".join([*lines, "error: aborting due to 3 previous errors"]))
+    assert all(f"src/m{at}.rs:{at + 10} (L{at + 1})" in text for at in range(3))
+
+
+def test_a_level_counts_wherever_a_line_names_it_after_its_time() -> None:
+    starts = ("INFO ", "[main] INFO ", "level=INFO ", "[app] [INFO] ")
+    lines = [f"2025-01-02 03:04:{at:02d} {starts[at % 4]}saved {at}" for at in range(40)]
+    assert "levels: INFO×40" in told("\n".join(lines))

@@ -62,3 +62,11 @@ def test_what_matters_most_gets_the_room_and_what_is_cut_is_counted() -> None:
     ]
     assert filled(facts, 40) == "count: 7\nnames: alpha, beta, … +2"
     assert filled(facts, 45) == "count: 7\nnames: alpha, beta, gamma, delta"
+
+
+def test_minor_facts_get_a_part_of_a_large_room_only() -> None:
+    numbers = [str(at) for at in range(1000, 2000)]
+    minor = [Fact(7, "often: ", numbers, share=0.2), Fact(8, "seldom: ", numbers, share=0.2)]
+    assert 900 < len(filled(minor, 1000)) <= 1000
+    assert 1500 < len(filled(minor, 3000)) <= 3000 * 11 // 20
+    assert len(filled([Fact(1, "failed: ", numbers, share=0.2), *minor], 3000)) > 2900

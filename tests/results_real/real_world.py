@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["World", "made"]
+from rpc import Client
+
+__all__ = ["SETTINGS", "World", "made", "started"]
+
+SETTINGS: dict[str, Any] = {"results": {"strategy": "preview"}, "bridge": {"startup_wait": "60s"}}
+"""Of the bridge: the first listing waits for all servers, of which some take seconds on a busy machine."""
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -69,6 +74,13 @@ def made(folder: Path, sql_server: str, *, has_node: bool) -> World:
     commits, files, rows, report = _repository(folder), _inbox(folder), _table(folder), _report(folder)
     entities, relations = _graph(folder)
     return World(folder, commits, files, entities, relations, rows, report, servers)
+
+
+async def started(client: Client, *servers: str) -> None:
+    """The handshake; then the client has seen tools of all these servers."""
+    await client.initialize()
+    tools = (await client.request("tools/list", {}, within=60)).result["tools"]
+    assert {*servers} <= {tool["name"].partition("__")[0] for tool in tools}, client.log.told()
 
 
 def _repository(folder: Path) -> list[dict[str, Any]]:

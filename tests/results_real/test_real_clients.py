@@ -11,12 +11,11 @@ import pytest
 
 from clients.test_client_matrix import PATIENCE, visit
 from harness import Place
-from results_real.real_world import World
+from results_real.real_world import SETTINGS, World, started
 from rpc import HttpClient
 
 HERE = Path(__file__).parent
 ERAS = ["legacy", "2026-07-28"]
-SETTINGS: dict[str, Any] = {"results": {"strategy": "preview"}, "bridge": {"startup_wait": "20s"}}
 
 Given = list[dict[str, Any]]
 """What a client got of the calls: the `text` of each, and what it has as `structured`."""
@@ -30,9 +29,7 @@ async def bridge(
     place = Place(tmp_path_factory.mktemp("clients"))
     servers = {name: world.servers[name] for name in ("files", "memory", "sql")}
     async with place.http_bridge(servers, **SETTINGS) as client:
-        await client.initialize()
-        for tool in ("files__read_text_file", "memory__read_graph", "sql__read_query"):
-            await client.tools_with(tool, within=30)
+        await started(client, *servers)
         yield client
     place.clean()
 

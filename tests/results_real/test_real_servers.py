@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness import Place
-from results_real.real_world import World
+from results_real.real_world import SETTINGS, World, started
 from rpc import Client, Message, Reply, envelope
 
 RESULT = "mcpbridge/result"
@@ -71,22 +71,14 @@ async def fronts(
 ) -> AsyncIterator[dict[str, Client]]:
     """One bridge a front, both in front of all servers."""
     places = [Place(tmp_path_factory.mktemp(front)) for front in ("stdio", "http")]
-    sections: Any = {"results": {"strategy": "preview"}, "bridge": {"startup_wait": "20s"}}
     async with AsyncExitStack() as stack:
-        on_stdio = await stack.enter_async_context(places[0].bridge(world.servers, **sections))
-        over_http = await stack.enter_async_context(places[1].http_bridge(world.servers, **sections))
+        on_stdio = await stack.enter_async_context(places[0].bridge(world.servers, **SETTINGS))
+        over_http = await stack.enter_async_context(places[1].http_bridge(world.servers, **SETTINGS))
         for client in (on_stdio, over_http):
-            await client.initialize()
-            for server, tool in FIRST.items():
-                if server in world.servers:
-                    await client.tools_with(f"{server}__{tool}", within=30)
+            await started(client, *world.servers)
         yield {"stdio": on_stdio, "http": over_http}
     for place in places:
         place.clean()
-
-
-FIRST = {"git": "git_log", "sql": "read_query", "files": "read_text_file", "memory": "read_graph"}
-"""A tool of each server."""
 
 
 @pytest.fixture(params=["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"])
@@ -313,13 +305,10 @@ async def test_a_failure_of_a_server_is_told(caller: Caller, world: World) -> No
 
 
 async def test_a_handle_outlives_the_bridge(place: Place, world: World) -> None:
-    servers = {"sql": world.servers["sql"]}
-    sections: Any = {"results": {"strategy": "preview"}, "bridge": {"startup_wait": "20s"}}
-    async with place.bridge(servers, **sections) as client:
-        await client.initialize()
-        await client.tools_with("sql__read_query")
+    async with place.bridge({"sql": world.servers["sql"]}, **SETTINGS) as client:
+        await started(client, "sql")
         _, handle = await Caller(client, is_modern=False).large("sql__read_query", "repr", query="select * from orders")
-    async with place.http_bridge({"git": world.servers["git"]}, **sections) as client:  # its own server is gone
+    async with place.http_bridge({"git": world.servers["git"]}, **SETTINGS) as client:  # its own server is gone
         caller = Caller(client, is_modern=True)
         row = await caller.recall(handle, where={"id": 10**17 + 42})
         assert texts(await caller.original(handle)) == str(world.rows)

@@ -1,5 +1,7 @@
 """Previews: what a large result says, in so many characters."""
 
+from typing import Any
+
 from mcpbridge.results.document import Document
 
 __all__ = ["headline", "preview"]
@@ -34,11 +36,12 @@ def preview(document: Document, room: int, items: int = 3) -> str:
         # Loaded with the first large result, as is the other kind.
         from mcpbridge.results.preview_structured import scalar_text, sections_of, structured_text
 
-        if isinstance(document.value, (dict, list)):
+        value: Any = document.value
+        if isinstance(value, (dict, list)):
             noun = {"ndjson": "lines", "csv": "rows", "table": "rows"}.get(document.kind, "")
             text = structured_text(sections_of(document.value, noun), room, _around(document, room), items)
         else:
-            text = scalar_text(document.value, room)
+            text = scalar_text(value, room)
     else:
         from mcpbridge.results.preview_text import preview_text
 

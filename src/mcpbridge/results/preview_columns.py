@@ -51,10 +51,11 @@ def column_line(profile: Profile) -> Line:
         case "number":
             _quantity(line, profile, worth)
         case "ident":
-            low, high = min(profile.numbers), max(profile.numbers)
-            line.add(f"{number(low)}–{number(high)}" + ", all different" * profile.all_different, 1.6 * worth)
+            line.add(
+                f"{number(profile.low)}–{number(profile.high)}" + ", all different" * profile.all_different, 1.6 * worth
+            )
         case "time":
-            low, high = min(profile.present), max(profile.present)
+            low, high = min(profile.counts), max(profile.counts)
             line.add(f"{time_said(low)} – {time_said(high)}", 6 * worth)
         case "id":
             line.add(_extensions(profile), 5 * worth)
@@ -132,7 +133,7 @@ def _categories(line: Line, profile: Profile, worth: float) -> None:
             line.add(_extensions(profile), 8 * worth)
             line.add(_beginnings(profile), 3 * worth)
     if profile.numbers and profile.sort == "category" and distinct > 2:
-        line.add(f"{number(min(profile.numbers))}–{number(max(profile.numbers))}", 2 * worth)
+        line.add(f"{number(profile.low)}–{number(profile.high)}", 2 * worth)
 
 
 _RATES_LISTED = (
@@ -150,8 +151,7 @@ _ADDED_UP = frozenset(_ADDED_UP_LISTED.split())
 
 
 def _quantity(line: Line, profile: Profile, worth: float) -> None:
-    numbers, counts = profile.numbers, profile.counts
-    low, high = min(numbers), max(numbers)
+    numbers, counts, low, high = profile.numbers, profile.counts, profile.low, profile.high
     line.add(f"{number(low)}–{number(high)}" if low >= 0 else f"{number(low)} to {number(high)}", 9 * worth)
     total = exact_sum(numbers)
     if total is not None and len(numbers) > 1:

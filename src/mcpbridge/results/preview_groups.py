@@ -1,5 +1,6 @@
 """Numbers by group: sums of the main quantity for each value of the main categories, and for pairs of them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,19 +59,19 @@ def _sums(category: Profile, quantity: Profile) -> Line:
 
 
 def _pairs(one: Profile, other: Profile, quantity: Profile | None, worth: float) -> Line:
-    numbers = quantity.numbers if quantity is not None else None
-    cells: dict[Any, dict[Any, list[Number]]] = {}
-    for place, (row, column) in enumerate(zip(one.present, other.present, strict=True)):
-        cells.setdefault(row, {}).setdefault(column, []).append(numbers[place] if numbers is not None else 1)
+    counts = Counter(zip(one.present, other.present, strict=True))
+    cells: dict[tuple[Any, Any], list[Number]] = {pair: [] for pair in counts}
+    if quantity is not None:
+        for row, column, figure in zip(one.present, other.present, quantity.numbers, strict=True):
+            cells[row, column].append(figure)
     what = f"count and {quantity.path} sum" if quantity is not None else "count"
     names = ", ".join(said(column, 20) for column in other.counts)
     line = Line(f"{what} by {one.path} × {other.path} ({names})")
     parts: list[str] = []
     for row in one.counts:
-        inner = [cells[row].get(column, []) for column in other.counts]
         within = (
-            f"{len(figures)} {_sum(figures)}" if figures and quantity is not None else str(len(figures))
-            for figures in inner
+            str(counts[row, column]) + (f" {_sum(cells[row, column])}" if quantity and counts[row, column] else "")
+            for column in other.counts
         )
         parts.append(f"{said(row, 24)} {', '.join(within)}")
     line.add("; ".join(parts), worth)

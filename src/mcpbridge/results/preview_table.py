@@ -153,7 +153,7 @@ def _add_extremes(line: Line, profile: Profile, columns: Sequence[tuple[Profile,
     if profile.sort != "number" or len(profile.numbers) < 2:
         return
     worth = worth_of(profile)
-    for best, name, weight in ((max(profile.numbers), "max", 5.0), (min(profile.numbers), "min", 1.5)):
+    for best, name, weight in ((profile.high, "max", 5.0), (profile.low, "min", 1.5)):
         if profile.numbers.count(best) > 2:
             continue
         row = profile.rows[list(profile.numbers).index(best)]

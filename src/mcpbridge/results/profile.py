@@ -48,6 +48,10 @@ class Profile:
     """Empty strings."""
     numbers: Sequence[Number] = ()
     """Of numbers, also those written as strings with a decimal point: the values, one for each of `present`."""
+    low: Number = 0
+    """The least of the numbers, if there are any."""
+    high: Number = 0
+    """The largest of them."""
     same_as: str = ""
     """The path of an earlier column that tells the same rows apart."""
 
@@ -93,14 +97,14 @@ def _sort_of(profile: Profile) -> Sort:
         return "flag"
     if types == {str}:
         return _sort_of_texts(profile)
-    profile.numbers = values
+    profile.numbers, profile.low, profile.high = values, min(counts), max(counts)
     return _sort_of_numbers(profile)
 
 
 def _sort_of_numbers(profile: Profile) -> Sort:
     numbers, distinct = profile.numbers, len(profile.counts)
     words = [word.lower() for word in _WORDS.findall(profile.path)][-1:]
-    low, high = min(numbers), max(numbers)
+    low, high = profile.low, profile.high
     whole = set(map(type, numbers)) == {int}
     if whole and ((10**9 <= low <= high <= 2 * 10**9) or (10**12 <= low <= high <= 2 * 10**12)):
         spread = (high - low) * 5 < high
@@ -136,9 +140,11 @@ def _sort_of_texts(profile: Profile) -> Sort:
     if _TIME.match(first) and all(map(_TIME.fullmatch, counts)):
         return "time"
     if _DECIMAL.fullmatch(first) and all(map(_DECIMAL.fullmatch, values)):
-        profile.numbers = list(map(Decimal, values))
+        read = {text: Decimal(text) for text in counts}
+        profile.numbers = list(map(read.__getitem__, values))
+        profile.low, profile.high = min(read.values()), max(read.values())
         words = {word.lower() for word in _WORDS.findall(profile.path.rpartition(".")[2])}
-        return "time" if words & _TIMES and 10**9 <= min(profile.numbers) <= 2 * 10**9 else "number"
+        return "time" if words & _TIMES and 10**9 <= profile.low <= 2 * 10**9 else "number"
     if _URL.match(first) and all(map(_URL.match, counts)):
         return "url" if distinct > 8 or distinct * 2 > len(values) else "category"
     longest = max(map(len, counts))

@@ -3,13 +3,13 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from heapq import nsmallest
 
 from mcpbridge.results.text_facts import Fact, cut, tally
 from mcpbridge.results.text_lines import PATH_AT_LINE, ROW_OF_LS, TREE, Lines
 
 __all__ = ["listing_facts"]
 
-_EXTENSION = re.compile(r"[^./\\](\.[A-Za-z0-9_]{1,12})$")
 _INDENT = re.compile(r"[│|\s\xa0]*")
 
 
@@ -44,8 +44,7 @@ def _paths(paths: Sequence[str], every: Sequence[str]) -> list[Fact]:
         if path in folders:
             grouped.setdefault(rest.rstrip("/"), [])
             continue
-        extension = _EXTENSION.search(name)
-        kinds[extension[1].lower() if extension else "no extension"] += 1
+        kinds[_extension(name)] += 1
         tops[rest.partition("/")[0] + "/" if "/" in rest else "(top)"] += 1
         homes[home or "."] += 1
         grouped.setdefault(home or ".", []).append(name)
@@ -77,6 +76,13 @@ def _grouped(grouped: dict[str, list[str]]) -> list[str]:
         for home, names in grouped.items()
         if names
     ]
+
+
+def _extension(path: str) -> str:
+    """Such as `.py`, in small letters."""
+    stem, _, end = path[-80:].rpartition(".")
+    is_one = stem and stem[-1] not in "./\\" and len(end) <= 12 and end.isascii() and end.replace("_", "0").isalnum()
+    return f".{end.lower()}" if is_one else "no extension"
 
 
 def _common(paths: Sequence[str]) -> str:
@@ -111,7 +117,7 @@ def _paths_of_tree(every: Sequence[str]) -> list[str]:
 
 def _rows_of_ls(every: Sequence[str]) -> list[Fact]:
     folder = ""
-    files: list[tuple[int, str, str]] = []
+    files: list[tuple[int, str]] = []
     folders, owners, kinds = Counter[str](), Counter[str](), Counter[str]()
     others = 0
     links = 0
@@ -121,21 +127,20 @@ def _rows_of_ls(every: Sequence[str]) -> list[Fact]:
             if line.endswith(":"):
                 folder = line[:-1].rstrip("/") + "/"
             continue
-        kind, owner, _, size, time, name = row.groups()
+        kind, owner, _, size, _, name = row.groups()
         owners[owner] += 1
         if kind == "d":
             others += name not in (".", "..")
             continue
         links += kind == "l"
         folders[folder or "./"] += 1
-        extension = _EXTENSION.search(name)
-        kinds[extension[1].lower() if extension else "no extension"] += 1
-        files.append((_bytes(size), f"{folder}{name} {size}", time))
-    total = sum(size for size, _, _ in files)
-    largest = sorted(files, key=lambda file: (-file[0], file[1]))
+        kinds[_extension(name)] += 1
+        files.append((_bytes(size), f"{folder}{name} {size}"))
+    total = sum(size for size, _ in files)
+    largest = nsmallest(12, files, key=lambda file: (-file[0], file[1]))
     facts = [
         Fact(0, f"{len(files)} files, {others} directories, {links} links; {total} bytes in files"),
-        Fact(1, "largest: ", [cut(text, 160) for _, text, _ in largest[:12]], share=0.25, of=len(largest)),
+        Fact(1, "largest: ", [cut(text, 160) for _, text in largest], share=0.25, of=len(files)),
         Fact(2, "by extension: ", tally(kinds.most_common(30)), share=0.2, of=len(kinds)),
         Fact(2, "by directory: ", tally(folders.most_common(20), 100), share=0.25, of=len(folders)),
         Fact(4, "owners: ", tally(owners.most_common(20)), share=0.1, of=len(owners)),
@@ -147,11 +152,13 @@ def _rows_of_ls(every: Sequence[str]) -> list[Fact]:
 
 def _bytes(size: str) -> int:
     """A size as `ls` and `ls -h` write it."""
+    if size.isdecimal() and len(size) < 20:
+        return int(size)
     unit = "KMGTP".find(size[-1]) + 1
     digits = (size[:-1] if unit else size).replace(",", "")
     try:
         return int(float(digits) * 1024**unit) if unit else int(digits)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0
 
 
@@ -167,7 +174,7 @@ def _found(every: Sequence[str], items: int) -> list[Fact]:
             files.setdefault(match[1], []).append(f"{match[2]}: {cut(said, 160)}")
             texts[said[:200]] += 1
     ordered = sorted(files.items(), key=lambda file: -len(file[1]))
-    kinds = Counter(found[1].lower() if (found := _EXTENSION.search(path)) else "no extension" for path in files)
+    kinds = Counter(map(_extension, files))
     start = _common(list(files))
     twice = [(said, count) for said, count in texts.most_common(12) if count > 1 and said]
     first = max(items, 1)

@@ -32,36 +32,9 @@ _BLANKS = re.compile(r"\s+")
 SKIPPED = frozenset(("script", "style", "noscript", "template", "svg"))
 BLOCKS = frozenset(
     (
-        "p",
-        "div",
-        "br",
-        "li",
-        "tr",
-        "ul",
-        "ol",
-        "table",
-        "section",
-        "article",
-        "main",
-        "blockquote",
-        "pre",
-        "dt",
-        "dd",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "footer",
-        "nav",
-        "td",
-        "th",
-        "hr",
-        "form",
-        "figure",
-        "aside",
+        *("p", "div", "br", "hr", "pre", "blockquote", "figure", "form", "h1", "h2", "h3", "h4", "h5", "h6"),
+        *("section", "article", "main", "header", "footer", "nav", "aside"),
+        *("ul", "ol", "li", "dt", "dd", "table", "tr", "td", "th"),
     )
 )
 HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
@@ -159,7 +132,7 @@ class _Scanner:
     def open(self, tag: str, body: str) -> None:
         page = self.page
         page.tags[tag] += 1
-        if tag in BLOCKS:
+        if self._piece and tag in BLOCKS:
             self._end_piece()
         if tag in HEADINGS or tag in ("title", "a", "caption"):
             self._catch(tag)
@@ -203,7 +176,7 @@ class _Scanner:
         elif tag in ("ul", "ol") and self._lists:
             self._end_of(f"li{len(self._lists)}")
             self._lists.pop()
-        if tag in BLOCKS:
+        if self._piece and tag in BLOCKS:
             self._end_piece()
 
     def close_all(self) -> None:
@@ -247,9 +220,7 @@ class _Scanner:
             self._piece.clear()
 
     def _end_piece(self) -> None:
-        if not self._piece:
-            return
-        said = _plain("".join(self._piece)) if len(self.page.paragraphs) < 400 else ""
+        said = _plain("".join(self._piece)) if self._piece and len(self.page.paragraphs) < 400 else ""
         self._piece.clear()
         if len(said) > 1:
             self.page.paragraphs.append(said[:TEXT])
