@@ -56,7 +56,7 @@ format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff check --quiet --fix .
 
 clean: ## remove everything that make has set up
-	rm -rf .venv .venv-servers .venv-clients .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
+	rm -rf .venv .venv-servers .venv-clients .venv-sql .bench examples/node_modules tests/clients/node/node_modules tests/conformance/node/node_modules
 
 # An environment is made anew when what it is made from changes. The stamp comes last, so that an interrupted
 # installation does not count.

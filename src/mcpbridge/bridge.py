@@ -189,6 +189,8 @@ class Bridge:
             self.store,
             self.catalog,
             self.metrics,
+            servers=servers,
+            policy=self.policy,
             redact=self._redact,
             call_log=call_log_path(settings.call_log, settings.store) if self.call_log is not None else None,
         )

@@ -155,6 +155,8 @@ class Call(Struct, eq=False):
     """The span of the client's request, if calls are traced."""
     kept_context: CallContext | None = None
     """See `context`; made when somebody asks for it."""
+    original: "bytes | Raw" = b""
+    """The result as the server sent it, where the one that goes up says more or less; empty: it is that one."""
     progress_token: bytes = b""
     """What the upstream names in progress of this call, once it was sent; if the answer is a task, it outlives that."""
 

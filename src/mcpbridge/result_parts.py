@@ -18,17 +18,18 @@ from mcpbridge.pipeline.compress import Compress
 from mcpbridge.pipeline.large_tools import LargeTools
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.pipeline.references import References
-from mcpbridge.result_settings import ResultDefaults, result_conduct
+from mcpbridge.policy.decide import Policy
+from mcpbridge.result_settings import ResultDefaults, ResultSettings, result_conduct
 from mcpbridge.results.ledger import Ledger
 from mcpbridge.results.shelf import RESULTS, Shelf
-from mcpbridge.results.tokens import counter, estimated_tokens
+from mcpbridge.results.tokens import Tokenizer, counter, estimated_tokens
 from mcpbridge.sandbox.scripts import LazyScripts
 from mcpbridge.storage.store import Store
+from mcpbridge.upstream.settings import ServerSettings
 
 if TYPE_CHECKING:  # loaded with the first large result
     from mcpbridge.builtin.recall_listing import LoggedCall
     from mcpbridge.pipeline.rewriting import Rewriter, Rewritten
-    from mcpbridge.results.document import Document
 
 __all__ = ["ResultParts"]
 
@@ -47,6 +48,8 @@ class ResultParts:
         catalog: Catalog,
         metrics: Metrics,
         *,
+        servers: Mapping[str, ServerSettings],
+        policy: Policy,
         redact: Callable[[str], str],
         call_log: Path | None = None,
     ) -> None:
@@ -55,25 +58,27 @@ class ResultParts:
         Raises:
             ConfigError: the tokenizer of the settings is not installed.
         """
-        self._catalog, self._metrics = catalog, metrics
+        self._catalog, self._metrics, self._policy = catalog, metrics, policy
         store.bound(RESULTS, settings.max_bytes)
         self.shelf = Shelf(store, lifetime=settings.lifetime, redact=redact)
         self.ledger = Ledger(store)
         self._tasks = OwnedTasks()
         self._scripts = LazyScripts()
         self._large = LargeTools(store, self._tasks, catalog.expect_large)
-        self._count = counter(settings.tokenizer)
+        self._tokenizer: Tokenizer = settings.tokenizer
+        counter(self._tokenizer)  # whether it is installed
         self._summaries = settings.summary
         self._stack = AsyncExitStack()
-        self.compress = Compress(lambda: self._rewriter, self.ledger, self._rewrote)
+        self.compress = Compress(
+            lambda: self._rewriter, self.ledger, self._rewrote, is_used=_is_used(settings, servers)
+        )
         self.references = References(self.shelf)
         self._room = result_conduct(settings).budget
         recall = Recall(
             self.shelf,
-            self._scripts,
+            self._scripts if result_conduct(settings).transforms else None,
             room=lambda call: self._room,
             recalled=self._recalled,
-            read=_document_of,
             logged=None if call_log is None else partial(_logged, call_log),
         )
         self.builtins: Mapping[str, Builtin] = {"recall": recall}
@@ -95,16 +100,16 @@ class ResultParts:
 
         summarizer = Summarizer(self._summaries)
         self._stack.push_async_callback(summarizer.close)
-        return Rewriter(
-            self.shelf, self._scripts, summarizer, count=self._count, recall=lambda call: self._recall_name()
-        )
+        return Rewriter(self.shelf, self._scripts, summarizer, tokenizer=self._tokenizer, recall=self._recall_name)
 
-    def _recall_name(self) -> str:
-        """What clients call `recall`; empty where it is not listed."""
+    def _recall_name(self, call: Call) -> str:
+        """What who calls knows `recall` as; empty where it is not listed."""
+        catalog = self._catalog.view("", self._policy.audience(call.caller.name, call.caller.principal))
         try:
-            return self._catalog.snapshot.tool(_RECALL).wire
+            wire = catalog.tool(_RECALL).wire
         except UnknownName:
             return ""
+        return wire if wire in catalog.tools else ""
 
     def _rewrote(self, call: Call, rewritten: "Rewritten") -> None:
         if call.tool is None:
@@ -127,10 +132,12 @@ class ResultParts:
         self._metrics.recalled(BRIDGE, _RECALL, call.caller.name, tokens)
 
 
-def _document_of(data: bytes) -> "Document":
-    from mcpbridge.results.contents import document_of
-
-    return document_of(data)
+def _is_used(settings: ResultDefaults, servers: Mapping[str, ServerSettings]) -> bool:
+    """Whether results of some tool may be rewritten."""
+    levels: list[tuple[ResultSettings | None, ResultSettings | None]] = [(None, None)]
+    levels += [(None, server.results) for server in servers.values()]
+    levels += [(tool.results, server.results) for server in servers.values() for tool in server.tool.values()]
+    return any(result_conduct(tool, server, settings).strategy != "off" for tool, server in levels)
 
 
 async def _logged(path: Path, principal: str, search: str) -> "list[LoggedCall]":

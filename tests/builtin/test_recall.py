@@ -1,19 +1,26 @@
 """The tool `recall`: handles, arguments as models write them, listing, forgetting, transforms."""
 
 import json
+import os
+import sys
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from anyio import move_on_after
 
+from mcpbridge.builtin import recall_apart
 from mcpbridge.builtin.recall import Recall
+from mcpbridge.builtin.recall_reading import Reading
 from mcpbridge.model import Call
 from mcpbridge.results.card import Card
 from mcpbridge.results.contents import document_of
-from mcpbridge.results.shelf import Shelf
+from mcpbridge.results.shelf import RESULTS, Shelf
 from mcpbridge.sandbox.javascript import JavaScript
 from mcpbridge.storage.memory import MemoryStore
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import TRANSFORM
 from mcpbridge.wire.frame import encode
 
 ROWS = [{"id": 90000000000000000001 + n, "name": f"row {n}", "state": "open" if n % 2 else "done"} for n in range(40)]
@@ -22,9 +29,10 @@ ROWS = [{"id": 90000000000000000001 + n, "name": f"row {n}", "state": "open" if 
 class Person:
     """Somebody who calls."""
 
-    name = version = ""
+    name = version = id = ""
 
     def __init__(self, principal: str) -> None:
+        self.session = self
         self.principal = principal
 
 
@@ -36,7 +44,9 @@ class Kept:
     """Results on a shelf, and the tool that reads them."""
 
     def __init__(self, room: int = 2000, javascript: JavaScript | None = None) -> None:
-        self.shelf = Shelf(MemoryStore(), lifetime=1000)
+        store = MemoryStore()
+        store.bound(RESULTS, 100 * 1024**2)
+        self.shelf = Shelf(store, lifetime=1000)
         self.told: list[int] = []
         self.recall = Recall(
             self.shelf,
@@ -52,10 +62,16 @@ class Kept:
         return handle
 
     async def call(
-        self, arguments: Mapping[str, Any] | None = None, *, principal: str = "", fails: bool = False
+        self,
+        arguments: Mapping[str, Any] | str | None = None,
+        *,
+        principal: str = "",
+        fails: bool = False,
+        meta: Mapping[str, Any] | None = None,
     ) -> str:
         params = Body(encode({"name": "recall"} if arguments is None else {"name": "recall", "arguments": arguments}))
         call = Call("tools/call", "mcpbridge", "recall", params, caller=Person(principal))  # pyright: ignore
+        call.meta = None if meta is None else Body(encode(meta))
         said = (await self.recall.run(call)).value()
         assert said.get("isError", False) is fails, said
         (block,) = said["content"]
@@ -71,10 +87,18 @@ async def test_rows_of_a_kept_result() -> None:
     assert kept.told == [len(text)]
 
 
-@pytest.mark.parametrize("spelled", ["{}", "mcpbridge://results/{}", " {} ", '["{}"]', "`{}`", "[{}]"])
-async def test_handles_are_understood_however_they_are_spelled(spelled: str) -> None:
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        *("{}", " {} ", '["{}"]', "`{}`", "[{}]", "'{}', ", '"{}"', "[ {}; ]", '{"$ref": "{}"}', '[{"$ref":" {} "}]'),
+        *("mcpbridge://results/{}", "MCPBRIDGE://RESULTS/{}", "mcpbridge://results/{}/content/0"),
+    ],
+)
+@pytest.mark.parametrize("is_upper", [False, True])
+async def test_handles_are_understood_however_they_are_spelled(spelled: str, is_upper: bool) -> None:
     kept = Kept()
     handle = await kept.keep(result(json.dumps(ROWS)))
+    handle = handle.upper() if is_upper else handle
     assert await kept.call({"handle": spelled.replace("{}", handle), "path": "[3].name"}) == "row 3"
     assert await kept.call({"handle": [handle], "path": "[3].name"}) == "row 3"
     assert await kept.call({"handle": {"$ref": f"{handle}#/3/name"}, "lines": "1"}) == "row 3"
@@ -161,7 +185,7 @@ async def test_results_are_forgotten() -> None:
         ({"where": "sate == 'open'"}, "no row has 'sate'"),
         ({"where": "state =="}, "where: at its end"),
         ({"limit": "many"}, "limit: a number from 0"),
-        ({"_transform": "result.length"}, "there is no JavaScript here"),
+        ({"_transform": "result.length"}, "scripts are turned off here"),
         ({"_transform": 7}, "a JavaScript expression in a string"),
     ],
 )
@@ -193,9 +217,10 @@ async def test_pictures_are_named_with_where_they_can_be_had() -> None:
     blob = {"type": "resource", "resource": {"uri": "x:y", "mimeType": "application/pdf", "blob": "QUJD"}}
     handle = await kept.keep(encode({"content": [picture, blob]}))
     text = await kept.call({"handle": handle})
-    assert "image image/png, 4,002 bytes of base64" in text
-    assert "application/pdf" in text
-    assert f"mcpbridge://results/{handle}" in text
+    assert text == (
+        f"[also holds image image/png, 4,000 bytes of base64: mcpbridge://results/{handle}/content/0; "
+        f"application/pdf, 4 bytes of base64: mcpbridge://results/{handle}/content/1; read these resources]"
+    )
     both = await kept.keep(encode({"content": [{"type": "text", "text": "hello"}, picture]}))
     assert "hello" in await kept.call({"handle": both, "lines": "1"})
     assert "also holds image image/png" in await kept.call({"handle": both, "lines": "1"})
@@ -216,7 +241,7 @@ async def test_large_results_are_read_beside_the_loop() -> None:
 class Echo(JavaScript):
     """An engine that tells what it was given."""
 
-    async def evaluate(self, expression: str, text: str, *, binding: Any, rows: str = "") -> str:
+    async def evaluate(self, expression: str, text: str, *, binding: Any, rows: str = "", owner: str = "") -> str:
         return f"{expression}|{binding}|{text}|{rows}"
 
 
@@ -246,12 +271,128 @@ async def test_a_transform_that_fails_says_so() -> None:
         assert "TypeError" in await kept.call({"handle": handle, "_transform": "result.nope.x"}, fails=True)
 
 
+@pytest.mark.parametrize("text", ["Found 400 rows:\n\n{}", "{}\n\nDone.", "```json\n{}\n```", "[2024] rows:\n{}"])
+async def test_a_transform_works_on_the_value_whatever_words_are_around_it(text: str) -> None:
+    async with JavaScript() as javascript:
+        kept = Kept(javascript=javascript)
+        handle = await kept.keep(result(text.replace("{}", json.dumps(ROWS))))
+        assert await kept.call({"handle": handle, "_transform": "result.length"}) == "40"
+        assert await kept.call({"handle": handle, "_transform": "result[3].id"}) == "90000000000000000004"
+
+
+async def test_a_script_may_come_beside_the_arguments() -> None:
+    kept = Kept(room=300, javascript=Echo())
+    handle = await kept.keep(result("one"))
+    assert await kept.call({"handle": handle}, meta={TRANSFORM: "x"}) == "x|text|one|"
+    assert await kept.call({"handle": handle, "_transform": "y"}, meta={TRANSFORM: "x"}) == "x|text|one|"
+    assert "of which result?" in await kept.call(meta={TRANSFORM: "x"}, fails=True)
+    assert "in a string" in await kept.call({"handle": handle}, meta={TRANSFORM: 7}, fails=True)
+
+
+async def test_without_scripts_there_is_no_such_argument() -> None:
+    kept = Kept()
+    assert "_transform" not in json.dumps(kept.recall.definition)
+    handle = await kept.keep(result("one"))
+    for given in (
+        {"arguments": {"handle": handle, "_transform": "x"}},
+        {"arguments": {"handle": handle}, "meta": True},
+    ):
+        meta = {TRANSFORM: "x"} if given.get("meta") else None
+        told = await kept.call(cast("dict[str, str]", given["arguments"]), meta=meta, fails=True)
+        assert "scripts are turned off here" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("filter", "where"),
+        ("wher", "where"),
+        ("columns", "select"),
+        ("groupby", "group_by"),
+        ("transform", "_transform"),
+    ],
+)
+async def test_arguments_that_nobody_knows_are_refused(name: str, meant: str) -> None:
+    kept = Kept()
+    handle = await kept.keep(result(json.dumps(ROWS)))
+    told = await kept.call({"handle": handle, name: "state=='open'", "aggregate": "count"}, fails=True)
+    assert told.startswith(f"{name}: no such argument; did you mean {meant}? There are: handle, path, where, ")
+    assert "; did" not in await kept.call({"handle": handle, "zzzz": 1}, fails=True)
+
+
+async def test_arguments_may_come_as_texts() -> None:
+    kept = Kept()
+    handle = await kept.keep(result(json.dumps(ROWS)))
+    query = {"handle": f'["{handle}"]', "where": '{"state":"open"}', "limit": "1", "offset": "2", "select": '["id"]'}
+    expected = "[90000000000000000006]\n[rows 2-2 of 20; offset=3 for the next]"
+    assert await kept.call(query) == expected
+    assert await kept.call(json.dumps(query)) == expected
+    assert "arguments: an object" in await kept.call("what is kept?", fails=True)
+
+
+async def test_a_pointer_may_hold_blanks_and_commas() -> None:
+    kept = Kept()
+    handle = await kept.keep(result(json.dumps({"a, b c": {"d": 5}})))
+    for spelled in (f"{handle}#/a, b c", f'"{handle}#/a, b c"', f"[{handle}#/a, b c]"):
+        assert await kept.call({"handle": spelled, "path": "d"}) == "5"
+    assert "2" in await kept.call({"handle": f"{handle}#/a, b c, {handle.upper()}", "aggregate": "count"})
+
+
+async def test_results_are_searched_for_a_few_different_words() -> None:
+    kept = Kept()
+    handle = await kept.keep(result("old"), tool="github/list_issues")
+    assert handle in await kept.call({"search": "github list " * 5000 + "not-looked-for"})
+    assert handle in await kept.call({"search": " ".join(["github", "issues", *"github"])})
+
+
+async def test_large_results_are_read_in_a_process_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Kept(javascript=Echo())
+    rows = [{"id": number, "text": "x" * 4000} for number in range(1200)]
+    handle = await kept.keep(result(json.dumps(rows), "and a note"))
+    monkeypatch.setattr(Reading, "answer", None)  # in this process nobody reads
+    monkeypatch.setattr(Reading, "bound", None)
+    assert '"count":1200' in await kept.call({"handle": handle, "aggregate": "count"})
+    assert "no row has 'ids'" in await kept.call({"handle": handle, "where": "ids > 3"}, fails=True)
+    assert await kept.call({"handle": handle, "path": "[1].id", "_transform": "x"}) == "x|json|1|"
+    gone = await kept.call({"handle": f"{handle}#/1200"}, fails=True)
+    assert "1200" in gone
+    monkeypatch.undo()
+    monkeypatch.setattr(recall_apart, "_PROGRAM", "mcpbridge.builtin.no_such_program")
+    assert '"count":1200' in await kept.call({"handle": handle, "aggregate": "count"})
+
+
+async def test_a_process_that_is_killed_is_not_replaced_by_the_bridge(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was too much for the memory of the machine would be too much for the bridge."""
+    kept = Kept()
+    handle = await kept.keep(result("x" * 5_000_000))
+    (tmp_path / "ends_at_once.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(recall_apart, "_PROGRAM", "ends_at_once")
+    assert "not enough memory" in await kept.call({"handle": handle}, fails=True)
+
+
+async def test_who_gives_up_waiting_leaves_no_process() -> None:
+    kept = Kept()
+    handle = await kept.keep(result(json.dumps(["x" * 1000] * 6000)))
+    for delay in (0.0, 0.05, 0.2):
+        with move_on_after(delay):
+            await kept.call({"handle": handle, "aggregate": "count"})
+    assert '"count":6000' in await kept.call({"handle": handle, "aggregate": "count"})
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    if children.exists():
+        programs = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children.read_text().split()]
+        assert not any(b"recall_worker" in program for program in programs)
+
+
 def test_the_definition_is_short_and_read_only() -> None:
-    definition = Kept().recall.definition
+    definition = Kept(javascript=Echo()).recall.definition
     assert definition["name"] == "recall"
     assert definition["annotations"]["readOnlyHint"] is True
     assert len(definition["description"]) < 450
-    assert len(json.dumps(definition["inputSchema"])) < 1100
+    assert len(json.dumps(definition["inputSchema"])) < 1150
+    assert definition["inputSchema"]["additionalProperties"] is False
     assert {"handle", "path", "where", "_transform", "list", "delete", "search"} <= definition["inputSchema"][
         "properties"
     ].keys()

@@ -1,6 +1,8 @@
 """`mcpbridge results`: what bridges kept is found, read as it was sent, and forgotten (issue 5, Store)."""
 
 import json
+import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,6 +78,20 @@ def test_a_result_is_shown_as_it_was_sent(alone: Run, tmp_path: Path) -> None:
     finished = alone("results", "show", handle, "--output", str(tmp_path / "absent" / "x"))
     assert finished.code == 2
     assert "cannot be written" in finished.err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such rights")
+def test_what_is_written_into_a_new_file_nobody_else_can_read(alone: Run, tmp_path: Path) -> None:
+    """As in the store."""
+    handle = keep(result_of(ROWS))
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.write_text("x" * 1_000_000)
+    old.chmod(0o640)
+    for file in (new, old):
+        assert alone("results", "show", handle, "--output", str(file)).code == 0
+        assert file.read_text() == ROWS
+    assert stat.S_IMODE(new.stat().st_mode) == 0o600
+    assert stat.S_IMODE(old.stat().st_mode) == 0o640
 
 
 def test_a_preview_is_what_a_model_might_get(alone: Run) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import base64
 import json
+import threading
 from typing import Any
 
 import pytest
 
+from mcpbridge.downstream import result_resources as module
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.result_resources import ResultResources, uri_of
 from mcpbridge.errors import UnknownName
@@ -224,6 +226,21 @@ async def test_reading_counts_as_use() -> None:
     await place.reads(uri_of(handle))
     [after] = await place.store.entries(RESULTS, principal="me")
     assert after.expires > before.expires + 500
+
+
+async def test_what_may_take_long_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 100,000 characters may take a tenth of a second to be told what it is."""
+    where: list[bool] = []
+
+    def told(data: bytes, named: object) -> dict[str, object]:
+        where.append(threading.current_thread() is threading.main_thread())
+        return {"text": ""}
+
+    monkeypatch.setattr(module, "_contents", told)
+    place = Place()
+    for size in (1000, 100_000):
+        await place.reads(await place.keeps({"content": [{"type": "text", "text": "x" * size}]}))
+    assert where == [True, False]
 
 
 async def test_others_are_served_while_a_large_one_is_read() -> None:

@@ -372,3 +372,110 @@ async def test_logged_calls_are_found_in_a_later_session(place: Place) -> None:
                 nothing = await recall(client, search="up/echo tool_error")
     assert re.search(r"^up/echo · ok · 20", found.text, re.MULTILINE)
     assert "up/echo ·" not in nothing.text
+
+
+# -- beside other stages
+
+
+async def test_a_cached_result_is_kept_once_and_as_it_came(place: Place) -> None:
+    server = python_server("plain", tool={"raw_result": {"cache": "60s"}})
+    text = answer(json.dumps(ROWS), _meta={"own": 1.50})
+    async with place.bridge({"up": server}, results={}) as client:
+        await client.initialize()
+        await client.tools_with("up__raw_result")
+        replies = [await given(client, text) for _ in range(2)]
+        handles = {handle_of(reply) for reply in replies}
+        whole = await client.request("resources/read", {"uri": f"mcpbridge://results/{handles.copy().pop()}"})
+        listed = await recall(client)
+    assert replies[1].result["_meta"]["mcpbridge/cache"]["hit"] is True
+    assert len(handles) == 1
+    assert whole.result["contents"][0]["text"] == text
+    assert len(HANDLE.findall(f"[mcpbridge {listed.text.replace(chr(10), chr(10) + '[mcpbridge ')}")) == 1
+
+
+async def test_a_late_result_is_kept_whole(place: Place) -> None:
+    async with bridge(place) as client:
+        call = {"name": "up__hold", "arguments": {"_transform": "result.length"}}
+        message = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": call}
+        await client.write(json.dumps(message).encode() + b"\n")
+        await client.tell("notifications/cancelled", requestId=77, reason="Request timed out")
+        await client.call("up__release")
+        told = await client.notice("notifications/message", lambda params: "handle" in str(params))
+        handle = told["params"]["data"]["handle"]
+        read = await client.request("resources/read", {"uri": f"mcpbridge://results/{handle}"})
+        inside = await client.call("up__raw_arguments", text={"$ref": handle})
+    assert json.loads(read.result["contents"][0]["text"])["content"][0]["text"] == "released"
+    assert json.loads(inside.text) == {"text": "released"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a line\n" * 1500 + "ERROR: no such table: orders\n" + "another line\n" * 1500,
+        json.dumps({"trace": "t" * 6000, "message": "no such table: orders", "data": ["d" * 100] * 60}),
+        json.dumps({"log": ["x" * 50] * 300, "errors": [{"detail": {"reason": "no such table: orders"}}]}),
+    ],
+)
+async def test_the_message_of_a_failure_is_found_wherever_it_stands(place: Place, text: str) -> None:
+    async with bridge(place) as client:
+        reply = await given(client, answer(text, isError=True))
+    assert "no such table: orders" in reply.text
+    assert len(reply.text) <= 2000
+
+
+async def test_what_cannot_be_kept_is_not_lost(place: Place) -> None:
+    (place.folder / "taken").write_text("no directory")
+    some = json.dumps(ROWS)
+    much = json.dumps([{"n": n, "noise": f"{n * 7919:x}"} for n in range(5000)])
+    store = {"path": str(place.folder / "taken" / "store.db")}
+    async with place.bridge({"up": python_server("plain")}, results={"max_bytes": "1 MiB"}, store=store) as client:
+        await client.initialize()
+        await client.tools_with("up__raw_result")
+        first, second = await given(client, answer(some)), await given(client, answer(much))
+    assert len(first.text) <= 2000, "in memory then"
+    assert len(second.text) <= 2000
+
+
+@pytest.mark.parametrize("script", [5, {"a": 1}, ["x"]])
+async def test_a_script_that_is_no_text_is_told(place: Place, script: object) -> None:
+    async with bridge(place) as client:
+        reply = await given(client, answer("fine"), _transform=script)
+    assert reply.result["content"][0]["text"] == "fine"
+    assert "_transform failed: it must be a text" in reply.text
+
+
+async def test_a_script_on_a_failure_is_told(place: Place) -> None:
+    async with bridge(place) as client:
+        reply = await given(client, answer("broken", isError=True), _transform="result.length")
+    assert reply.failed
+    assert reply.result["content"][0]["text"] == "broken"
+    assert "_transform failed" in reply.text
+
+
+async def test_an_image_may_be_too_large_where_a_text_is_not(place: Place) -> None:
+    content = [{"type": "image", "data": "A" * 3000, "mimeType": "image/png"}]
+    async with bridge(place, media_limit=1000) as client:
+        reply = await given(client, json.dumps({"content": content}))
+    assert [block["type"] for block in reply.result["content"]] == ["resource_link"]
+
+
+async def test_a_huge_result_is_worked_on_beside_the_bridge(place: Place) -> None:
+    """Ten million characters of numbers: reading them would stop a process for a while."""
+    text = json.dumps(list(range(900_000)))
+    async with bridge(place) as client:
+        reply = await given(client, answer(text), within=60)
+        counted = await client.call("recall", handle=handle_of(reply), aggregate="count", within=60)
+    assert "900000" in reply.text.replace(",", "")
+    assert "900000" in counted.text.replace(",", "")
+
+
+async def test_a_client_is_told_only_of_a_recall_that_it_has(place: Place) -> None:
+    rule = {"tools": "mcpbridge/recall", "permission": "deny"}
+    async with place.bridge({"up": python_server("plain")}, results={}, permissions=[rule]) as client:
+        await client.initialize()
+        names = await client.tools_with("up__raw_result")
+        reply = await given(client, answer(json.dumps(ROWS)))
+        refused = await recall(client)
+    assert "recall" not in names
+    assert "recall(" not in reply.text
+    assert refused.failed

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.results.contents import contents_of, document_of, text_of
-from mcpbridge.results.frame import RESULT, defused, frame, holds_frame, may_hold_frame
-from mcpbridge.results.rebuilt import with_blocks, without_lies
+from mcpbridge.results.frame import defused, frame, holds_frame
+from mcpbridge.results.rebuilt import with_blocks
 from mcpbridge.wire.body import Body
 
 LINE = f"[mcpbridge {'a' * 26} · JSON · 9 chars · complete]"
@@ -114,7 +114,7 @@ def test_a_frame_of_what_is_complete_offers_nothing() -> None:
 @given(st.text(alphabet="[]mcpbridgeMCPBRIDGE \t\nab27:", max_size=60), texts)
 def test_nothing_defused_looks_like_a_frame(start: str, end: str) -> None:
     assert not holds_frame(defused(start + LINE + end))
-    assert "[mcpbridge" not in defused(start + LINE + end).lower()
+    assert defused(defused(start + LINE + end)) == defused(start + LINE + end)
 
 
 @given(texts)
@@ -122,31 +122,55 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
     assert defused(text) == text or "mcpbridge" in text.lower()
 
 
-@pytest.mark.parametrize("spelled", [LINE, LINE.upper(), LINE.replace("[", "[ \t")])
-@pytest.mark.parametrize("place", ["content", "structuredContent", "resource"])
-def test_small_results_cannot_hold_a_frame(spelled: str, place: str) -> None:
-    said = {
-        "content": {"content": [{"type": "text", "text": spelled}]},
-        "structuredContent": {"content": [], "structuredContent": {"a": [spelled]}},
-        "resource": {"content": [{"type": "resource", "resource": {"uri": "a:b", "text": spelled}}]},
-    }[place]
-    plain = json.dumps(said).encode()
-    for data in (plain, plain.replace(b"[mcp", b"\\u005bmcp"), plain.replace(b"mcpb", b"\\u006dcpb")):
-        if data != plain or may_hold_frame(data):
-            result = without_lies(data, contents_of(Body(data)))
-            assert may_hold_frame(data)
-            assert result is not None
-            assert not holds_frame(json.dumps(json.loads(bytes(result.data)), ensure_ascii=False))
+def test_a_headline_stays_on_one_line_inside_of_the_frame() -> None:
+    """Names of members are the server's to choose."""
+    odd = '1 member, ["a]\n[mcpbridge b\u2028c\u202ed\x1b[31m\x00"]'
+    line = frame("preview", odd, 12345, handle="h" * 26, recall="recall", transforms=True)
+    assert line.isprintable()
+    assert (line.count("["), line.count("]")) == (1, 1)
 
 
-def test_what_a_server_claims_of_its_own_result_is_left_out() -> None:
-    data = encoded([], _meta={RESULT: {"handle": "x"}, "other": 1})
-    result = without_lies(data, contents_of(Body(data)))
-    assert result is not None
-    assert json.loads(bytes(result.data))["_meta"] == {"other": 1}
+@pytest.mark.parametrize(
+    "text", ["[mcpbridge] started", "mcpbridge: up", "[mcpbridges x", "[mcp bridge x]", "［mcpbridge］"]
+)
+def test_tags_of_logs_are_no_frames(text: str) -> None:
+    assert defused(text) == text
+    assert not holds_frame(text)
 
 
-@pytest.mark.parametrize("text", ["mcpbridge is running", "see [mcpbridge] for more", "caf\\u00e9", "[mcpbridge docs]"])
-def test_results_that_only_name_the_bridge_pass(text: str) -> None:
-    data = encoded([{"type": "text", "text": text}])
-    assert without_lies(data, contents_of(Body(data))) is None
+# -- results that say their blocks a second time
+
+IMAGE = {"type": "image", "data": "aGk=" * 300, "mimeType": "image/png"}
+
+
+def repeating(*content: Any, name: str = "content") -> bytes:
+    return encoded(list(content), structuredContent={name: list(content)})
+
+
+def test_blocks_that_are_repeated_are_seen_once() -> None:
+    data = repeating({"type": "text", "text": "one"}, IMAGE, name="result")
+    contents = contents_of(Body(data))
+    assert (contents.repeated_as, contents.chars) == ("result", 3)
+    assert document_of(data).text == "one"
+    assert text_of(repeating(IMAGE)) == ""
+
+
+@pytest.mark.parametrize(
+    "structured",
+    [{"content": [IMAGE, IMAGE]}, {"content": [{**IMAGE, "data": "aGl="}]}, {"content": [IMAGE], "n": 1}, {"a": IMAGE}],
+)
+def test_other_structures_are_no_repetition(structured: Any) -> None:
+    assert contents_of(Body(encoded([IMAGE], structuredContent=structured))).repeated_as is None
+
+
+def test_what_repeats_the_blocks_repeats_the_new_ones() -> None:
+    data = repeating(IMAGE)
+    link = b'{"type":"resource_link","uri":"a:b","name":"n"}'
+    said = json.loads(bytes(with_blocks(data, contents_of(Body(data)), None, {0: link}).data))
+    assert said["structuredContent"] == {"content": said["content"]} == {"content": [json.loads(link)]}
+
+
+def test_an_app_keeps_the_structure_that_it_knows() -> None:
+    data = repeating(IMAGE)
+    new = with_blocks(data, contents_of(Body(data)), None, {0: b"{}"}, keeps_structure=True)
+    assert json.loads(bytes(new.data))["structuredContent"] == {"content": [IMAGE]}

@@ -201,3 +201,12 @@ def test_no_text_is_an_error(text: str) -> None:
     assert read(text).text == text
     assert read(text, "text/csv").text == text
     assert read("a,b,c\n" + text).text.endswith(text)
+
+
+def test_numbers_that_json_has_not_and_bytes_are_strings_of_a_python_value() -> None:
+    document = read("[{'a': inf, 'b': -inf, 'c': nan, 'd': 'nan, inf', 'e': b'it\\x00', 'f': Decimal('1.10')}] ")
+    assert document.kind == "repr"
+    assert document.value == [
+        {"a": "inf", "b": "-inf", "c": "nan", "d": "nan, inf", "e": "b'it\\x00'", "f": Decimal("1.10")}
+    ]
+    assert read("[info, 1]").kind != "repr"

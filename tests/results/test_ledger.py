@@ -142,6 +142,47 @@ async def test_what_was_counted_is_written_although_the_end_is_a_cancellation(cl
     assert len(await store.counted("results")) == 1
 
 
+async def test_a_line_that_is_held_over_the_change_of_day_still_counts(clock: Clock) -> None:
+    """Review of issue 5: a call takes its line, is written down, and midnight comes before its result."""
+    ledger = Ledger(MemoryStore(clock=clock), clock=clock)
+    line = ledger.line("git", "git/log", "ear")
+    line.calls += 1
+    await ledger.flush()
+    clock.now += DAY
+    assert ledger.line("git", "git/show", "ear") is not line
+    line.came += 70
+    assert [account.came for account in await ledger.report(days=1, by=())] == [70]
+    assert ledger.line("git", "git/log", "ear") is line
+    line.came += 7
+    await ledger.flush()
+    assert [account.came for account in await ledger.report(days=1, by=())] == [77]
+
+
+class Counting(MemoryStore):
+    """Tells how many rows it gets at a time; the third time its disk is full."""
+
+    sizes: Sequence[int] = ()
+
+    async def count(self, ledger: str, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
+        self.sizes = [*self.sizes, len(rows)]
+        if len(self.sizes) == 3:
+            raise StoreFailed("the disk is full")
+        await super().count(ledger, rows)
+
+
+async def test_many_rows_are_written_in_parts_and_none_twice(clock: Clock) -> None:
+    store = Counting(clock=clock)
+    ledger = Ledger(store, clock=clock)
+    for number in range(1200):
+        count(ledger, f"git/{number}")
+    await ledger.flush()
+    assert store.sizes == [500, 500, 200]
+    await ledger.flush()
+    assert store.sizes == [500, 500, 200, 200]
+    assert [account.calls for account in await ledger.report(by=())] == [1200]
+    assert len(await store.counted("results")) == 1200
+
+
 class Failing(MemoryStore):
     """Cannot be written as long as a test says so."""
 

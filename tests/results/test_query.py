@@ -9,6 +9,7 @@ import pytest
 
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.query import Query, QueryRefused, answer, read_query, selected
+from mcpbridge.results.query_regex import PATIENCE, Patience, Plain, Regex
 
 PEOPLE = ["ann", "bob", "cid"]
 ISSUES: list[dict[str, Any]] = [
@@ -365,3 +366,36 @@ def test_arguments_may_come_as_json_in_texts() -> None:
         {"number": 1, "state": "open"},
     ]
     assert json.loads(ask(aggregate='{"n": "count"}').splitlines()[0]) == {"n": 30}
+
+
+def test_finding_looks_at_the_words_around_a_value_too() -> None:
+    rows = json.dumps([{"id": number, "note": f"done {number}"} for number in range(3)])
+    found = read(f"3 rows, all done:\n\n{rows}\n\nDone.")
+    assert found.is_structured
+    assert ask(found, find="done").splitlines() == [
+        "(before the value, line 1): 3 rows, all done:",
+        *(f"[{number}].note: done {number}" for number in range(3)),
+        "(after the value, line 1): Done.",
+        "[all 5 matches]",
+    ]
+    assert ask(found, regex="^Done", offset=0) == "(after the value, line 1): Done.\n[all 1 matches]"
+    assert ask(found, find="done", path="[1]") == "[1].note: done 1\n[all 1 matches]"
+    assert ask(found, find="done", offset=3, limit=1).startswith("[2].note: done 2\n[matches 3-3 of 5")
+    assert value(found, find="done", where="id == 1", select="note") == ["done 1"]
+
+
+def test_a_pattern_has_a_few_groups_and_some_time() -> None:
+    with pytest.raises(QueryRefused, match="at most 20 groups"):
+        ask(regex="(a|b)*" * 150)
+    assert ask(regex="(o)" * 20, limit=1)
+    now = [0.0]
+    patience = Patience(lambda: now[0])
+    finders = Plain("title", patience), Regex("(?i)title", patience)
+    for finder in finders:
+        assert finder.first("a Title") == (2, 7)
+    now[0] = PATIENCE + 1
+    for finder in finders:
+        with pytest.raises(QueryRefused, match="takes longer than 15 s: give a path or where"):
+            finder.first("a title")
+    with pytest.raises(QueryRefused):
+        finders[1].groups("a title")

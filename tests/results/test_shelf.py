@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcpbridge.errors import ValueTooLarge
 from mcpbridge.redaction import Redactor
 from mcpbridge.results.card import Card
-from mcpbridge.results.shelf import RESULTS, Shelf
+from mcpbridge.results.shelf import RESULTS, Shelf, searched_words
 from mcpbridge.storage.memory import MemoryStore
 from mcpbridge.storage.opening import LazyStore
 from mcpbridge.storage.settings import StoreSettings
@@ -147,6 +147,14 @@ async def test_cards_are_found_by_all_their_words(shelf: Shelf, clock: Clock) ->
     assert await found("33 k8s json") == ["k8s/pods"]
     assert await found("straße tool_error") == ["k8s/logs"]
     assert await found("k8s etc") == []
+
+
+async def test_of_a_search_a_few_different_words_count(shelf: Shelf) -> None:
+    await keep(shelf, tool="k8s/pods", headline="h" * 150)
+    assert searched_words("K8s pods k8s " + "x" * 500) == ["k8s", "pods", "x" * 100]
+    assert len(searched_words(" ".join(map(str, range(100))))) == 20
+    assert await shelf.cards(principal="ann", search="k8s pods " * 100_000 + "other")
+    assert await shelf.cards(principal="ann", search="h" * 150)
 
 
 async def test_cards_hold_no_secrets_and_are_short(shelf: Shelf, store: Store) -> None:

@@ -48,5 +48,5 @@ def test_files_and_lines_are_counted() -> None:
 
 def test_a_diff_without_git_is_read() -> None:
     text = preview_text(Document("--- a.txt\t2025\n+++ b.txt\t2025\n@@ -1 +1 @@\n-x\n+y\n", "diff"), 500)
-    assert "1 files changed, 1 insertions(+), 1 deletions(-), 1 hunks" in text
+    assert "1 file changed, 1 insertion(+), 1 deletion(-), 1 hunk" in text
     assert "b.txt +1 -1" in text

@@ -11,7 +11,7 @@ def told(text: str, room: int = 1900) -> str:
 def test_paths_are_counted_by_extension_and_directory() -> None:
     paths = [f"app/src/m{at % 4}/f{at}.py" for at in range(40)] + ["app/docs/readme.md", "app/docs", "app/Makefile"]
     text = told("\n".join(paths))
-    assert "42 files, 1 directories, all under app/" in text
+    assert "42 files, 1 directory, all under app/" in text
     assert "by extension: .py×40, .md×1, no extension×1" in text
     assert "by top directory: src/×40, docs/×1, (top)×1" in text
     assert "src/m0×10" in text
@@ -21,7 +21,7 @@ def test_paths_are_counted_by_extension_and_directory() -> None:
 def test_rows_of_ls_tell_sizes() -> None:
     rows = [f"-rw-r--r-- 1 me staff {at * 100} Nov 22 04:47 f{at}.txt" for at in range(20)]
     text = told("./sub:\ntotal 8\n" + "\n".join([*rows, "drwxr-xr-x 2 me staff 4096 Nov 22 04:47 deeper"]))
-    assert f"20 files, 1 directories, 0 links; {sum(range(20)) * 100} bytes in files" in text
+    assert f"20 files, 1 directory, 0 links; {sum(range(20)) * 100} bytes in files" in text
     assert "largest: ./sub/f19.txt 1900" in text
 
 
@@ -48,3 +48,17 @@ def test_sizes_that_are_no_numbers_of_bytes_count_as_none() -> None:
 def test_long_lists_of_counts_are_cut_and_what_is_missing_is_said() -> None:
     rows = [f"src/package{at}/module.py:{at + 1}:import os" for at in range(60)]
     assert "src/package23/module.py×1, … +36" in told("\n".join(rows), 5000)
+
+
+def test_a_flat_list_is_told_by_its_names_alone() -> None:
+    text = told("\n".join(f"/srv/inbox/{at:03d}.md" for at in range(450)))
+    assert text.startswith("450 files, all under /srv/inbox/\nby extension: .md×450\nnames: 000.md, 001.md, ")
+    assert "by directory" not in text
+    assert "deepest" not in text
+    assert "… +434\nlast: /srv/inbox/449.md" in text
+
+
+def test_bullets_before_paths_are_no_part_of_them() -> None:
+    text = told("\n".join(f"- src/m{at % 2}/f{at}.py" for at in range(10)))
+    assert text.startswith("10 files in 2 directories, all under src/\n")
+    assert "files: m0/ (5): f0.py" in text

@@ -96,7 +96,7 @@ def test_a_trace_is_shown_from_its_start_to_what_was_thrown() -> None:
     lines = ["Traceback (most recent call last):", *frames, "shop.PaymentError: card refused", "done with 1 error"]
     text = told("\n".join(lines))
     assert "exceptions: shop.PaymentError×1" in text
-    assert "1 traces: L1 Traceback (most recent call last):" in text
+    assert "1 trace: L1 Traceback (most recent call last):" in text
     assert "L42 shop.PaymentError: card refused" in text
 
 

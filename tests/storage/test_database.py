@@ -3,8 +3,9 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
-from sqlite3 import Connection
+from sqlite3 import Connection, connect
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpbridge.errors import StoreFailed
+from mcpbridge.storage import database as module
 from mcpbridge.storage.database import Database
 from mcpbridge.storage.sqlite_file import Schema, SharedFile
 
@@ -96,6 +98,43 @@ async def test_what_is_cancelled_before_its_turn_is_not_done(database: Database)
         await database.run(adding("unwanted"))
     turnstile.go.set()
     assert await database.run(names) == []
+
+
+async def test_a_file_that_another_holds_is_waited_for_once(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Review of issue 5: each write waited five seconds anew."""
+    monkeypatch.setattr(module, "_SHORT_WAIT", 0.0)
+    waits: list[int] = []
+
+    def look(connection: Connection) -> None:
+        waits.append(connection.execute("PRAGMA busy_timeout").fetchone()[0])
+
+    await database.run(lambda connection: look(connection) or connection.execute("PRAGMA busy_timeout = 20"))
+    with closing(connect(tmp_path / "a.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for name in "ab":
+            with pytest.raises(StoreFailed, match="locked"):
+                await database.run(adding(name))
+        await database.run(look, writes=False)
+        other.execute("COMMIT")
+    await database.run(adding("c"))
+    assert waits == [5000, 0]
+    assert await database.run(names, writes=False) == ["c"]
+
+
+async def test_a_file_that_was_held_is_waited_for_again_later(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCKED_SECONDS", 0.0)
+    await database.run(lambda connection: connection.execute("PRAGMA busy_timeout = 20") and None)
+    with closing(connect(tmp_path / "a.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFailed, match="locked"):
+            await database.run(adding("a"))
+        other.execute("COMMIT")
+    wait = await database.run(lambda connection: connection.execute("PRAGMA busy_timeout").fetchone()[0])
+    assert wait == 5000
 
 
 async def test_what_was_handed_over_before_the_end_is_done(tmp_path: Path) -> None:

@@ -318,3 +318,40 @@ async def test_a_large_value_whose_draft_is_removed_is_not_kept_in_part(tmp_path
     assert rows_of(path) == {"entry": 1, "body": 1}
     assert await store.get("result", handle, principal="") == body  # in memory
     await store.close()
+
+
+async def test_a_large_value_that_is_being_written_is_not_what_makes_room(tmp_path: Path) -> None:
+    """Review of issue 5: ten large values at once, near the bound, and the sweep took those that were not finished."""
+    path, now = tmp_path / "a.db", 1_000_000.0
+    store = SqliteStore(path, max_bytes=20_000_000, clock=lambda: now)
+    for _ in range(12):
+        await store.put("result", os.urandom(700_000), principal="", expires_in=9e6)
+    body = os.urandom(13_000_000)
+    large = asyncio.create_task(store.put("result", body, principal="", expires_in=9e6, handle="l"))
+    with anyio.fail_after(60):
+        while rows_of(path)["body"] < 14:
+            await asyncio.sleep(0)
+        now += 601  # a sweep is due
+        assert await store.get("result", "absent", principal="") is None
+        assert await large == "l"
+    assert await store.get("result", "l", principal="") == body
+    assert rows_of(path)["entry"] < 13
+    await store.close()
+
+
+async def test_drafts_without_end_do_not_wash_away_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = SqliteStore(path, max_bytes=4_000_000)
+    await store.put("grant", b"v" * 600, principal="", expires_in=60, handle="g")
+    draft = (
+        "INSERT INTO entry SELECT ?, '(draft)', '', ?, size, 900000, created, used, expires, form, seal, label"
+        " FROM entry WHERE kind = 'grant'"
+    )
+    for number in range(100, 120):
+        await spoil(path, draft, number, str(number))
+    await store.put("result", os.urandom(300_000), principal="", expires_in=60)
+    await store.close()
+    assert 1 <= rows_of(path)["entry"] - 1 <= 5
+    store = SqliteStore(path)
+    assert await store.get("grant", "g", principal="") == b"v" * 600
+    await store.close()

@@ -5,11 +5,10 @@ The work itself is in `results/query.py`, loaded with the first call. What is wr
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import anyio.to_thread
-
-from mcpbridge.builtin.recall_definition import DEFINITION
+from mcpbridge.builtin.recall_definition import definition
 from mcpbridge.model import Call
 from mcpbridge.results.shelf import Shelf
 from mcpbridge.sandbox.scripts import Scripts, TransformFailed
@@ -17,14 +16,12 @@ from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
 
 if TYPE_CHECKING:  # loaded with the first call
+    from mcpbridge.builtin.recall_apart import Apart
     from mcpbridge.builtin.recall_arguments import Wanted
     from mcpbridge.builtin.recall_listing import LoggedCall
     from mcpbridge.results.document import Document
 
 __all__ = ["Recall"]
-
-SLOW = 256 * 1024
-"""Bytes of results from which they are read in a thread."""
 
 MOST_BYTES = 256 * 1024**2
 """Bytes of all results of one call."""
@@ -40,13 +37,14 @@ class Recall:
         *,
         room: Callable[[Call], int],
         recalled: Callable[[Call, int], None],
-        read: "Callable[[bytes], Document]",
+        read: "Callable[[bytes], Document] | None" = None,
         logged: "Callable[[str, str], Awaitable[Sequence[LoggedCall]]] | None" = None,
     ) -> None:
         """`room`: characters that the answer of a call may have. `recalled` is told how many were given out of results.
 
-        `read`: the document of a kept result. `javascript` None: there is no `_transform`. `logged`: calls of a
-        principal in the call log that have all of some words; None: none are logged.
+        `javascript` None: there is no `_transform`. `logged`: calls of a principal in the call log that have all of
+        some words; None: none are logged. `read`: the document of a kept result that is not read in a process of its
+        own; None: `contents.document_of`, which that uses.
         """
         self._shelf, self._javascript = shelf, javascript
         self._room, self._recalled, self._read, self._logged = room, recalled, read, logged
@@ -54,7 +52,7 @@ class Recall:
     @property
     def definition(self) -> dict[str, Any]:
         """See `Builtin`."""
-        return DEFINITION
+        return definition(transforms=self._javascript is not None)
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`.
@@ -67,7 +65,7 @@ class Recall:
         from mcpbridge.results.query import QueryRefused
 
         try:
-            wanted = wanted_of(call.params)
+            wanted = wanted_of(call.params, call.meta)
             if wanted.forget:
                 text = await self._forget(call, wanted.forget)
             elif wanted.handles:
@@ -80,20 +78,26 @@ class Recall:
             return Body(encode({"content": [{"type": "text", "text": defused(text)}], "isError": True}))
         return Body(encode({"content": [{"type": "text", "text": defused(text)}]}))
 
+    @cached_property
+    def _apart(self) -> "Apart":
+        from mcpbridge.builtin.recall_apart import Apart
+
+        return Apart()
+
     async def _answer(self, call: Call, wanted: "Wanted") -> str:
         from mcpbridge.builtin.recall_reading import Reading
 
+        if wanted.transform and self._javascript is None:
+            raise TransformFailed("_transform: scripts are turned off here; use where, select, aggregate and so on")
         kept = await self._kept(call, [handle for handle, _ in wanted.handles])
-        reading = Reading(wanted, kept, self._read, self._room(call))
-        is_slow = sum(map(len, kept.values())) > SLOW
-        if not wanted.transform:
-            return (
-                await anyio.to_thread.run_sync(reading.answer, abandon_on_cancel=True) if is_slow else reading.answer()
-            )
-        if self._javascript is None:
-            raise TransformFailed("_transform: there is no JavaScript here; use where, select, aggregate and so on")
-        bound = await anyio.to_thread.run_sync(reading.bound, abandon_on_cancel=True) if is_slow else reading.bound()
-        output = await self._javascript.evaluate(wanted.transform, bound.text, binding=bound.binding, rows=bound.rows)
+        reading = Reading(wanted, kept, self._room(call), self._read)
+        if not wanted.transform or self._javascript is None:
+            return await self._apart.answer(reading, call.params)
+        bound = await self._apart.bound(reading, call.params)
+        owner = f"{call.caller.principal}/{call.caller.session.id}"  # as of scripts over results that are just there
+        output = await self._javascript.evaluate(
+            wanted.transform, bound.text, binding=bound.binding, rows=bound.rows, owner=owner
+        )
         return reading.fitted(output)
 
     async def _kept(self, call: Call, handles: Sequence[str]) -> Mapping[str, bytes]:

@@ -7,17 +7,41 @@ from typing import Any, cast
 
 import msgspec
 
+from mcpbridge.builtin.recall_definition import ARGUMENTS
+from mcpbridge.errors import nearest
 from mcpbridge.results.exact_json import NotReadable, parse_json
 from mcpbridge.results.frame import URI
 from mcpbridge.results.query import Query, QueryRefused, read_query
 from mcpbridge.results.query_refused import clipped
 from mcpbridge.results.query_request import loosened
+from mcpbridge.results.shelf import searched_words
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import TRANSFORM
 
 __all__ = ["Wanted", "wanted_of"]
 
 MOST = 20
 """Handles of one call."""
+
+_BETWEEN = re.compile(r"[\s,]+(?=[\[{`'\"]{0,2}(?:mcpbridge://results/)?[a-z0-9]{26,32}(?![a-z0-9]))", re.IGNORECASE)
+"""Between two handles of a text; pointers may have blanks and commas."""
+_BLANK = ", \t\r\n"
+_CLOSING = {"[": "]", "{": "}", "(": ")", "`": "`", "'": "'", '"': '"'}
+_AROUND = _BLANK + ";" + "".join(_CLOSING) + "".join(_CLOSING.values())
+"""What models put around a handle."""
+
+_KNOWN = frozenset((*ARGUMENTS, "handles"))
+_MEANT = {
+    **dict.fromkeys(("filter", "filters", "condition", "having"), "where"),
+    **dict.fromkeys(("columns", "column", "fields", "keys"), "select"),
+    **dict.fromkeys(("orderby", "order_by", "order"), "sort"),
+    **dict.fromkeys(("query", "text", "grep"), "find"),
+    **dict.fromkeys(("count", "top", "max", "max_results"), "limit"),
+    **dict.fromkeys(("skip", "start"), "offset"),
+    **dict.fromkeys(("script", "expression", "code"), "_transform"),
+    **dict.fromkeys(("id", "ref", "result"), "handle"),
+}
+"""What other query languages call it."""
 
 _QUERIES = ("path", "where", "select", "sort", "aggregate", "group_by", "find", "regex", "lines", "_transform")
 _TRUE, _FALSE = (True, "true", "True", 1), (None, False, "false", "False", 0, "")
@@ -35,13 +59,16 @@ class Wanted:
     search: str = ""
 
 
-def wanted_of(params: Body) -> Wanted:
-    """Read the params of the call.
+def wanted_of(params: Body, meta: Body | None = None) -> Wanted:
+    """Read the params of the call, and its `_meta`, which may bring the script.
 
     Raises:
         QueryRefused: what is wrong with which argument.
     """
-    arguments = _arguments(params)
+    arguments = dict(_arguments(params))
+    if meta is not None and TRANSFORM in meta:
+        arguments["_transform"] = _script(meta)
+    _refuse_unknown(arguments)
     given = arguments.get("handle", arguments.get("handles"))
     handles = tuple(_handle(text) for text in _texts("handle", given)) if given not in (None, "") else ()
     forget = arguments.get("delete")
@@ -62,32 +89,64 @@ def wanted_of(params: Body) -> Wanted:
     transform = arguments.get("_transform") or ""
     if not isinstance(transform, str):
         raise QueryRefused("_transform: a JavaScript expression in a string")
-    return Wanted(handles, read_query(arguments), transform, search=search or "")
+    return Wanted(handles, read_query(arguments), transform, search=" ".join(searched_words(search or "")))
 
 
 def _arguments(params: Body) -> Mapping[str, Any]:
+    """The arguments as they came, or as JSON in a string."""
+    raw = params.get("arguments")
     try:
-        inner = params.inner("arguments")
-        found: Any = parse_json(str(memoryview(inner.data), "utf-8")) if inner is not None else {}
-    except (NotReadable, msgspec.DecodeError, UnicodeDecodeError) as error:
+        found: Any = loosened(parse_json(str(memoryview(raw), "utf-8"))) if raw is not None else None
+    except (NotReadable, UnicodeDecodeError) as error:
         raise QueryRefused(f"arguments: {error}") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise QueryRefused('arguments: an object such as {"handle": "…", "where": "state == \'open\'"}')
     return cast("dict[str, Any]", found)
+
+
+def _script(meta: Body) -> str:
+    try:
+        return meta.text(TRANSFORM)
+    except msgspec.DecodeError:
+        raise QueryRefused(f"{TRANSFORM}: a JavaScript expression in a string") from None
+
+
+def _refuse_unknown(arguments: Mapping[str, Any]) -> None:
+    """An argument that nobody looks at would make an answer that looks right and is not."""
+    for name in arguments:
+        if name in _KNOWN:
+            continue
+        meant = [_MEANT[name.lower()]] if name.lower() in _MEANT else nearest(clipped(name), ARGUMENTS, limit=1)
+        hint = f"; did you mean {meant[0]}?" if meant else "."
+        raise QueryRefused(f"{clipped(name)}: no such argument{hint} There are: {', '.join(ARGUMENTS)}")
 
 
 def _texts(name: str, value: Any) -> list[str]:
     found: Any = loosened(value)
-    if isinstance(found, dict):
-        found = cast("dict[str, Any]", found).get("$ref")
     if isinstance(found, str):
-        found = re.split(r"[\s,]+", found)
-    values = cast("list[Any]", found) if isinstance(found, list) else []
-    texts = [text for text in values if isinstance(text, str) and text]
-    if not texts or len(texts) > MOST:
+        found = [part for part in _BETWEEN.split(found) if part.strip(_AROUND)]
+    values = cast("list[Any]", found) if isinstance(found, list) else [found]
+    texts = [text for one in values if (text := _referred(one))]
+    if not texts or len(texts) != len(values) or len(texts) > MOST:
         raise QueryRefused(f"{name}: a handle, or a list of at most {MOST}; not {clipped(repr(cast('object', value)))}")
     return texts
 
 
+def _referred(value: Any) -> str:
+    """The text that names a result: itself, or in a reference; empty if it is neither."""
+    if isinstance(value, dict):
+        value = cast("dict[str, Any]", value).get("$ref")
+    return value.strip() if isinstance(value, str) else ""
+
+
 def _handle(text: str) -> tuple[str, str]:
     """The handle in a text or URI, and the JSON pointer behind it."""
-    handle, _, pointer = text.strip().removeprefix(URI).partition("#")
-    return handle.strip("[]{}`'\" /").lower(), pointer.strip()
+    closing = _CLOSING.get(text[:1], "")
+    text = text.lstrip(_AROUND)
+    if text[: len(URI)].lower() == URI:
+        text = text[len(URI) :]
+    handle, _, pointer = text.partition("#")
+    pointer = pointer.strip(_BLANK)
+    return handle.partition("/")[0].strip(_AROUND).lower(), pointer.removesuffix(closing)

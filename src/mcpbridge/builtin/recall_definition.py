@@ -2,14 +2,14 @@
 
 from typing import Any
 
-__all__ = ["DEFINITION"]
+__all__ = ["ARGUMENTS", "definition"]
 
 
 def _text(description: str) -> dict[str, Any]:
     return {"type": "string", "description": description}
 
 
-DEFINITION: dict[str, Any] = {
+_DEFINITION: dict[str, Any] = {
     "name": "recall",
     "title": "Recall kept results",
     "description": (
@@ -37,9 +37,21 @@ DEFINITION: dict[str, Any] = {
             "search": _text("finds kept results"),
             "list": {"type": "boolean"},
             "delete": {"description": "handles to forget"},
-            "_transform": _text("JavaScript over `result`: what path/where/select leave"),
         },
+        "additionalProperties": False,
     },
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
 """Read-only, as forgetting takes nothing but a copy. What may be a text, a list or an object has no type."""
+
+_TRANSFORM = {"_transform": _text("JavaScript over `result`: what path/where/select leave")}
+
+ARGUMENTS: tuple[str, ...] = (*_DEFINITION["inputSchema"]["properties"], *_TRANSFORM)
+"""The names of all arguments."""
+
+
+def definition(*, transforms: bool) -> dict[str, Any]:
+    """As `tools/list` shows it; `transforms`: scripts are allowed."""
+    schema: dict[str, Any] = _DEFINITION["inputSchema"]
+    properties = {**schema["properties"], **(_TRANSFORM if transforms else {})}
+    return {**_DEFINITION, "inputSchema": {**schema, "properties": properties}}

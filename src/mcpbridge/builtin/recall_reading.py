@@ -1,21 +1,25 @@
 """Kept results, read and asked: the part of `recall` that takes time, and runs in a thread for large ones."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 
 from mcpbridge.builtin.recall_arguments import Wanted
+from mcpbridge.results.contents import document_of
 from mcpbridge.results.document import Document
 from mcpbridge.results.document import read as read_text
 from mcpbridge.results.frame import uri_of
 from mcpbridge.results.pointers import NotThere, pointed_at
 from mcpbridge.results.query import QueryRefused, answer, selected
 from mcpbridge.results.query_refused import clipped
-from mcpbridge.results.query_values import without_halves, written
+from mcpbridge.results.query_values import written
+from mcpbridge.results.scripts import Source, script_input
 
-__all__ = ["Bound", "Reading"]
+__all__ = ["Reading"]
+
+MEDIA_NAMED = 5
+"""Pictures and the like of which an answer tells."""
 
 
 class _Block(msgspec.Struct):
@@ -29,20 +33,24 @@ class _Blocks(msgspec.Struct):
     content: list[_Block] = msgspec.field(default_factory=list[_Block])
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What an expression works on; see `JavaScript.evaluate`."""
-
-    text: str
-    binding: Literal["json", "ndjson", "text"]
-    rows: str = ""
-
-
 class Reading:
     """One call's results."""
 
-    def __init__(self, wanted: Wanted, kept: Mapping[str, bytes], read: Callable[[bytes], Document], room: int) -> None:
-        self._wanted, self._kept, self._read, self._room = wanted, kept, read, room
+    def __init__(
+        self,
+        wanted: Wanted,
+        kept: Mapping[str, bytes],
+        room: int,
+        read: Callable[[bytes], Document] | None = None,
+    ) -> None:
+        """`kept`: the results by handle. `read`: the document of one; None: `document_of`."""
+        self._wanted, self._read = wanted, read or document_of
+        self.kept, self.room = kept, room
+
+    @property
+    def size(self) -> int:
+        """Bytes of all results."""
+        return sum(map(len, self.kept.values()))
 
     def answer(self) -> str:
         """What the query says of them, in the room.
@@ -53,13 +61,13 @@ class Reading:
         media = self._media()
         documents = self._documents()
         if media and not any(document.text for document in documents.values()):
-            return clipped(media, self._room)
+            return clipped(media, self.room)
         if not media:
-            return answer(self._wanted.query, documents, self._room).text
-        media = clipped(media, self._room // 3)
-        return f"{answer(self._wanted.query, documents, self._room - len(media) - 1).text}\n{media}"
+            return answer(self._wanted.query, documents, self.room).text
+        media = clipped(media, self.room // 3)
+        return f"{answer(self._wanted.query, documents, self.room - len(media) - 1).text}\n{media}"
 
-    def bound(self) -> Bound:
+    def bound(self) -> Source:
         """What `_transform` works on: what the query leaves, all of it, or the whole result where nothing is asked.
 
         Raises:
@@ -70,44 +78,39 @@ class Reading:
         if query.lines is not None:
             raise QueryRefused("lines and _transform: give one of them")
         if not query.is_empty:
-            return Bound(_sayable(selected(query, documents)), "json")
+            return Source(_sayable(selected(query, documents)), "json")
         if len(documents) > 1:
             values = [document.value if document.is_structured else document.text for document in documents.values()]
-            return Bound(_sayable(values), "json")
+            return Source(_sayable(values), "json")
         (document,) = documents.values()
-        match document.kind:
-            case "json":
-                return Bound(document.text, "json")
-            case "ndjson":
-                return Bound(document.text, "ndjson")
-            case "repr":
-                return Bound(_sayable(document.value), "json")
-            case _:
-                rows = _sayable(document.value) if document.is_structured else ""
-                return Bound(without_halves(document.text), "text", rows)
+        return script_input(document)
 
     def fitted(self, output: str) -> str:
         """The output of an expression, cut where it is larger than the room."""
-        if len(output) <= self._room:
+        if len(output) <= self.room:
             return output
         last = f"\n[cut, of {len(output):,} characters: let the expression say less, such as .slice(0, 20)]"
-        return output[: max(0, self._room - len(last))] + last
+        return output[: max(0, self.room - len(last))] + last
 
     def _documents(self) -> dict[str, Document]:
-        read = {handle: self._read(data) for handle, data in self._kept.items()}
+        read = {handle: self._read(data) for handle, data in self.kept.items()}
         return {
             f"{handle}#{pointer}" if pointer else handle: _part(read[handle], pointer)
             for handle, pointer in self._wanted.handles
         }
 
     def _media(self) -> str:
-        """What the results hold that is no text, and where it can be had."""
-        told: list[str] = []
-        for handle, data in self._kept.items():
-            parts = [part for block in _blocks(data) if (part := _described(block))]
-            if parts:
-                told.append(f"{clipped(', '.join(parts), 200)}: read the resource {uri_of(handle)}")
-        return f"[also holds {'; '.join(told)}]" if told else ""
+        """What the results hold that is no text, and where each can be had."""
+        parts = [
+            f"{told}: {uri_of(handle)}/content/{place}"
+            for handle, data in self.kept.items()
+            for place, block in enumerate(_blocks(data))
+            if (told := _described(block))
+        ]
+        if not parts:
+            return ""
+        more = f"; {len(parts) - MEDIA_NAMED} more" if len(parts) > MEDIA_NAMED else ""
+        return f"[also holds {'; '.join(parts[:MEDIA_NAMED])}{more}; read these resources]"
 
 
 def _part(document: Document, pointer: str) -> Document:
@@ -139,7 +142,7 @@ def _blocks(data: bytes) -> list[_Block]:
 
 def _described(block: _Block) -> str:
     if block.type in ("image", "audio"):
-        return f"{block.type} {clipped(str(block.mime), 40)}, {len(block.data):,} bytes of base64"
+        return f"{block.type} {clipped(str(block.mime), 40)}, {max(0, len(block.data) - 2):,} bytes of base64"
     resource: Any = block.resource
     if block.type == "resource" and isinstance(resource, dict) and "blob" in resource:
         members = cast("dict[str, Any]", resource)

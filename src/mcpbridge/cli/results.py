@@ -1,5 +1,6 @@
 """`mcpbridge results`: large results that were kept; find them, read them whole, forget them."""
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -176,10 +177,16 @@ def _text_of(data: bytes, preview: int | None) -> str:
 def _write(path: Path, shown: str | bytes) -> None:
     data = shown if isinstance(shown, bytes) else shown.encode(errors="replace")
     try:
-        path.write_bytes(data)
+        with open(path, "wb", opener=_for_me_alone) as file:
+            file.write(data)
     except OSError as error:
         fail(USAGE, f"{path} cannot be written: {error.strerror}")
     note(f"{len(data):,} bytes written to {path}")
+
+
+def _for_me_alone(path: str, flags: int) -> int:
+    """Opens a file that, if it is new, nobody else can read: in the store they cannot either."""
+    return os.open(path, flags, 0o600)
 
 
 def _ask(count: int) -> None:

@@ -2,8 +2,9 @@
 
 Spec 2.13 of the project's notes. A code that means the same to the client stays, with its message and data as they
 came. One that belongs to the hop between bridge and upstream, or means something else in the client's era, is
-replaced; one that the server made up is kept outside the reserved ranges and told to be that server's. Pages that the
-user must visit first (-32042) are for `pages.py`.
+replaced; one that the server made up is kept outside the reserved ranges and told to be that server's. What it says of
+a tool call stands where results do, so nothing in it may look like the bridge's word. Pages that the user must visit
+first (-32042) are for `pages.py`.
 """
 
 from collections.abc import Mapping
@@ -53,6 +54,8 @@ _decode_required = msgspec.json.Decoder(_Required).decode
 def passed_on(error: UpstreamAnswered, id_: bytes, method: str, client: Client) -> Answer:
     """The answer that tells `client` of an error that the upstream answered its request of `method` with."""
     server = error.upstream
+    if method == "tools/call":
+        error = _honest(error)
     try:
         said = _decode_error(error.error)
     except (msgspec.DecodeError, RecursionError):
@@ -85,6 +88,14 @@ def lacking(required: Mapping[str, Any], declared: Mapping[str, Any]) -> list[st
                 inner = _FORMS_ALONE
             missing += [f"{name}.{part}" for part in lacking(cast("dict[str, Any]", wanted), inner)]
     return missing
+
+
+def _honest(error: UpstreamAnswered) -> UpstreamAnswered:
+    """The error, in which nothing looks like the bridge's word."""
+    from mcpbridge.results.honesty import honest  # loaded with the first error
+
+    said = honest(error.error, is_ours=True)
+    return error if said is None else UpstreamAnswered(error.upstream, said)
 
 
 def _missing_capability(error: UpstreamAnswered, said: _Error, id_: bytes, method: str, client: Client) -> Answer:

@@ -30,7 +30,7 @@ RESULT_URIS = URI
 
 _PART = re.compile(r"([a-z0-9]{1,64})(?:/(text)|/content/([0-9]{1,6}))?", re.ASCII)
 
-_LARGE = 256 * 1024
+_LARGE = 32 * 1024
 """Bytes of a result from which on the answer is made in a thread: it would hold up all other requests."""
 _LONGEST_READ = 1024 * 1024
 """Characters of a text that is read to tell what kind it is; of a longer one the beginning."""

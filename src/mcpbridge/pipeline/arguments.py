@@ -178,7 +178,9 @@ async def _fail(error: ArgumentsRefused) -> Body:
 
 
 async def _telling(proceed: Plan, call: Call, slips: Sequence[Mapping[str, str]]) -> Body:
-    return told_of(await proceed(call), slips)
+    result = await proceed(call)
+    call.original = call.original or result.data
+    return told_of(result, slips)
 
 
 def told_of(result: Body, slips: Sequence[Mapping[str, str]]) -> Body:

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mcpbridge.conduct import CallDefaults, Conduct
 from mcpbridge.context import Cancellation
 from mcpbridge.model import Call, Plan, Tool
-from mcpbridge.pipeline.kept_results import Kept, KeptResults, Key, opened
+from mcpbridge.pipeline.kept_results import Kept, KeptResults, Key
 from mcpbridge.pipeline.shared_runs import AskedAlone, is_error, is_final
 from mcpbridge.pipeline.single_flight import Flight, Flights
 from mcpbridge.pipeline.stage import Stage
@@ -184,6 +184,7 @@ class _Cached:
         if (kept := cache.kept.get(key, now)) is not None:
             self._use.hits += 1
             call.note("cache", "hit")
+            call.original = kept.original
             return kept.told(now)
         epoch = cache.epoch(call.upstream)
         flight = cache.flights.open((key, epoch))
@@ -233,12 +234,13 @@ class _Cached:
         was_asked = asker is not None and asker.was_asked
         if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
             now = cache.clock()
-            cache.kept.put(key, Kept(call.upstream, self._id, opened(data), now, now + self._seconds))
+            cache.kept.put(key, Kept.of(call.upstream, self._id, data, now, now + self._seconds))
         return result
 
     def _told(self, call: Call, result: Body) -> Body:
         now = self._cache.clock()
-        kept = Kept(call.upstream, self._id, opened(bytes(result.data)), now, now + self._seconds)
+        call.original = bytes(result.data)
+        kept = Kept.of(call.upstream, self._id, call.original, now, now + self._seconds)
         return kept.told(now, is_shared=True)
 
     def _key(self, call: Call) -> Key:

@@ -18,6 +18,7 @@ from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_states import is_task
 from mcpbridge.result_settings import ResultConduct
+from mcpbridge.results.frame import may_hold_frame
 from mcpbridge.results.ledger import Ledger, Line
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import TRANSFORM, WHOLE
@@ -33,6 +34,8 @@ ARGUMENT = "_transform"
 """The argument that any call may have, whatever the tool's schema says; a tool's own of that name wins."""
 
 _QUOTED = b'"_transform"'
+_LARGE = 1024**2
+"""Bytes of a result that is not searched on the way of its call."""
 _MOST_LINES = 1000
 """Client names that one stage remembers the line of; names are the clients' to choose."""
 _decode_text = msgspec.json.Decoder(str).decode
@@ -44,28 +47,38 @@ Told = Callable[[Call, "Rewritten"], None]
 class Compress:
     """Concern: what becomes of large results."""
 
-    def __init__(self, rewriter: "Callable[[], Rewriter]", ledger: Ledger, told: Told) -> None:
-        """`rewriter`: made with the first large result."""
-        self._rewriter, self._ledger, self._told = rewriter, ledger, told
+    def __init__(self, rewriter: "Callable[[], Rewriter]", ledger: Ledger, told: Told, *, is_used: bool = True) -> None:
+        """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten."""
+        self._rewriter, self._ledger, self._told, self._is_used = rewriter, ledger, told, is_used
 
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
-        """For all tools but the bridge's own, unless their results pass as they come and no script may be brought."""
+        """For all tools but the bridge's own, unless no result is rewritten: else none may look as if it were."""
         how = conduct.results
-        if tool is None or tool.server == BRIDGE or (how.strategy == "off" and not how.transforms):
+        if tool is None or tool.server == BRIDGE or not (self._is_used or how.transforms):
             return None
-        return _Compress(tool, how, self._rewriter, self._ledger, self._told)
+        return _Compress(tool, how, self._rewriter, self._ledger, self._told, is_guarded=self._is_used)
 
 
 class _Compress:
     """The stage of one tool."""
 
     def __init__(
-        self, tool: Tool, how: ResultConduct, rewriter: "Callable[[], Rewriter]", ledger: Ledger, told: Told
+        self,
+        tool: Tool,
+        how: ResultConduct,
+        rewriter: "Callable[[], Rewriter]",
+        ledger: Ledger,
+        told: Told,
+        *,
+        is_guarded: bool,
     ) -> None:
+        """`is_guarded`: nothing may pretend to be the bridge's word."""
         self._tool, self._how = tool, how
         self._rewriter, self._ledger, self._told = rewriter, ledger, told
         self._is_off = how.strategy == "off"
-        self._threshold = how.threshold
+        # An image may be too large though a text of that size is not.
+        self._smallest = _LARGE if self._is_off else min(how.threshold, how.media_limit)
+        self._is_guarded = is_guarded
         self._lines: dict[str, Line] = {}
         self._day = 0
         has_own, self._is_app = _known_of(tool)
@@ -74,18 +87,16 @@ class _Compress:
 
     async def __call__(self, call: Call, proceed: Plan) -> Body:
         """The result of the call, or what fits of it."""
-        arguments, expression, meta = call.params.fields.get("arguments"), "", call.meta
+        arguments, expression, problem, meta = call.params.fields.get("arguments"), "", "", call.meta
         if self._takes_script and arguments is not None and _QUOTED in bytes(arguments):
-            expression = _taken_from(call)
+            expression, problem = _taken_from(call)
         if meta is not None and TRANSFORM in meta.fields and self._how.transforms:
             expression = _text_in(meta, TRANSFORM) or expression
         result = await proceed(call)
-        if self._is_off:
-            return await self._large(call, result, expression) if expression else result
         raw = result.data
         size = len(raw)
-        if size > self._threshold or expression or b"mcpbridge" in (data := bytes(raw)) or b"\\u00" in data:
-            return await self._large(call, result, expression)
+        if size > self._smallest or expression or problem or (self._is_guarded and may_hold_frame(bytes(raw))):
+            return await self._looked_at(call, result, expression, problem)
         line = self._line(call.caller.name)
         line.calls += 1
         line.passed += size
@@ -103,22 +114,27 @@ class _Compress:
             self._day = ledger.day
         return line
 
-    async def _large(self, call: Call, result: Body, expression: str) -> Body:
+    async def _looked_at(self, call: Call, result: Body, expression: str, problem: str) -> Body:
         """A result that needs a look: most are large."""
         if needs_driving(result) or is_task(result):
             return result  # not the final one
+        call.original = call.original or result.data
+        size, rewritten = len(result.data), None
+        is_wanted_whole = call.meta is not None and _text_in(call.meta, WHOLE) == "whole"
+        try:
+            rewriter = self._rewriter()
+            if expression or problem or not (is_wanted_whole or self._is_off):
+                rewritten = await rewriter.rewrite(
+                    call, result, self._how, expression=expression, problem=problem, is_app=self._is_app
+                )
+            if rewritten is None:
+                result = await rewriter.honest(result) if self._is_guarded else result
+        except Exception as error:
+            log.error("a result cannot be rewritten, so it is passed whole", tool=self._id, exc_info=error)
         line = self._line(call.caller.name)
         line.calls += 1
-        rewritten = None
-        if call.meta is None or _text_in(call.meta, WHOLE) != "whole":
-            try:
-                rewritten = await self._rewriter().rewrite(
-                    call, result, self._how, expression=expression, is_app=self._is_app
-                )
-            except Exception as error:
-                log.error("a result cannot be rewritten, so it is passed whole", tool=self._id, exc_info=error)
         if rewritten is None:
-            line.passed += len(result.data)
+            line.passed += size
             return result
         line.rewritten += 1
         line.came += rewritten.came
@@ -141,15 +157,17 @@ def _known_of(tool: Tool) -> tuple[bool, bool]:
     return has_own, is_app
 
 
-def _taken_from(call: Call) -> str:
-    """The script among the arguments, which the tool does not get."""
+def _taken_from(call: Call) -> tuple[str, str]:
+    """The script among the arguments, which the tool does not get; or what is wrong with it."""
     arguments = call.params.inner("arguments")
-    if arguments is None or ARGUMENT not in arguments:
-        return ""
+    raw = arguments.get(ARGUMENT) if arguments is not None else None
+    if arguments is None or raw is None:
+        return "", ""
     expression = _text_in(arguments, ARGUMENT)
+    is_text = bytes(memoryview(raw)[:1]) == b'"'
     arguments.drop(ARGUMENT)
     call.params.put("arguments", arguments)
-    return expression
+    return expression, "" if is_text or bytes(raw) == b"null" else 'it must be a text, such as "result.length"'
 
 
 def _text_in(body: Body, name: str) -> str:

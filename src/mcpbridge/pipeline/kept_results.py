@@ -34,11 +34,28 @@ class Kept:
     """See `opened`."""
     since: float
     until: float
+    whole: bytes = b""
+    """As it came, if that cannot be told from `data`."""
+
+    @classmethod
+    def of(cls, server: str, tool: str, data: bytes, since: float, until: float) -> "Kept":
+        """Keep these bytes.
+
+        Raises:
+            msgspec.DecodeError: they are no object.
+        """
+        begun = opened(data)
+        return cls(server, tool, begun, since, until, b"" if _closed(begun) == data else data)
+
+    @property
+    def original(self) -> bytes:
+        """The result as it came, byte for byte."""
+        return self.whole or _closed(self.data)
 
     @property
     def size(self) -> int:
         """Bytes."""
-        return len(self.data) + _OVERHEAD
+        return len(self.data) + len(self.whole) + _OVERHEAD
 
     def told(self, now: float, *, is_shared: bool = False) -> Body:
         """The result for a further call, marked."""
@@ -68,6 +85,12 @@ def opened(data: bytes) -> bytes:
     inside = encode_fields(meta.fields)[1:-1]
     before = encode_fields(rest)[1:-1]
     return b"{%b%b" % (before, b"," if before else b"") + b'"_meta":{%b%b' % (inside, b"," if inside else b"") + _MARK
+
+
+def _closed(begun: bytes) -> bytes:
+    """What `opened` began, without what it added."""
+    head = begun.removesuffix(b'"_meta":{' + _MARK)
+    return head.removesuffix(b",") + b"}"
 
 
 class KeptResults:

@@ -1,6 +1,7 @@
 """Which tools have had large results: their definitions say what helps with those. Kept over restarts."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -16,6 +17,10 @@ _KIND = "large_tool"
 _SECONDS = 90 * 86400.0
 """How long that is remembered of a tool; each large result begins it anew, once a run of the bridge."""
 MOST = 5000
+MOST_OF_SERVER = 200
+"""Servers name their tools, as many and as they like; each new one here is a new catalog."""
+_LONGEST = 300
+"""Characters of an id; longer ones are not looked at."""
 
 
 class LargeTools:
@@ -25,6 +30,7 @@ class LargeTools:
         """`changed` gets all of them when there are more."""
         self._store, self._tasks, self._changed = store, tasks, changed
         self._known: frozenset[str] = frozenset()
+        self._of_server = Counter[str]()
         self._met = set[str]()
 
     async def load(self) -> None:
@@ -34,19 +40,27 @@ class LargeTools:
         except StoreFailed as error:
             log.debug("which tools have large results is not known", reason=str(error))
             return
-        self._learn(frozenset(entry.handle for entry in entries))
+        self._learn(entry.handle for entry in entries)
 
     def met(self, tool: str) -> None:
-        """A result of this tool was large."""
-        if tool in self._met or len(self._met) >= MOST:
+        """A result of this tool was large. Beyond the bounds nothing more is learnt."""
+        if tool in self._met:
             return
-        self._met.add(tool)
-        self._tasks.spawn(self._remember(tool))
-        self._learn(frozenset((tool,)))
+        self._learn((tool,))
+        if tool in self._known:
+            self._met.add(tool)
+            self._tasks.spawn(self._remember(tool))
 
-    def _learn(self, tools: frozenset[str]) -> None:
-        if not tools <= self._known:
-            self._known |= tools
+    def _learn(self, tools: Iterable[str]) -> None:
+        known = set(self._known)
+        for tool in tools:
+            server = tool.partition("/")[0]
+            is_full = len(known) >= MOST or self._of_server[server] >= MOST_OF_SERVER
+            if tool not in known and not is_full and len(tool) <= _LONGEST:
+                known.add(tool)
+                self._of_server[server] += 1
+        if len(known) > len(self._known):
+            self._known = frozenset(known)
             self._changed(self._known)
 
     async def _remember(self, tool: str) -> None:

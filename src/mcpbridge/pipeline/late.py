@@ -9,7 +9,6 @@ Who stopped waiting, and who can be told, is the business of `downstream/patienc
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_states import is_task
+from mcpbridge.storage.handles import new_handle
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.body import Body
@@ -94,7 +94,7 @@ class Late:
             return None
         key = self._key(call, call.tool)
         outcome: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        late = LateCall(key, call.caller.principal, secrets.token_hex(16), outcome)
+        late = LateCall(key, call.caller.principal, new_handle(), outcome)
         self.running[call] = late
         self.known.setdefault(key, []).append(late)
         log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=late.handle)
@@ -105,7 +105,7 @@ class Late:
 
         What is no success, or asks back, is not kept; nor what is cancelled before it is. Those who wait for it get it.
         """
-        late, data = self.running.pop(call), bytes(result.data)
+        late, data = self.running.pop(call), bytes(call.original or result.data)
         late.finished_at = time.time()
         is_kept = False
         try:
@@ -230,6 +230,7 @@ class _Again:
             return await proceed(call)
         call.note("late", late.handle)
         call.note("recalled", late.handle)
+        call.original = data
         return _told(Body(data), late)
 
 

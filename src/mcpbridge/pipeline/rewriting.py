@@ -9,49 +9,37 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
-import anyio.to_thread
 import msgspec
 import structlog
-from msgspec import Raw
 
 from mcpbridge.catalog.apps import app_uris
 from mcpbridge.errors import StoreFailed
 from mcpbridge.model import Call
+from mcpbridge.pipeline.aside import Aside
 from mcpbridge.result_settings import ResultConduct
 from mcpbridge.results.card import Card
-from mcpbridge.results.contents import Contents, contents_of
-from mcpbridge.results.document import Document, read
-from mcpbridge.results.fit import Fitted, fit, fit_error
-from mcpbridge.results.frame import Form, defused, frame, uri_of
-from mcpbridge.results.preview import headline
-from mcpbridge.results.rebuilt import (
-    large_blocks,
-    said_in,
-    small_block,
-    structured_output,
-    text_of_block,
-    with_blocks,
-    without_lies,
-)
-from mcpbridge.results.scripts import script_input
+from mcpbridge.results.contents import Contents, contents_of, text_of
+from mcpbridge.results.frame import Form, defused, uri_of
+from mcpbridge.results.honesty import honest
+from mcpbridge.results.rebuilt import large_blocks, small_block, structured_output, text_of_block, with_blocks
 from mcpbridge.results.shelf import Shelf
+from mcpbridge.results.showing import Frame, Noted, Shown, noted, script_source, shown, shown_output, shown_summary
 from mcpbridge.results.summary import Summarizer, SummaryFailed
+from mcpbridge.results.tokens import Tokenizer, counter
 from mcpbridge.sandbox.scripts import Scripts, TransformFailed
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.revisions import FIRST_WITH_STRUCTURE
 
-__all__ = ["LARGE_WORK", "Rewriter", "Rewritten"]
+__all__ = ["Rewriter", "Rewritten"]
 
 log = structlog.get_logger("mcpbridge.results")
 
-LARGE_WORK = 256 * 1024
-"""Bytes of a result from which on work on it is done in a thread: it would hold up all other calls."""
-
 _LONGEST_ARGUMENTS, _LONGEST_ERROR = 2000, 400
-
-_T = TypeVar("_T")
+_MOST_SMALLER = 4
+"""Images of one result that are scaled down; further ones become links, since each takes up to a second."""
+_WHOLE = 64_000
+"""Characters of a result that passes whole where it cannot be kept; of a longer one the rest is lost, and that said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +61,21 @@ class _Job:
 
     call: Call
     data: bytes
+    """As it came up, perhaps with what the stages below tell of it in `_meta`."""
+    original: bytes
+    """As the server sent it."""
     contents: Contents
     how: ResultConduct
-    handle: str = ""
-    """Under which the original is kept; empty: it is not."""
-    recall: str = ""
-    """What that tool is called for who calls; empty: it has none."""
+    above: Frame
+    is_app: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def handle(self) -> str:
+        return self.above.handle
 
     @property
     def is_over(self) -> bool:
@@ -87,14 +84,17 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """What is shown of the text of a result."""
+class _Texts:
+    """What is shown in place of the text of a result."""
 
     form: Form
-    blocks: Sequence[bytes | Raw] | None = None
+    texts: Sequence[str] | None
     """None: its own."""
+    noted: Noted
     structured: object = None
-    """In place of `structuredContent`, where there is one and it is too large."""
+    """In place of `structuredContent`, where there is one; None: it stays."""
+    further: str = ""
+    """A line of ours that comes after its own texts."""
 
 
 class Rewriter:
@@ -106,196 +106,192 @@ class Rewriter:
         scripts: Scripts,
         summarizer: Summarizer,
         *,
-        count: Callable[[str], int],
+        tokenizer: Tokenizer,
         recall: Callable[[Call], str],
     ) -> None:
-        """`count`: tokens of a text. `recall`: what that tool is called for who makes a call; empty: it has none."""
+        """`recall`: what that tool is called for who makes a call; empty: it has none."""
         self._shelf, self._scripts, self._summarizer = shelf, scripts, summarizer
-        self._count, self._recall = count, recall
+        self._tokenizer: Tokenizer = tokenizer
+        self._recall = recall
+        self._count, self._aside = counter(tokenizer), Aside()
 
     async def rewrite(
-        self, call: Call, result: Body, how: ResultConduct, *, expression: str = "", is_app: bool = False
+        self,
+        call: Call,
+        result: Body,
+        how: ResultConduct,
+        *,
+        expression: str = "",
+        problem: str = "",
+        is_app: bool = False,
     ) -> Rewritten | None:
         """The result as it is to be shown; None: as it came.
 
-        `expression`: what the caller brought as `_transform`. `is_app`: what is no text is for an app, and stays.
+        `expression`: what the caller brought as `_transform`; `problem`: why that cannot be evaluated. `is_app`: what
+        is no text is for an app, and stays.
         """
         data = bytes(result.data)
-        contents = await _aside(len(data), partial(contents_of, Body(data)))
-        job = _Job(call, data, contents, how)
+        original = bytes(call.original or data)
+        contents = await self._aside(len(data), partial(contents_of, Body(data)))
+        job = _Job(call, data, original, contents, how, Frame(transforms=how.transforms), is_app)
         media: Sequence[int] = ()
         if how.strategy != "off" and how.stores:
-            media = await _aside(len(data), partial(large_blocks, contents, how.media_limit))
-        if contents.is_error:
-            expression = ""
-        if not job.is_over and not expression and not media:
-            return self._without_lies(job)
-        if how.stores:
-            try:
-                handle = await self._shelf.handle_of(data, principal=call.caller.principal)
-            except StoreFailed as failed:
-                return _unkept(call, failed)
-            job = replace(job, handle=handle, recall=self._recall(call))
-        document = await _aside(len(data), contents.document)
-        shown = await self._shown(job, document, expression)
-        tokens = await self._tokens(job, shown)
-        if tokens[1] >= tokens[0] and not media and not expression:
-            return None  # never worse than what came
-        if job.handle and not await self._kept(job, document):
+            media = await self._aside(len(data), partial(large_blocks, contents, how.media_limit))
+        if expression and contents.is_error:
+            expression, problem = "", "it is not run on a result that tells of a failure"
+        if not job.is_over and not expression and not problem and not media:
             return None
-        keeps_structure = is_app or _names_app(result) or contents.structured is None
-        new = with_blocks(
-            data,
-            contents,
-            shown.blocks,
-            await self._smaller(job, media),
-            None if keeps_structure else shown.structured,
-            _facts(job, document, shown.form),
-        )
-        return Rewritten(new, shown.form, *tokens, tokens[0] if job.handle else 0, is_large=job.is_over)
+        if how.stores:
+            job = await self._on_shelf(job)
+            if not job.handle and not expression and contents.chars <= _WHOLE:
+                return None  # better too long than lost
+        if not job.handle:
+            media = ()
+        texts = await self._texts(job, expression, problem)
+        told = sum(self._count(text) for text in texts.texts or ()) + self._count(texts.further)
+        came = texts.noted.came
+        if texts.texts is None:
+            told += came
+        if told >= came and not media and not expression and not problem:
+            return None  # never worse than what came
+        if job.handle:
+            await self._describe(job, texts.noted)
+        smaller = await self._smaller(job, media)
+        new = await self._aside(len(data), partial(_put_together, job, texts, smaller))
+        return Rewritten(new, texts.form, came, told, came if job.handle else 0, is_large=job.is_over)
 
-    async def _shown(self, job: _Job, document: Document, expression: str) -> _Shown:
-        """What is shown of the text."""
-        error = ""
-        if expression:
-            try:
-                return await self._transformed(job, document, await self._evaluated(document, expression))
-            except TransformFailed as failed:
-                error = f"[mcpbridge: _transform failed: {defused(str(failed))[:_LONGEST_ERROR]}]"
-        contents = job.contents
-        if job.is_over:
-            fitted, text = await self._fitted(job, document, error)
-            structured = {"text": text} if len(contents.structured or b"") > job.how.budget else None
-            return _Shown(fitted.form, [text_of_block(text, contents.texts)], structured)
-        if error:
-            return _Shown("as sent", [*(block.raw for block in contents.texts), text_of_block(error)])
-        return _Shown("as sent")
-
-    async def _tokens(self, job: _Job, shown: _Shown) -> tuple[int, int]:
-        """Tokens that came, and that are shown in their place."""
-        contents = job.contents
-        structured = "" if contents.structured is None else str(memoryview(contents.structured), "utf-8", "replace")
-        texts = "".join(block.text or "" for block in contents.texts)
-        before = texts if len(texts) >= len(structured) else structured
-        came = await _aside(len(before), partial(self._count, before))
-        return came, came if shown.blocks is None else sum(self._count(said_in(block)) for block in shown.blocks)
+    async def honest(self, result: Body, *, own: Sequence[str] = (), is_ours: bool = False) -> Body:
+        """The result, in which nothing but `own` looks like the bridge's word."""
+        data = bytes(result.data)
+        changed = await self._aside(len(data), partial(honest, data, own, is_ours=is_ours))
+        return result if changed is None else Body(changed)
 
     # -- text
 
-    async def _fitted(self, job: _Job, document: Document, error: str) -> tuple[Fitted, str]:
-        """The document in its budget, and the whole text with the line above."""
-        how, size = job.how, len(job.data)
-        told = await _aside(size, partial(headline, document))
-
-        def line(form: Form) -> str:
-            above = _line(job, form, told, job.contents.chars)
-            return f"{above}\n{error}" if error else above
-
-        def room(form: Form) -> int:
-            return how.budget - len(line(form)) - 1
-
-        if job.contents.is_error:
-            fitted = await _aside(size, partial(fit_error, document.text, room))
-        elif how.strategy == "summarize":
-            fitted = await self._summarized(job, document, room)
+    async def _texts(self, job: _Job, expression: str, problem: str) -> _Texts:
+        """What is shown in place of the text."""
+        above = job.above
+        if expression:
+            try:
+                return await self._transformed(job, expression)
+            except TransformFailed as failed:
+                problem = str(failed)
+        if problem:
+            problem = f"[mcpbridge: _transform failed: {defused(problem)[:_LONGEST_ERROR]}]"
+            above = replace(above, error=problem)
+        if not job.is_over:
+            note = await self._aside.far(job.size, noted, job.data, self._tokenizer)
+            return _Texts("as sent", None, note, further=problem)
+        if job.how.strategy == "summarize" and not job.contents.is_error:
+            made = await self._summarized(job, above)
         else:
-            fitted = await _aside(size, partial(fit, document, how, room))
-        return fitted, f"{line(fitted.form)}\n{fitted.body}"
+            made = await self._aside.far(job.size, shown, job.data, job.how, above, self._tokenizer)
+        is_large = len(job.contents.structured or b"") > job.how.budget
+        return _Texts(made.form, [made.text], made.noted, {"text": made.text} if is_large else None)
 
-    async def _summarized(self, job: _Job, document: Document, room: Callable[[Form], int]) -> Fitted:
+    async def _summarized(self, job: _Job, above: Frame) -> Shown:
+        text = await self._aside(job.size, partial(text_of, job.data))
+        note = await self._aside.far(job.size, noted, job.data, self._tokenizer)
+        room = job.how.budget - len(above.line("summary", note.headline, job.contents.chars)) - 1
         try:
-            text = await self._summarizer.summarize(job.call, document.text, room("summary"))
+            summary = await self._summarizer.summarize(job.call, text, room)
         except SummaryFailed as failed:
             log.info("no summary", tool=_tool(job.call), reason=str(failed)[:200])
             job.call.note("summary", str(failed)[:200])
-            return await _aside(len(job.data), partial(fit, document, job.how, room))
-        return Fitted("summary", defused(text))
+            return await self._aside.far(job.size, shown, job.data, job.how, above, self._tokenizer)
+        return shown_summary(summary, note, above, job.contents.chars)
 
-    # -- scripts
+    async def _transformed(self, job: _Job, expression: str) -> _Texts:
+        """What a script makes of a result: alone in its block, so that programs can read it, and where the rest is.
 
-    async def _evaluated(self, document: Document, expression: str) -> str:
-        source = await _aside(len(document.text), partial(script_input, document))
-        return await self._scripts.evaluate(expression, source.text, binding=source.binding, rows=source.rows)
-
-    async def _transformed(self, job: _Job, document: Document, output: str) -> _Shown:
-        """What a script made of a result: alone in its block, so that programs can read it, and where the rest is.
-
-        What is too large is fitted as a result is, and what was asked for in the first place is said above it.
+        What is too large is fitted as a result is.
         """
-        how, structure = job.how, job.contents.structured
+        how, call = job.how, job.call
+        source, note = await self._aside.far(job.size, script_source, job.data, self._tokenizer)
+        owner = f"{call.caller.principal}/{call.caller.session.id}"
+        output = await self._scripts.evaluate(
+            expression, source.text, binding=source.binding, rows=source.rows, owner=owner
+        )
+        has_structure = job.contents.structured is not None and how.strategy != "off"
         if len(output) <= how.threshold:
-            told = await _aside(len(job.data), partial(headline, document))
-            blocks = [defused(output), _line(job, "transformed", told, job.contents.chars)]
-            structured = structured_output(output) if structure is not None else None
-            return _Shown("transformed", [text_of_block(text) for text in blocks], structured)
-        made = await _aside(len(output), partial(read, output))
-        told = f"_transform gave {await _aside(len(output), partial(headline, made))}"
-
-        def room(form: Form) -> int:
-            return how.budget - len(_line(job, form, told, len(output))) - 1
-
-        fitted = await _aside(len(output), partial(fit, made, how, room))
-        text = f"{_line(job, fitted.form, told, len(output))}\n{fitted.body}"
-        return _Shown("transformed", [text_of_block(text)], {"text": text} if structure is not None else None)
+            texts = [defused(output), job.above.line("transformed", note.headline, job.contents.chars)]
+            return _Texts("transformed", texts, note, structured_output(output) if has_structure else None)
+        text = await self._aside.far(len(output), shown_output, output, how, job.above)
+        return _Texts("transformed", [text], note, {"text": text} if has_structure else None)
 
     # -- what is kept
 
-    async def _kept(self, job: _Job, document: Document) -> bool:
-        """Keep the original. False: it cannot be kept, so it must be shown."""
-        call, contents = job.call, job.contents
+    async def _on_shelf(self, job: _Job) -> _Job:
+        """The job with its handle; the original is kept before anything else is done with it, since that may take long.
+
+        Without a handle if it cannot be kept.
+        """
+        principal = job.call.caller.principal
+        try:
+            handle = await self._shelf.handle_of(job.original, principal=principal)
+            kept = replace(job, above=replace(job.above, handle=handle, recall=self._recall(job.call)))
+            await self._put(kept, Noted("", "", 0))
+        except StoreFailed as failed:
+            log.warning("a result cannot be kept", tool=_tool(job.call), reason=str(failed))
+            return job
+        job.call.note("kept", handle)
+        return kept
+
+    async def _describe(self, job: _Job, note: Noted) -> None:
+        """Write down what is known of the kept original now."""
+        try:
+            await self._put(job, note)
+        except StoreFailed as failed:
+            log.info("what a kept result is cannot be written down", reason=str(failed))
+
+    async def _put(self, job: _Job, note: Noted) -> None:
+        call = job.call
         arguments = call.params.get("arguments") or b""
-        is_text = bool(contents.texts) or contents.structured is not None
         card = Card(
             handle=job.handle,
             tool=_tool(call),
             arguments=str(memoryview(arguments)[:_LONGEST_ARGUMENTS], "utf-8", "replace"),
-            outcome="tool_error" if contents.is_error else "ok",
-            kind=document.kind if is_text else "media",
-            headline=headline(document) if is_text else f"{len(contents.blocks)} blocks, none a text",
-            chars=contents.chars,
+            outcome="tool_error" if job.contents.is_error else "ok",
+            kind=note.kind,
+            headline=note.headline,
+            chars=job.contents.chars,
             at=time.time(),
             client=call.caller.name,
         )
-        try:
-            await self._shelf.keep(job.data, card, principal=call.caller.principal)
-        except StoreFailed as failed:
-            _unkept(call, failed)
-            return False
-        call.note("kept", job.handle)
-        return True
+        await self._shelf.keep(job.original, card, principal=call.caller.principal)
 
     async def _smaller(self, job: _Job, places: Sequence[int]) -> Mapping[int, bytes]:
         """What stands in place of the blocks that are too large."""
         version = job.call.caller.version
         knows_links = not version or version >= FIRST_WITH_STRUCTURE
         smaller: dict[int, bytes] = {}
-        for place in places:
+        for number, place in enumerate(places):
             block, uri = job.contents.blocks[place], f"{uri_of(job.handle)}/content/{place}"
-            make = partial(
-                small_block, block, place, job.how.media_limit, uri, side=job.how.image_side, knows_links=knows_links
-            )
-            smaller[place] = await anyio.to_thread.run_sync(make)
+            side = job.how.image_side if number < _MOST_SMALLER else 0
+            make = partial(small_block, block, place, job.how.media_limit, uri, side=side, knows_links=knows_links)
+            smaller[place] = await self._aside(len(block.raw), make)
         return smaller
 
-    def _without_lies(self, job: _Job) -> Rewritten | None:
-        """A small result that holds lines like the bridge's own, with those spelled otherwise."""
-        result = without_lies(job.data, job.contents)
-        if result is None:
-            return None
-        tokens = sum(self._count(block.text or "") for block in job.contents.texts)
-        return Rewritten(result, "as sent", tokens, tokens, 0, is_large=False)
 
-
-def _line(job: _Job, form: Form, told: str, chars: int) -> str:
-    return frame(form, told, chars, handle=job.handle, recall=job.recall, transforms=job.how.transforms)
-
-
-def _facts(job: _Job, document: Document, form: Form) -> Mapping[str, object] | None:
-    """What programs are told of it."""
-    if not job.handle:
-        return None
-    facts = {"handle": job.handle, "uri": uri_of(job.handle), "form": form, "kind": document.kind}
-    return {**facts, "chars": job.contents.chars}
+def _put_together(job: _Job, texts: _Texts, smaller: Mapping[int, bytes]) -> Body:
+    """The new result."""
+    contents = job.contents
+    blocks: list[bytes] | None = None
+    if texts.texts is not None:
+        like = contents.texts if len(texts.texts) == 1 else ()
+        blocks = [text_of_block(text, like) for text in texts.texts]
+    elif texts.further:
+        blocks = [*(bytes(block.raw) for block in contents.texts), text_of_block(texts.further)]
+    keeps_structure = job.is_app or _names_app(Body(job.data))
+    structured = None if keeps_structure or contents.structured is None else texts.structured
+    facts: Mapping[str, object] | None = None
+    if job.handle:
+        facts = {"handle": job.handle, "uri": uri_of(job.handle), "form": texts.form, "kind": texts.noted.kind}
+        facts = {**facts, "chars": contents.chars}
+    new = with_blocks(job.data, contents, blocks, smaller, structured, facts)
+    own = [*(texts.texts or ()), *([texts.further] if texts.further else [])]
+    changed = honest(bytes(new.data), own, is_ours=facts is not None)
+    return new if changed is None else Body(changed)
 
 
 def _names_app(result: Body) -> bool:
@@ -307,14 +303,5 @@ def _names_app(result: Body) -> bool:
         return False
 
 
-def _unkept(call: Call, failed: StoreFailed) -> None:
-    log.warning("a result cannot be kept, so it is passed whole", tool=_tool(call), reason=str(failed))
-
-
 def _tool(call: Call) -> str:
     return call.tool.id if call.tool is not None else call.target
-
-
-async def _aside(size: int, work: Callable[[], _T]) -> _T:
-    """Do the work here, or in a thread if it is about much."""
-    return await anyio.to_thread.run_sync(work) if size > LARGE_WORK else work()

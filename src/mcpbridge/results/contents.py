@@ -14,12 +14,15 @@ from msgspec import Raw
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.exact_json import NotReadable, parse_json, write_json
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import decode_batch
+from mcpbridge.wire.frame import decode_batch, decode_fields
 
 __all__ = ["Block", "Contents", "contents_of", "document_of", "text_of"]
 
 TEXT, STRUCTURED = "text", "structuredContent"
 """Members of the document of a result whose text and `structuredContent` say different things."""
+
+_WRAPPING = 100
+"""Bytes for each block by which the same blocks may be longer elsewhere: blanks, null members, the name."""
 
 
 class _Resource(msgspec.Struct):
@@ -57,21 +60,20 @@ class Contents:
     structured: Raw | None = field(default=None, repr=False)
     """`structuredContent`, if there is one."""
     is_error: bool = False
+    repeated_as: str | None = None
+    """The only member of `structuredContent`, if that is the blocks once more, images and all."""
+    chars: int = 0
+    """Characters that a client is shown: of the texts, or of `structuredContent` if that is longer."""
 
     @property
     def texts(self) -> list[Block]:
         """The blocks that say something."""
         return [block for block in self.blocks if block.text is not None]
 
-    @property
-    def chars(self) -> int:
-        """Characters that a client is shown: of the texts, or of `structuredContent` if that is longer."""
-        return max(sum(len(block.text or "") for block in self.texts), len(self.structured or b""))
-
     def document(self) -> Document:
         """All that it says, as one document."""
         texts = self.texts
-        if self.structured is None:
+        if self.structured is None or self.repeated_as is not None:
             return _joined(texts)
         structured = str(memoryview(self.structured), "utf-8", "replace")
         if not any((block.text or "").strip() for block in texts):
@@ -98,7 +100,12 @@ def contents_of(result: Body) -> Contents:
     if structured is not None and bytes(memoryview(structured)[:1]) == b"n":
         structured = None
     is_error = error is not None and bytes(error) == b"true"
-    return Contents(tuple(_block(raw) for raw in raws), structured, is_error)
+    blocks = tuple(_block(raw) for raw in raws)
+    repeated = None if structured is None else _repeated(structured, raws)
+    chars = sum(len(block.text or "") for block in blocks)
+    if structured is not None and repeated is None:
+        chars = max(chars, len(structured))
+    return Contents(blocks, structured, is_error, repeated, chars)
 
 
 def document_of(data: bytes) -> Document:
@@ -111,7 +118,31 @@ def text_of(data: bytes) -> str:
     contents = contents_of(Body(data))
     if texts := contents.texts:
         return "\n".join(block.text or "" for block in texts)
-    return "" if contents.structured is None else str(memoryview(contents.structured), "utf-8", "replace")
+    if contents.structured is None or contents.repeated_as is not None:
+        return ""
+    return str(memoryview(contents.structured), "utf-8", "replace")
+
+
+def _repeated(structured: Raw, raws: Sequence[Raw]) -> str | None:
+    """The only member of `structuredContent`, if that is these blocks. Nothing is parsed where lengths differ much."""
+    if not raws or abs(len(structured) - sum(map(len, raws))) > _WRAPPING * len(raws):
+        return None
+    try:
+        ((name, member),) = decode_fields(structured).items()
+        again = decode_batch(member)
+    except (ValueError, RecursionError):  # of which msgspec's errors are some
+        return None
+    is_same = len(again) == len(raws) and all(map(_is_same, raws, again))
+    return name if is_same else None
+
+
+def _is_same(block: Raw, again: Raw) -> bool:
+    if block == again:
+        return True
+    try:
+        return msgspec.json.decode(block) == msgspec.json.decode(again)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _block(raw: Raw) -> Block:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from mcpbridge.result_settings import ResultConduct
 from mcpbridge.results.document import Document
+from mcpbridge.results.failures import shorten_failure
 from mcpbridge.results.frame import Form, defused
 from mcpbridge.results.lossless import shortest
 from mcpbridge.results.preview import preview
-from mcpbridge.results.truncate import shorten_error, truncate
+from mcpbridge.results.truncate import truncate
 
 __all__ = ["Fitted", "fit", "fit_error"]
 
@@ -39,9 +40,9 @@ def fit(document: Document, how: ResultConduct, room: Callable[[Form], int]) -> 
     return Fitted("preview", defused(preview(document, _at_least(room("preview")), how.items)))
 
 
-def fit_error(text: str, room: Callable[[Form], int]) -> Fitted:
-    """The text of a failure: its beginning, which says what, and its end, which often says why."""
-    return Fitted("truncated", defused(shorten_error(text, _at_least(room("truncated")))))
+def fit_error(document: Document, room: Callable[[Form], int]) -> Fitted:
+    """The text of a failure: what looks like its message, and of the rest the beginning and the end."""
+    return Fitted("truncated", defused(shorten_failure(document, _at_least(room("truncated")))))
 
 
 def _at_least(room: int) -> int:

@@ -2,11 +2,11 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-from mcpbridge.results.preview_words import said
+from mcpbridge.results.preview_words import is_long_id, said
 from mcpbridge.results.profile import Profile
 
 __all__ = ["cell", "identities", "mark_copies", "row_columns"]
@@ -30,7 +30,7 @@ _CALLED_BY = {
     "label": 1.0,
     "subject": 1.2,
 }
-_DERIVED = {"last": 0.8, "max": 0.7, "min": 0.55, "mean": 0.5, "first": 0.4}
+_DERIVED = {"last": 0.8, "max": 0.7, "min": 0.55, "≈mean": 0.5, "first": 0.4}
 _WORD = re.compile(r"[A-Za-z][a-z]*")
 
 
@@ -52,7 +52,11 @@ def row_columns(profiles: Sequence[Profile], chosen: list[Profile]) -> list[tupl
         worth = 1.0 if place == 0 else 0.7 if profile.sort == "text" else 0.5 / place
         if place and (_told_by(profile, profiles) if profile.sort == "url" else _within(profile, chosen[0])):
             continue
-        if place and (profile.column.path.endswith(("node_id", "uid", "etag")) or _says_where(profile)):
+        if place and (
+            profile.column.path.endswith(("node_id", "uid", "etag"))
+            or _says_where(profile)
+            or is_long_id(profile.present[0])
+        ):
             worth = 0.15
         columns.append((profile, worth))
     known = {id(profile) for profile in chosen}
@@ -74,7 +78,7 @@ def row_columns(profiles: Sequence[Profile], chosen: list[Profile]) -> list[tupl
     return columns
 
 
-def cell(profile: Profile, row: int, limit: int = 56) -> str:
+def cell(profile: Profile, row: int, limit: int = 56, say: Callable[[Any, int], str] = said) -> str:
     """What the row has in this column; several values of a list with `+` between them, nothing as `-`."""
     rows = profile.rows
     if isinstance(rows, range):
@@ -82,7 +86,7 @@ def cell(profile: Profile, row: int, limit: int = 56) -> str:
     else:
         begin = bisect_left(rows, row)
         values = profile.present[begin : min(bisect_right(rows, row), begin + 4)]
-    return "+".join(said(value, limit) for value in values) if values else "-"
+    return "+".join(say(value, limit) for value in values) if values else "-"
 
 
 def mark_copies(profiles: Sequence[Profile]) -> None:

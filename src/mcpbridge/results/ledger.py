@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import Literal
 
 import anyio
@@ -35,6 +36,8 @@ _FLUSH = 30.0
 """Seconds between two times that lines are written down."""
 _WRITING = 2.0
 """Seconds that writing may take once it was begun, also when the bridge ends."""
+_AT_ONCE = 500
+"""Rows that are written in one go: others want to write too."""
 _MOST_CLIENTS, _MOST_TOOLS = 1000, 10_000
 """Names told apart in one day by one process: clients name themselves, and servers their tools."""
 _MOST_LINES = 50_000
@@ -97,12 +100,18 @@ class Account:
         return 100 * self.saved / self.came if self.came else 0.0
 
 
+_Names = tuple[str, str, str]
+"""Server, tool and client."""
+
+
 class Ledger:
     """The lines of one bridge. For one event loop."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
-        self._lines: dict[tuple[str, str, str], Line] = {}
+        self._lines: dict[_Names, Line] = {}
+        self._unused: dict[_Names, Line] = {}
+        """Lines of the day before: a call that is under way may hold one, so what comes on them still counts."""
         self._clients, self._tools = set[str](), set[tuple[str, str]]()
         self._day, self._day_begins = "", 0.0
         self._earlier: Tallies = {}
@@ -110,7 +119,7 @@ class Ledger:
         self._lock = anyio.Lock()
         self._has_complained = False
         self.day = 0
-        """Counts the days: lines of an earlier one may be forgotten, so who holds some looks at this."""
+        """Counts the days: lines of an earlier one may be forgotten, so who keeps some looks at this."""
 
     def line(self, server: str, tool: str, client: str) -> Line:
         """The line of this tool (its id) and client: the same object all day, which begins anew when written down."""
@@ -124,18 +133,19 @@ class Ledger:
             self._put_aside()
             if not self._earlier:
                 return
-            writing, self._earlier = self._earlier, {}
-            is_written = False
+            writing: Tallies = self._earlier
+            self._earlier = {}
             try:
                 # Once begun it is finished: nobody would know whether it was written.
                 with anyio.move_on_after(_WRITING, shield=True):
-                    await self._store.count(_LEDGER, writing)
-                    is_written = True
+                    while writing:
+                        part = dict(islice(writing.items(), _AT_ONCE))
+                        await self._store.count(_LEDGER, part)
+                        writing = dict(islice(writing.items(), _AT_ONCE, None))
             except StoreFailed as error:
                 self._complain(str(error))
             finally:
-                if not is_written:
-                    add(self._earlier, writing)
+                add(self._earlier, writing)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -183,7 +193,9 @@ class Ledger:
     def _begin_day(self, now: float) -> None:
         was_used = {names for names, line in self._lines.items() if line.calls or line.recalled}
         self._put_aside()
-        self._lines = {names: line for names, line in self._lines.items() if names in was_used}
+        lines = self._lines
+        self._lines = {names: line for names, line in lines.items() if names in was_used}
+        self._unused = {names: line for names, line in lines.items() if names not in was_used}
         self._clients = {client for _, _, client in self._lines}
         self._tools = {(server, tool) for server, tool, _ in self._lines}
         self.day += 1
@@ -191,6 +203,7 @@ class Ledger:
         self._day = datetime.fromtimestamp(now, UTC).date().isoformat()
 
     def _new_line(self, server: str, tool: str, client: str) -> Line:
+        tool, client = tool[:_LONGEST_NAME], client[:_LONGEST_NAME]
         if client not in self._clients:
             if len(self._clients) < _MOST_CLIENTS:
                 self._clients.add(client)
@@ -203,11 +216,12 @@ class Ledger:
                 tool = OTHER
         if len(self._lines) >= _MOST_LINES:
             tool = client = OTHER
-        return self._lines.setdefault((server, tool, client), Line())
+        names = server, tool, client
+        return self._lines.setdefault(names, self._unused.pop(names, None) or Line())
 
     def _put_aside(self) -> None:
         """Turn what is on the lines into rows. The lines stay: a call that is under way may hold one."""
-        for names, line in self._lines.items():
+        for names, line in chain(self._lines.items(), self._unused.items()):
             numbers = line.take()
             if any(numbers):
                 key = (self._day, *(_plain(name) for name in names))

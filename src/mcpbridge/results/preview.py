@@ -10,6 +10,7 @@ __all__ = ["headline", "preview"]
 def headline(document: Document) -> str:
     """What it is, in a few words: `JSON array of 33 objects`, `CSV, 449 rows × 6 columns`, `log, 1204 lines`."""
     from mcpbridge.results.preview_structured import shape
+    from mcpbridge.results.preview_words import plural
 
     value = document.value
     match document.kind:
@@ -21,7 +22,8 @@ def headline(document: Document) -> str:
             return f"JSON lines, {len(value)}"
         case "csv" | "table":
             name = "CSV" if document.kind == "csv" else "Markdown table"
-            return f"{name}, {len(value)} rows × {len(value[0]) if value else 0} columns"
+            width = len(value[0]) if value else 0
+            return f"{name}, {plural(len(value), 'row')} × {plural(width, 'column')}"
         case _:
             return _text_headline(document)
 

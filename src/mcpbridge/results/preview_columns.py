@@ -7,13 +7,14 @@ from itertools import islice
 from typing import Any
 
 from mcpbridge.results.preview_facts import Line
-from mcpbridge.results.preview_words import mean_of, number, said, time_said, type_said
+from mcpbridge.results.preview_words import mean_said, number, said, time_said, type_said
 from mcpbridge.results.profile import Profile, exact_sum
 
 __all__ = ["column_line", "counted", "is_added_up", "is_rate", "worth_of"]
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+_BEGINNING = re.compile(r"[^\W\d_][\w'’]{2,39}(?![\w'’])")
+"""A whole word of three letters at least."""
 _EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
 _MOST_COUNTS = 12
 _SAMPLE = 500
@@ -51,9 +52,9 @@ def column_line(profile: Profile) -> Line:
         case "number":
             _quantity(line, profile, worth)
         case "ident":
-            line.add(
-                f"{number(profile.low)}–{number(profile.high)}" + ", all different" * profile.all_different, 1.6 * worth
-            )
+            different = profile.all_different
+            span = f"{number(profile.low)}–{number(profile.high)}"
+            line.add(span + ", all different" * different, (4.0 if different else 1.6) * worth)
         case "time":
             low, high = min(profile.counts), max(profile.counts)
             line.add(f"{time_said(low)} – {time_said(high)}", 6 * worth)
@@ -61,12 +62,19 @@ def column_line(profile: Profile) -> Line:
             line.add(_extensions(profile), 5 * worth)
             line.add(_beginnings(profile), 3 * worth)
             if profile.path != "{key}":
-                line.add("all different", 0.3 * worth)
+                line.add(_span(profile), 2.2 * worth)
         case "url" | "text":
             _texts(line, profile, worth)
         case _:
             pass
     return line
+
+
+def _span(profile: Profile) -> str:
+    """From which to which short ids of one length go."""
+    low, high = min(profile.counts), max(profile.counts)
+    alike = len(low) == len(high) <= 24 and low[-1:].isdigit() and low[:2] == high[:2]
+    return f"{low}–{high}, all different" if alike else ""
 
 
 def is_rate(profile: Profile) -> bool:
@@ -117,6 +125,11 @@ def _categories(line: Line, profile: Profile, worth: float) -> None:
     if profile.sort == "mixed":
         kinds = Counter(map(type_said, profile.present))
         line.add("mixed types: " + counted(kinds), 3 * worth)
+        numbers = [value for value in profile.present if type_said(value) in {"int", "number"}]
+        if numbers:
+            line.add(f"numbers {number(min(numbers))} to {number(max(numbers))}", 4 * worth)
+            total = exact_sum(numbers)
+            line.add(f"sum {number(total)}" if total is not None else "", 4 * worth, joint=True)
     if distinct > 2:
         line.add(f"{distinct} distinct", 4 * worth)
     top = counts.most_common(1)[0][1]
@@ -157,7 +170,7 @@ def _quantity(line: Line, profile: Profile, worth: float) -> None:
     if total is not None and len(numbers) > 1:
         summed = not is_rate(profile) and len(numbers) <= 20 * (profile.rows[-1] + 1)
         line.add(f"sum {number(total)}", (7 if summed else 1.5) * worth)
-        mean = mean_of(total, len(numbers))
+        mean = mean_said(total, len(numbers))
         line.add(f"mean {mean}" if mean else "", 2 * worth)
     if len(counts) <= 8 and len(counts) * 2 <= len(numbers):
         line.add(counted(counts), 4 * worth)
@@ -198,7 +211,8 @@ def _beginnings(profile: Profile) -> str:
         heads = _heads(profile.counts)
     if not 2 <= len(heads) <= 10 or len(heads) * 3 > total or heads.total() < 0.6 * total:
         return ""
-    return "begin " + counted(heads, 10, 24)
+    rest = total - heads.total()
+    return "begin " + counted(heads, 10, 24) + (f", other {rest}" if rest else "")
 
 
 def _heads(counts: Mapping[str, int]) -> Counter[str]:

@@ -24,6 +24,8 @@ class Fact:
     """Compare: 10 for the value counts of a state, 1 for a mean."""
     names: str = ""
     """The path of the field that need not be listed elsewhere when this is said."""
+    joint: bool = False
+    """It goes on with the fact before it, and is said only with that."""
 
 
 @dataclass(slots=True)
@@ -36,11 +38,17 @@ class Line:
     names: str = ""
     """The path of the field that its title names."""
     taken: set[int] = field(default_factory=set[int])
+    whole: str = ""
+    """A long text, of which its one fact tells the beginning; more of it is told where there is room."""
 
-    def add(self, text: str, worth: float, names: str = "") -> None:
+    def add(self, text: str, worth: float, names: str = "", *, joint: bool = False) -> None:
         """One more fact, if there is something to say."""
         if text:
-            self.facts.append(Fact(text, worth, names or self.names))
+            self.facts.append(Fact(text, worth, names or self.names, joint))
+
+    def may_take(self, place: int) -> bool:
+        """It is not taken yet, and what it goes on with is."""
+        return place not in self.taken and (not self.facts[place].joint or place - 1 in self.taken)
 
     @property
     def told(self) -> set[str]:
@@ -50,7 +58,8 @@ class Line:
     @property
     def text(self) -> str:
         """The line with what was taken."""
-        body = "; ".join(self.facts[place].text for place in sorted(self.taken))
+        facts = [self.facts[place] for place in sorted(self.taken)]
+        body = "".join(f"{' ' if fact.joint else '; '}{fact.text}" for fact in facts)[2:]
         return f"{self.title}: {body}" if self.title else body
 
 
@@ -67,7 +76,10 @@ def by_worth(lines: Iterable[Line]) -> list[tuple[float, Line, int]]:
     ranked: list[tuple[float, Line, int]] = []
     for line in lines:
         begin = cost_of(line.title) / 2
+        before = 0.0
         for place, fact in enumerate(line.facts):
-            ranked.append((fact.worth / (cost_of(fact.text) + begin + 6), line, place))
+            rank = fact.worth / (cost_of(fact.text) + begin + 6)
+            before = min(rank, before) if fact.joint else rank
+            ranked.append((before, line, place))
     ranked.sort(key=lambda entry: -entry[0])
     return ranked

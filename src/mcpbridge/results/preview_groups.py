@@ -6,7 +6,7 @@ from typing import Any
 
 from mcpbridge.results.preview_columns import is_added_up, is_rate, worth_of
 from mcpbridge.results.preview_facts import Line, Lines
-from mcpbridge.results.preview_words import mean_of, number, said
+from mcpbridge.results.preview_words import mean_said, number, said
 from mcpbridge.results.profile import Number, Profile, exact_sum
 
 __all__ = ["group_lines"]
@@ -80,7 +80,7 @@ def _pairs(one: Profile, other: Profile, quantity: Profile | None, worth: float)
 
 def _mean(figures: Sequence[Number]) -> str:
     total = exact_sum(figures)
-    return mean_of(total, len(figures)) if total is not None else "?"
+    return mean_said(total, len(figures)) if total is not None else "?"
 
 
 def _sum(figures: Sequence[Number]) -> str:

@@ -49,7 +49,7 @@ def _second(point: Any) -> Any:
 
 def _told(lists: Lists, suffix: str, read: Callable[[Any], Any]) -> list[Column]:
     rows: list[int] = []
-    told: dict[str, list[Any]] = {"last": [], "max": [], "min": [], "mean": [], "first": []}
+    told: dict[str, list[Any]] = {"last": [], "max": [], "min": [], "≈mean": [], "first": []}
     for row, points in zip(lists.rows, lists.lists, strict=True):
         values = list(map(read, points))
         numbers = [_number(value) for value in values]
@@ -62,7 +62,7 @@ def _told(lists: Lists, suffix: str, read: Callable[[Any], Any]) -> list[Column]
         told["last"].append(values[-1])
         told["min"].append(values[known.index(min(known))])
         told["max"].append(values[known.index(max(known))])
-        told["mean"].append(mean_of(total, len(known)) if total is not None else None)
+        told["≈mean"].append(mean_of(total, len(known)) if total is not None else None)
     whole: Sequence[int] = range(len(rows)) if rows == list(range(len(rows))) else rows
     return [
         Column(f"{lists.path}[]{suffix} {name}", figures, whole, len(lists.lists), derived=True)

@@ -1,5 +1,6 @@
 """What previews say of a table: its columns, the rows of extremes and exceptions, sums by group."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,13 +14,15 @@ from mcpbridge.results.preview_groups import group_lines
 from mcpbridge.results.preview_outline import Field
 from mcpbridge.results.preview_rows import Rows
 from mcpbridge.results.preview_series import series_columns
-from mcpbridge.results.preview_words import number, said, type_said
+from mcpbridge.results.preview_words import cut, number, said, type_said
 from mcpbridge.results.profile import Profile, profile_of
 
 __all__ = ["MOST_VALUES", "Section", "table_section"]
 
 MOST_VALUES = 400_000
 """Values that are looked at in one table; of larger ones, rows at even distances."""
+
+_LONGEST_CONSTANT = 56
 
 _STATES_LISTED = "status state phase health result outcome severity level conclusion ready ok success error paid failed"
 _STATES = frozenset(_STATES_LISTED.split())
@@ -72,20 +75,14 @@ def table_section(
 def _lines(profiles: Sequence[Profile], columns: Sequence[tuple[Profile, float]], table: Table) -> Lines:
     """What can be said of the columns, one by one, in groups, and of the lengths of lists."""
     lines: Lines = []
-    constants = Line("always")
     for profile in profiles:
         if profile.column.derived:
-            continue
-        worth = worth_of(profile)
-        if profile.sort == "constant":
-            constants.add(f"{profile.path or 'values'} {said(profile.present[0], 60)}", 2 * worth, profile.path)
             continue
         line = column_line(profile)
         _add_extremes(line, profile, columns)
         lines.append(line)
         _add_exceptions(lines, profile, columns)
     lines.extend(group_lines(profiles))
-    lines.append(constants)
     for lists in table.lists:
         _add_lists(lines, lists)
     return lines
@@ -161,7 +158,7 @@ def _add_extremes(line: Line, profile: Profile, columns: Sequence[tuple[Profile,
         if called:
             line.add(f"{name} {number(best)} at {called[0]}", weight * worth)
         if len(called) > 1 and name == "max":
-            line.add(f"({', '.join(called[1:])})", 3.5 * worth)
+            line.add(f"({', '.join(called[1:])})", 3.5 * worth, joint=True)
 
 
 def _callers(columns: Sequence[tuple[Profile, float]], profile: Profile) -> list[Profile]:
@@ -207,7 +204,7 @@ def _add_exceptions(lines: Lines, profile: Profile, columns: Sequence[tuple[Prof
     last = profile.path.rpartition(".")[2].lower()
     strong = bool({last} & _STATES)
     line = Line(f"{title} ({odd}), {name.path}")
-    line.add("; ".join(texts), (6.0 + 2.2 * odd if strong else 3.0) * worth_of(profile))
+    line.add("; ".join(texts), (8.0 + 4.0 * odd if strong else 3.0) * worth_of(profile))
     lines.append(line)
 
 
@@ -228,7 +225,19 @@ def _add_lists(lines: Lines, lists: Lists) -> None:
 
 
 def _field(profile: Profile) -> Field:
-    kind = type_said(profile.present[0]) if profile.present else "null"
+    kind = type_said(profile.present[0]) if profile.present else "str" if profile.empties else "null"
     if profile.sort == "mixed":
         kind = "mixed"
-    return Field(profile.path, kind, worth_of(profile) * (0.5 if profile.sort == "empty" else 1.0))
+    elif profile.sort == "id" and profile.all_different and profile.path.count(".") < 2 and "[]" not in profile.path:
+        kind = "unique"
+    return Field(profile.path, kind, worth_of(profile) * (0.5 if profile.sort == "empty" else 1.0), _always(profile))
+
+
+def _always(profile: Profile) -> str:
+    """The one value of a column, as JSON; empty if there are several, or none in some rows."""
+    if profile.sort == "constant":
+        value = profile.present[0]
+        return json.dumps(cut(value, _LONGEST_CONSTANT), ensure_ascii=False) if isinstance(value, str) else said(value)
+    if profile.sort == "empty" and not profile.column.missing and not (profile.nulls and profile.empties):
+        return "null" if profile.nulls else '""'
+    return ""

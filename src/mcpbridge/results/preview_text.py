@@ -1,7 +1,7 @@
 """Previews of texts that have no value: logs, pages, listings, diffs and prose."""
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.text_facts import Fact, filled
+from mcpbridge.results.text_facts import Fact, filled, many
 from mcpbridge.results.text_lines import Lines, lines_of
 
 __all__ = ["headline_text", "preview_text"]
@@ -10,10 +10,10 @@ NAMES = {"html": "HTML page", "listing": "list of paths", "diff": "diff", "markd
 
 
 def headline_text(document: Document) -> str:
-    """What it is, in a few words of ours (nothing of the text itself): `log, 1,359 lines`."""
+    """What it is, in a few words of ours (nothing of the text itself): `log, 1359 lines`."""
     text = document.text
     count = text.count("\n") + (0 if text.endswith("\n") or not text else 1)
-    return f"{NAMES.get(document.kind, 'text')}, {count:,} {'line' if count == 1 else 'lines'}"
+    return f"{NAMES.get(document.kind, 'text')}, {many(count, 'line')}"
 
 
 def preview_text(document: Document, room: int, items: int = 3) -> str:
@@ -35,7 +35,7 @@ def _facts(document: Document, lines: Lines, items: int) -> list[Fact]:
         case "log":
             from mcpbridge.results.text_log import log_facts
 
-            return [Fact(0, f"{lines.count} lines"), *log_facts(lines, items)]
+            return [Fact(0, many(lines.count, "line")), *log_facts(lines, items)]
         case "html":
             from mcpbridge.results.text_html import html_facts
 

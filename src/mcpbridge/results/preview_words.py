@@ -5,10 +5,25 @@ import re
 from decimal import Decimal
 from typing import Any, cast
 
-__all__ = ["cut", "mean_of", "number", "plural", "said", "time_said", "type_said"]
+__all__ = [
+    "brief",
+    "cut",
+    "ends_said",
+    "is_long_id",
+    "mean_of",
+    "mean_said",
+    "number",
+    "plural",
+    "said",
+    "time_said",
+    "type_said",
+]
 
 _NEEDS_QUOTES = re.compile(r"^$|^[\s\"'\[{]|\s$|[\x00-\x1f\x7f\x85\u2028\u2029]|, |; |: | \| ")
 _LONGEST_NUMBER = 120
+_LONG_ID = 24
+_OF_LONG_ID = 10
+_ID = re.compile(r"(?=\D*\d)[\w+=-]{1,4000}")
 
 
 def cut(text: str, limit: int) -> str:
@@ -39,6 +54,16 @@ def said(value: Any, limit: int = 60) -> str:
     return f"[{len(value)}]"
 
 
+def brief(value: Any, limit: int) -> str:
+    """As `said`, and of long ids, such as hashes, the beginning alone."""
+    return value[:_OF_LONG_ID] + "…" if is_long_id(value) else said(value, limit)
+
+
+def is_long_id(value: Any) -> bool:
+    """A hash or such: long, in one piece, with digits."""
+    return isinstance(value, str) and len(value) >= _LONG_ID and _ID.fullmatch(value) is not None
+
+
 def mean_of(total: int | Decimal, count: int) -> str:
     """The mean to four digits, or all of those before the point."""
     try:
@@ -52,6 +77,31 @@ def mean_of(total: int | Decimal, count: int) -> str:
     digits = max(0, 3 - mean.adjusted()) if mean else 0
     text = f"{mean:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def mean_said(total: int | Decimal, count: int) -> str:
+    """The mean, marked with `≈` where it is rounded."""
+    mean = mean_of(total, count)
+    try:
+        return mean if not mean or Decimal(mean) * count == total else f"≈{mean}"
+    except ArithmeticError:
+        return f"≈{mean}"
+
+
+def ends_said(text: str, room: int) -> str:
+    """A long text in so many characters: how it begins and how it ends, with how much is left out between."""
+    whole = said(text, len(text)) if len(text) <= room else ""
+    if whole and len(whole) <= room:
+        return whole
+    kept = room - 30
+    while kept > 20:
+        tail = kept // 4
+        told = f"{said(text[: kept - tail], kept)} … +{len(text) - kept} chars … {said(text[-tail:], kept)}"
+        if len(told) <= room:
+            return told
+        # Quotes and what is escaped in them take room as well.
+        kept -= max(8, (len(told) - room) // 2)
+    return said(text, max(room - 2, 1))[:room]
 
 
 def time_said(value: Any) -> str:

@@ -16,7 +16,8 @@ _TOKEN = re.compile(
     r"""
     (?P<string>'[^'\\\n]*(?:\\.[^'\\\n]*)*'?|"[^"\\\n]*(?:\\.[^"\\\n]*)*"?)
     |(?P<call>(?:datetime\.)?(?:datetime|date|time|timedelta)\([^()\n]{0,200}\)|(?:Decimal|UUID)\('[^'\n]{0,200}'\))
-    |(?P<word>\b(?:True|False|None)\b)
+    |(?P<bytes>\b[bB](?:'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"))
+    |(?P<word>\b(?:True|False|None)\b|(?<![\w.])-?(?:inf|nan)\b)
     |(?P<tuple>(?:,|(?<![\s,]))\s*\)|\()
     |(?P<other>(?<![\d.])[A-Za-z_]\w*)
     """,
@@ -31,7 +32,9 @@ _BEFORE_TEXT = re.compile(r"\0(?<=[\w)]\0)")
 _BEHIND_TEXT = re.compile(r"\0\s*[\w(\0]")
 """Two texts side by side, or something else that belongs to the text."""
 _NOT_PLAIN = re.compile(r"[A-DF-Za-df-z_()]|(?<![0-9])[Ee]")
-_WORDS = {"True": "true", "False": "false", "None": "null"}
+_PLAIN_WORDS = {"True": "true", "False": "false", "None": "null"}
+_WORDS = {**_PLAIN_WORDS, "nan": '"nan"', "inf": '"inf"', "-inf": '"-inf"'}
+"""And what they are in JSON, which has no such numbers as the last: those are strings."""
 _COMMON_ESCAPES = re.compile(r"""(?:[^\\\x00-\x1f]|\\[\\nrt'"])*""")
 """Python and JSON mean the same by them."""
 
@@ -78,7 +81,7 @@ def _quoted(text: str) -> str:
 def _code(code: str) -> str:
     """What is between strings, as JSON."""
     without_words, as_json = code, code
-    for word, json_word in _WORDS.items():
+    for word, json_word in _PLAIN_WORDS.items():
         without_words = without_words.replace(word, "")
         as_json = as_json.replace(word, json_word)
     return _TOKEN.sub(_as_json, code) if _NOT_PLAIN.search(without_words) else as_json
@@ -90,7 +93,9 @@ def _as_json(match: re.Match[str]) -> str:
         case "string":
             return _string(token)
         case "word":
-            return _WORDS[token]
+            return _WORDS.get(token, f'"{token}"')
+        case "bytes":
+            return json.dumps(token, ensure_ascii=False)
         case "tuple":
             return "]" if token.endswith(")") else "["
         case "call":

@@ -7,8 +7,9 @@ Texts without a value are answered by lines. Several documents are one list of r
 handle as `$handle`, and else are answered one after the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, cast
 
@@ -17,12 +18,13 @@ import msgspec
 from mcpbridge.results.document import Document
 from mcpbridge.results.paths import Place
 from mcpbridge.results.preview import headline
-from mcpbridge.results.query_find import matches, shown
+from mcpbridge.results.query_find import excerpt, matches, shown
 from mcpbridge.results.query_page import Row, characters, fitted, outline, rows_page
 from mcpbridge.results.query_refused import Meter, QueryRefused
+from mcpbridge.results.query_regex import Finder
 from mcpbridge.results.query_request import Query, read_query
 from mcpbridge.results.query_rows import Selection, select
-from mcpbridge.results.query_text import found_lines, numbered, text_page
+from mcpbridge.results.query_text import found_lines, lines_of, numbered, text_page
 from mcpbridge.results.query_text_rows import rows_of_text
 from mcpbridge.results.query_values import number_of, without_halves, written
 
@@ -101,7 +103,7 @@ def _of_one(query: Query, handle: str, document: Document, room: int) -> str:
         head = fitted(headline(document), room // 3)
         return f"{head}\n{_told(query, found, room - len(head) - 1)}"
     if document.is_structured:
-        return _findings(query, [_root(handle, document, query)], room, meter)
+        return _findings(query, _root(handle, document, query), document.around, room, meter)
     if query.path is not None and query.path.steps:
         raise QueryRefused(f"path: this is {document.kind}, which has no fields; use find, regex, lines or offset")
     if query.finder is not None:
@@ -162,23 +164,20 @@ def _looks_like_json(text: str) -> bool:
     return len(text) < 1000 and (not text.strip() or text in ("true", "false", "null") or number_of(text) is not None)
 
 
-def _findings(query: Query, roots: list[Place], room: int, meter: Meter) -> str:
-    """Where something stands in values."""
+def _findings(query: Query, root: Place, around: tuple[str, str], room: int, meter: Meter) -> str:
+    """Where something stands in a value, and in the words before and after it where no path leads elsewhere."""
     assert query.finder is not None
-    finder = query.finder
-    places = [place for root in roots for place in (query.path.found(root, meter) if query.path else (root,))]
     start, total, lines = query.offset or 0, 0, list[str]()
     most = room if query.limit is None else query.limit
     space = room - 90
-    for place in places:
-        for one, text, span in matches(place, finder, meter):
-            total += 1
-            if total <= start or space < 0 or len(lines) >= most:
-                continue
-            line = shown(one, text, span)
-            space -= len(line) + 1
-            if space >= 0 or not lines:
-                lines.append(line)
+    for found in _found_in(query, query.finder, root, around, meter):
+        total += 1
+        if total <= start or space < 0 or len(lines) >= most:
+            continue
+        line = found()
+        space -= len(line) + 1
+        if space >= 0 or not lines:
+            lines.append(line)
     end = start + len(lines)
     if not lines:
         return f"[found {total:,} times]"
@@ -186,6 +185,25 @@ def _findings(query: Query, roots: list[Place], room: int, meter: Meter) -> str:
     last = f"[all {total:,} matches]" if not start and not rest else f"[matches {start}-{end - 1} of {total:,}{rest}]"
     body = "\n".join(lines)
     return f"{fitted(body, room - len(last) - 1)}\n{last}"
+
+
+def _found_in(
+    query: Query, finder: Finder, root: Place, around: tuple[str, str], meter: Meter
+) -> Iterator[Callable[[], str]]:
+    """All that is found, in the order of the text; each is written only if it is shown."""
+    before, after = around if query.path is None or not query.path.steps else ("", "")
+    yield from _words_found("before the value", before, finder)
+    for place in query.path.found(root, meter) if query.path else (root,):
+        for one, text, span in matches(place, finder, meter):
+            yield partial(shown, one, text, span)
+    yield from _words_found("after the value", after, finder)
+
+
+def _words_found(where: str, text: str, finder: Finder) -> Iterator[Callable[[], str]]:
+    for number, line in enumerate(lines_of(text), 1):
+        span = finder.first(line)
+        if span is not None:
+            yield partial("({}, line {}): {}".format, where, number, excerpt(line, span))
 
 
 def _lines(query: Query, document: Document, room: int) -> str:

@@ -3,18 +3,50 @@
 Python's own engine can be kept busy for hours by thirty characters.
 """
 
+from collections.abc import Callable
+from time import monotonic
 from typing import Any, Protocol, cast
 
 from mcpbridge.results.query_refused import QueryRefused, clipped
 from mcpbridge.results.query_values import without_halves
 
-__all__ = ["Finder", "Plain", "Regex"]
+__all__ = ["PATIENCE", "Finder", "Patience", "Plain", "Regex"]
 
 LONGEST = 1000
 """Characters of a pattern."""
 
 MEMORY = 8 * 1024**2
 """Bytes that a compiled pattern and its automaton may take."""
+
+
+MOST_GROUPS = 20
+"""Groups of a pattern: what each of them caught costs a look of its own at every character."""
+
+PATIENCE = 15.0
+"""Seconds that one finder may look, from the first text on. Python and RE2 look at some 100 MB a second."""
+
+
+class Patience:
+    """How long may be looked for something."""
+
+    __slots__ = ("_clock", "_end")
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock, self._end = clock, 0.0
+
+    def look(self) -> None:
+        """Once for each text; time runs from the first on.
+
+        Raises:
+            QueryRefused: there is none left.
+        """
+        if not self._end:
+            self._end = self._clock() + PATIENCE
+        elif self._clock() > self._end:
+            raise QueryRefused(
+                f"this takes longer than {PATIENCE:g} s: give a path or where that leaves less to look through, "
+                "a simpler pattern, or find in place of regex"
+            )
 
 
 class Finder(Protocol):
@@ -28,11 +60,12 @@ class Finder(Protocol):
 class Plain:
     """A piece of text, in upper or lower case."""
 
-    def __init__(self, wanted: str) -> None:
-        self._wanted = wanted.lower()
+    def __init__(self, wanted: str, patience: Patience | None = None) -> None:
+        self._wanted, self._patience = wanted.lower(), patience or Patience()
 
     def first(self, text: str, start: int = 0) -> tuple[int, int] | None:
         """See `Finder`."""
+        self._patience.look()
         at = text.lower().find(self._wanted, start)
         return None if at < 0 else (at, at + len(self._wanted))
 
@@ -40,7 +73,7 @@ class Plain:
 class Regex:
     """A regular expression (RE2's syntax: no look-around, no back references)."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, patience: Patience | None = None) -> None:
         """Compile it.
 
         Raises:
@@ -59,16 +92,21 @@ class Regex:
             self._compiled: Any = engine.compile(without_halves(pattern), options)
         except engine.error as error:
             raise QueryRefused(f"regex {clipped(pattern)!r}: {_told(error)}") from None
+        if self._compiled.groups > MOST_GROUPS:
+            raise QueryRefused(f"regex: at most {MOST_GROUPS} groups (…); (?:…) groups without catching")
+        self._patience = patience or Patience()
         named = {number: name for name, number in self._compiled.groupindex.items()}
         self._names: list[str] = [named.get(number, str(number)) for number in range(1, self._compiled.groups + 1)]
 
     def first(self, text: str, start: int = 0) -> tuple[int, int] | None:
         """See `Finder`."""
+        self._patience.look()
         found = self._compiled.search(without_halves(text), start)
         return None if found is None else found.span()
 
     def groups(self, text: str, start: int = 0) -> dict[str, str | None]:
         """What its groups caught at the first match at or after `start`, by name or number; nothing without a match."""
+        self._patience.look()
         found = self._compiled.search(without_halves(text), start)
         return {} if found is None else dict(zip(self._names, found.groups(), strict=True))
 

@@ -1,12 +1,15 @@
-"""A document as a script gets it; pure."""
+"""A document as a script gets it; pure. The same for `_transform` on a call and on `recall`."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.exact_json import NotReadable, write_json
+from mcpbridge.results.exact_json import NotReadable
+from mcpbridge.results.query_values import without_halves, written
 
 __all__ = ["Source", "script_input"]
+
+_BEGINS_JSON = frozenset('{["-0123456789tfn')
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +24,24 @@ class Source:
 def script_input(document: Document) -> Source:
     """`result` is the value of JSON, JSON lines and Python values, and the text of everything else.
 
-    CSV and tables bring their rows as well, as a list of objects.
+    CSV and tables bring their rows as well, as a list of objects. Words around JSON are left out, and so
+    are fences: the value is what counts. Of JSON lines an odd one is a text in the list.
     """
     try:
-        if document.kind == "json" and document.text.lstrip()[:1] in ("{", "[", '"'):
-            return Source(document.text, "json")
-        if document.kind in ("json", "repr"):
-            return Source(write_json(document.value), "json")
-        if document.kind == "ndjson":
-            return Source(document.text, "ndjson")
-        if document.is_structured:
-            return Source(document.text, "text", write_json(document.value))
-    except NotReadable:
-        pass
-    return Source(document.text, "text")
+        match document.kind:
+            case "json" if _is_all_json(document):
+                return Source(document.text, "json")
+            case "ndjson" if not any(isinstance(line, str) for line in cast("list[Any]", document.value)):
+                return Source(document.text, "ndjson")
+            case "json" | "ndjson" | "repr":
+                return Source(written(document.value), "json")
+            case _:
+                rows = written(document.value) if document.is_structured else ""
+                return Source(without_halves(document.text), "text", rows)
+    except (NotReadable, RecursionError):  # nested too deep to be written
+        return Source(without_halves(document.text), "text")
+
+
+def _is_all_json(document: Document) -> bool:
+    """Whether the value came of the whole text: there are no words around it, no fence, and no byte order mark."""
+    return not any(document.around) and document.text.lstrip(" \t\r\n")[:1] in _BEGINS_JSON

@@ -14,6 +14,7 @@ __all__ = ["Part", "branch_of", "is_map", "parts_of"]
 _DEEPEST = 12
 _DATA_IN_NAME = re.compile(r"[\d/@:.\s#-]")
 _SHORT_LIST = 5
+_LONG_TEXT = 100
 
 
 @dataclass(slots=True)
@@ -35,11 +36,17 @@ class Part:
 
 def parts_of(value: Any) -> list[Part]:
     """The parts of a list or object, in the order in which they come; plain fields of objects are one part, first."""
-    if isinstance(value, list):
-        return [_of_rows("", cast("list[Any]", value))]
     plain: list[tuple[str, Any]] = []
     parts: list[Part] = []
-    _collect("", value, plain, parts, 0)
+    single = _single(value)
+    if single:
+        _collect("[0]", single, plain, parts, 1)
+    elif _is_long_text(value):
+        plain.append(("[0]", value[0]))
+    elif isinstance(value, list):
+        return [_of_rows("", cast("list[Any]", value))]
+    else:
+        _collect("", value, plain, parts, 0)
     return ([Part("", "plain", plain)] if plain else []) + parts
 
 
@@ -60,6 +67,8 @@ def _collect(path: str, value: dict[str, Any], plain: list[tuple[str, Any]], par
             _collect(f"{below}[0]", single, plain, parts, depth + 1)
         elif _is_table(member):
             parts.append(_of_rows(below, member))
+        elif _is_long_text(member):
+            plain.append((f"{below}[0]", member[0]))
         else:
             plain.append((below, member))
 
@@ -72,6 +81,12 @@ def _single(value: Any) -> dict[str, Any] | None:
     """The one object of a list, which is told as if it were no list."""
     members = cast("list[Any]", value) if isinstance(value, list) else []
     return cast("dict[str, Any]", members[0]) if len(members) == 1 and isinstance(members[0], dict) else None
+
+
+def _is_long_text(value: Any) -> bool:
+    """A list of one long text and nothing else."""
+    members = cast("list[Any]", value) if isinstance(value, list) else []
+    return len(members) == 1 and isinstance(members[0], str) and len(members[0]) > _LONG_TEXT
 
 
 def _is_table(value: Any) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 from mcpbridge.results.card import Card
 from mcpbridge.storage.store import Entry, Store
 
-__all__ = ["RESULTS", "Shelf"]
+__all__ = ["RESULTS", "Shelf", "searched_words"]
 
 RESULTS = "result"
 """The kind of value that results are in the store."""
@@ -36,6 +36,8 @@ _MARGIN = 4096
 """Characters that are looked at beyond what is kept, so that a secret at the edge is not kept in part."""
 _SEARCHED = 10_000
 """Results, the newest, among which words are looked for."""
+_MOST_WORDS, _LONGEST_WORD = 20, 100
+"""Words that are looked for, and characters of each that are; the rest would find nothing less."""
 
 
 class Shelf:
@@ -97,9 +99,10 @@ class Shelf:
     async def cards(self, *, principal: str | None, search: str = "", limit: int = 50) -> list[Card]:
         """Those whose tool, arguments, outcome, headline, kind or client have all words of `search`; the newest first.
 
-        `principal` None: of everybody, for who administers the bridge. The 10,000 newest are searched.
+        `principal` None: of everybody, for who administers the bridge. The 10,000 newest are searched, and for 20
+        different words at most.
         """
-        words = search.casefold().split()
+        words = searched_words(search)
         looked_at = max(limit, _SEARCHED) if words else limit
         entries = await self._store.entries(RESULTS, principal=principal, limit=looked_at, newest_first=True)
         if not words:
@@ -128,6 +131,12 @@ class Shelf:
         if len(masked) > most:
             masked = masked[: most - 1] + "…"
         return masked.encode("utf-8", "replace").decode()  # lone surrogates are no JSON
+
+
+def searched_words(search: str) -> list[str]:
+    """The words of a search that are looked for: each once, in lower case, so many of so many characters."""
+    text = search[: 4 * _MOST_WORDS * _LONGEST_WORD].casefold()
+    return list(dict.fromkeys(word[:_LONGEST_WORD] for word in text.split()))[:_MOST_WORDS]
 
 
 def _handle(secret: bytes, principal: str, data: bytes) -> str:

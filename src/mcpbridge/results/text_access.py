@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import Lines
 
 __all__ = ["access_facts"]
@@ -84,12 +84,18 @@ def access_facts(lines: Lines, every: Sequence[str]) -> list[Fact]:
     facts = [
         Fact(0, f"time: {seen.times[0]} → {seen.times[-1]}"),
         Fact(0, "status: ", tally(sorted(seen.statuses.items()))),
-        Fact(0, "methods: ", tally(seen.methods.most_common(12))),
+        Fact(0, "methods: ", tally(seen.methods.most_common(12)), of=len(seen.methods)),
         Fact(1, f"bytes sent: {seen.sent}{largest}", share=0.25),
-        Fact(2, f"{len(seen.paths)} paths: ", tally(seen.paths.most_common(24), 100), share=0.25, of=len(seen.paths)),
         Fact(
             2,
-            f"{len(seen.clients)} clients: ",
+            f"{many(len(seen.paths), 'path')}: ",
+            tally(seen.paths.most_common(24), 100),
+            share=0.25,
+            of=len(seen.paths),
+        ),
+        Fact(
+            2,
+            f"{many(len(seen.clients), 'client')}: ",
             tally(seen.clients.most_common(12), 60),
             share=0.2,
             of=len(seen.clients),

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mcpbridge.results.text_facts import Fact, cut
+from mcpbridge.results.text_facts import Fact, cut, many
 from mcpbridge.results.text_lines import Lines
 
 __all__ = ["diff_facts"]
@@ -38,13 +38,16 @@ def diff_facts(lines: Lines, items: int) -> list[Fact]:
     hows = Counter(each.how.partition(" ")[0] for each in changes if each.how)
     special = [f"{each.path} ({each.how})" for each in changes if each.how not in ("", "new")]
     commits = [line for line in before if line.startswith("commit ")]
-    counted = f"{len(changes)} files changed, {plus} insertions(+), {minus} deletions(-), {hunks} hunks"
+    counted = (
+        f"{many(len(changes), 'file')} changed, {many(plus, 'insertion(+)', 'insertions(+)')}, "
+        f"{many(minus, 'deletion(-)', 'deletions(-)')}, {many(hunks, 'hunk')}"
+    )
     facts = [
         Fact(
             0,
             counted
             + "".join(f", {count} {how}" for how, count in hows.items())
-            + (f", {len(commits)} commits" if commits else ""),
+            + (f", {many(len(commits), 'commit')}" if commits else ""),
         )
     ]
     if before:
@@ -63,7 +66,16 @@ def diff_facts(lines: Lines, items: int) -> list[Fact]:
         facts.append(
             Fact(5 + 2 * order, f"{cut(each.path, 150)} ", [cut(hunk, 120) for hunk in each.hunks], "; ", share=0.12)
         )
-        facts.append(Fact(6 + 2 * order, "  ", [cut(line, 160) for line in each.body], "\n  ", share=0.2))
+        facts.append(
+            Fact(
+                6 + 2 * order,
+                "  ",
+                [cut(line, 160) for line in each.body],
+                "\n  ",
+                share=0.2,
+                of=each.plus + each.minus,
+            )
+        )
     return [fact for fact in facts if fact.items or fact.head.strip()]
 
 

@@ -1,5 +1,7 @@
 """The beginning and the end of a text, and between them what is missing, said exactly."""
 
+from mcpbridge.results.text_facts import many
+
 __all__ = ["ends"]
 
 
@@ -10,16 +12,22 @@ def ends(text: str, room: int, head: float = 0.6) -> str:
     """
     if len(text) <= room:
         return text
-    reserve = len(f"\n[… {text.count(chr(10)) + 1:,} lines, {len(text):,} characters …]\n")
+    reserve = len(f"\n[… {text.count(chr(10)) + 1} lines, {len(text)} characters …]\n")
     spare = room - reserve
     if spare < 40:
         return text[: max(room - 1, 0)] + "…"[: max(room, 0)]
     start = _to_line_end(text[: int(spare * head)])
     end = _from_line_start(text[-(spare - len(start)) :])
     missing = text[len(start) : len(text) - len(end)]
-    count = missing.count("\n") + (0 if missing.endswith("\n") else 1)
-    note = f"[… {count:,} {'line' if count == 1 else 'lines'}, {len(missing):,} characters …]"
+    whole = _whole_lines(missing, is_from_start=start[-1:] in ("", "\n"))
+    counted = f"{many(whole, 'line')}, " if whole else ""
+    note = f"[… {counted}{len(missing)} characters …]"
     return f"{start}{'' if start.endswith(chr(10)) else chr(10)}{note}\n{end}"
+
+
+def _whole_lines(missing: str, *, is_from_start: bool) -> int:
+    """How many lines are missing from their start to their end. `is_from_start`: the first is, as far as that goes."""
+    return max(missing.count("\n") - (not is_from_start), 0)
 
 
 def _to_line_end(start: str) -> str:

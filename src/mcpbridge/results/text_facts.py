@@ -7,7 +7,7 @@ to the next, and what is left over goes to lists that had to be cut. What is cut
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["ENOUGH", "Fact", "cut", "filled", "tally", "told"]
+__all__ = ["ENOUGH", "Fact", "cut", "filled", "many", "tally", "told"]
 
 LEAST = 12
 """Characters below which a part of a fact tells nothing."""
@@ -38,6 +38,8 @@ class Fact:
     """The part of the room that it may take at most before all others had their turn."""
     of: int = 0
     """How many items there are in truth, if more than are given."""
+    is_counted: bool = True
+    """Whether it is known how many items there are; if not, there are more than given, and no number is said."""
 
 
 def filled(facts: Iterable[Fact], room: int) -> str:
@@ -75,10 +77,10 @@ def told(fact: Fact, room: int) -> str:
         return cut(fact.head, room) if room >= min(len(fact.head), max(LEAST * 3, len(fact.head) // 2)) else ""
     all_of = max(fact.of, len(fact.items))
     used, count = len(fact.head), 0
-    reserve = len(f"{fact.between}… +{all_of}")
+    reserve = len(_missing(fact, all_of))
     for item in fact.items:
         more = len(item) + (len(fact.between) if count else 0)
-        is_last = count + 1 == all_of
+        is_last = count + 1 == all_of and fact.is_counted
         if used + more + (0 if is_last else reserve) > room:
             break
         used, count = used + more, count + 1
@@ -87,9 +89,16 @@ def told(fact: Fact, room: int) -> str:
         if spare < LEAST * 4 or len(fact.head) > spare:
             return ""
         first = cut(fact.items[0], spare)
-        return fact.head + first + (f"{fact.between}… +{all_of - 1}" if all_of > 1 else "")
+        return fact.head + first + _missing(fact, all_of - 1)
     text = fact.head + fact.between.join(fact.items[:count])
-    return text if count == all_of else f"{text}{fact.between}… +{all_of - count}"
+    return text + _missing(fact, all_of - count)
+
+
+def _missing(fact: Fact, count: int) -> str:
+    """What is said of the items that are not listed."""
+    if not fact.is_counted:
+        return f"{fact.between}…"
+    return f"{fact.between}… +{count}" if count else ""
 
 
 def cut(text: str, room: int) -> str:
@@ -102,4 +111,9 @@ def cut(text: str, room: int) -> str:
 
 def tally(counts: Iterable[tuple[str, int]], most: int = 60) -> list[str]:
     """`name×count` for each, names cut to `most` characters."""
-    return [f"{cut(name, most)}×{count:,}" for name, count in counts]
+    return [f"{cut(name, most)}×{count}" for name, count in counts]
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """A number of things, in words: `1 file`, `2 files`. `more`: their name if it is not `one` with an s."""
+    return f"{count} {one if count == 1 else more or one + 's'}"

@@ -1,7 +1,7 @@
 """Facts of pages."""
 
-from mcpbridge.results.text_facts import Fact, cut, tally
-from mcpbridge.results.text_page import LOOKED_AT, page_of
+from mcpbridge.results.text_facts import Fact, cut, many, tally
+from mcpbridge.results.text_page import LOOKED_AT, PARAGRAPHS, ROWS, page_of
 from mcpbridge.results.text_tables import table_facts
 
 __all__ = ["html_facts"]
@@ -38,20 +38,34 @@ def html_facts(text: str, items: int) -> list[Fact]:
     facts.append(Fact(0, "; ".join(counted)))
     for level in sorted({tag for tag, _ in page.headings}):
         named = [cut(said, 100) for tag, said in page.headings if tag == level]
-        facts.append(Fact(0 if level < "h3" else 3, f"{len(named)} {level} headings: ", named, " | ", share=0.3))
+        facts.append(
+            Fact(0 if level < "h3" else 3, f"{many(len(named), f'{level} heading')}: ", named, " | ", share=0.3)
+        )
     for at, rows in enumerate(page.tables[:20]):
-        facts += table_facts(f"table {at + 1}" if len(page.tables) > 1 else "table", rows, items, rank=1 + at)
+        name = f"table {at + 1}" if len(page.tables) > 1 else "table"
+        if len(rows) == ROWS:
+            name += f" (its first {ROWS} rows only)"
+        facts += table_facts(name, rows, items, rank=1 + at)
     for at, listed in enumerate(sorted(page.lists, key=len, reverse=True)[:6]):
         if listed:
             facts.append(Fact(5 + at, f"list of {len(listed)}: ", [cut(each, 80) for each in listed], " | ", share=0.1))
     if page.paragraphs:
-        facts.append(Fact(4, "text: ", [cut(each, 400) for each in page.paragraphs], " / ", share=0.2))
-        facts.append(Fact(6, f"last: {cut(page.paragraphs[-1], 200)}", share=0.1))
+        facts.append(
+            Fact(
+                4,
+                "text: ",
+                [cut(each, 400) for each in page.paragraphs],
+                " / ",
+                share=0.2,
+                is_counted=len(page.paragraphs) < PARAGRAPHS,
+            )
+        )
+        facts.append(Fact(6, f"last: {cut(page.last, 200)}", share=0.1))
     if page.links:
         named = [f"{cut(said, 60)} → {cut(href, 100)}" for said, href in page.links]
-        facts.append(Fact(6, f"{len(named)} links: ", named, " | ", share=0.15))
+        facts.append(Fact(6, f"{many(len(named), 'link')}: ", named, " | ", share=0.15))
     if any(page.inputs):
         facts.append(Fact(4, "form fields: ", [each for each in page.inputs if each], share=0.1))
-    classes = [(tag, count) for tag, count in tags.most_common(12) if tag]
-    facts.append(Fact(8, "tags: ", tally(classes)))
+    named = [(tag, count) for tag, count in tags.most_common() if tag]
+    facts.append(Fact(8, "tags: ", tally(named[:12]), of=len(named)))
     return facts

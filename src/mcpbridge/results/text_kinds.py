@@ -4,6 +4,7 @@ import re
 from typing import Literal
 
 from mcpbridge.results.text_lines import PATH, PATH_AT_LINE, ROW_OF_LS, STAMP_OR_LEVEL, TREE
+from mcpbridge.results.text_tagged import TAGGED
 
 __all__ = ["TextKind", "kind_of"]
 
@@ -119,6 +120,7 @@ def _listed(lines: list[str]) -> float:
                 or PATH_AT_LINE.match(line)
                 or ROW_OF_LS.match(line)
                 or TREE.match(line)
+                or TAGGED.match(line)
             )
             or line.endswith(":")
             or line.startswith("total ")

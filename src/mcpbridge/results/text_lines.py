@@ -8,6 +8,7 @@ __all__ = [
     "PATH",
     "PATH_AT_LINE",
     "ROW_OF_LS",
+    "SCANNED",
     "STAMP",
     "STAMP_OR_LEVEL",
     "TREE",

@@ -5,12 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import nsmallest
 
-from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import PATH_AT_LINE, ROW_OF_LS, TREE, Lines
+from mcpbridge.results.text_tagged import NAMED, TAGGED, extension, tagged_facts
 
 __all__ = ["listing_facts"]
 
-_INDENT = re.compile(r"[│|\s\xa0]*")
+_BULLET = re.compile(r"^(?:[-*•]|\d{1,7}[.)]) (?=\S)")
+"""What may stand before a path in a list."""
+
+NAMES = 8
+"""Files that are named of each directory."""
 
 
 def listing_facts(lines: Lines, items: int) -> list[Fact]:
@@ -22,11 +27,13 @@ def listing_facts(lines: Lines, items: int) -> list[Fact]:
     hits = sum(1 for line in probe if PATH_AT_LINE.match(line))
     if hits * 2 > len(probe):
         return _found(every, items)
+    if sum(1 for line in probe if TAGGED.match(line)) * 2 > len(probe):
+        return tagged_facts(every)
     if sum(1 for line in probe if ROW_OF_LS.match(line)) * 2 > len(probe):
         return _rows_of_ls(every)
     if sum(1 for line in probe if TREE.match(line)) * 2 > len(probe):
         return _paths(_paths_of_tree(every), every)
-    return _paths([line.strip().replace("\\", "/") for line in every], every)
+    return _paths([_BULLET.sub("", line.strip()).replace("\\", "/") for line in every], every)
 
 
 def _paths(paths: Sequence[str], every: Sequence[str]) -> list[Fact]:
@@ -44,45 +51,49 @@ def _paths(paths: Sequence[str], every: Sequence[str]) -> list[Fact]:
         if path in folders:
             grouped.setdefault(rest.rstrip("/"), [])
             continue
-        kinds[_extension(name)] += 1
+        kinds[extension(name)] += 1
         tops[rest.partition("/")[0] + "/" if "/" in rest else "(top)"] += 1
         homes[home or "."] += 1
         grouped.setdefault(home or ".", []).append(name)
     files = len(listed) - len(folders)
-    deepest = max(listed, key=lambda path: path.count("/"), default="")
     doubled = len(paths) - len(listed)
     facts = [
         Fact(
             0,
-            f"{files} files, {len(folders) or len(homes)} directories"
+            many(files, "file")
+            + (f", {many(len(folders), 'directory', 'directories')}" if folders else "")
+            + (f" in {len(homes)} directories" if len(homes) > 1 and not folders else "")
             + (f", all under {start}" if start else "")
-            + (f"; {doubled} named twice" if doubled else ""),
+            + (f"; {many(doubled, 'line')} named before" if doubled else ""),
         ),
         Fact(1, "by extension: ", tally(kinds.most_common(30)), share=0.2, of=len(kinds)),
-        Fact(1, "by top directory: ", tally(tops.most_common(24)), share=0.25, of=len(tops)),
-        Fact(2, "by directory: ", tally(homes.most_common(12), 100), share=0.2, of=len(homes)),
-        Fact(4, f"deepest ({deepest[len(start) :].count('/')}): {cut(deepest, 200)}", share=0.15),
-        Fact(3, "files: ", _grouped(grouped), "\n  ", share=0.35),
-        Fact(2, f"first: {cut(every[0].strip(), 200)}", share=0.15),
-        Fact(1, f"last: {cut(every[-1].strip(), 200)}", share=0.15),
     ]
+    if len(homes) > 1 or len(tops) > 1:
+        deepest = max(listed, key=lambda path: path.count("/"), default="")
+        facts += [
+            Fact(1, "by top directory: ", tally(tops.most_common(24)), share=0.25, of=len(tops)),
+            Fact(2, "by directory: ", tally(homes.most_common(12), 100), share=0.2, of=len(homes)),
+            Fact(4, f"deepest ({deepest[len(start) :].count('/')}): {cut(deepest, 200)}", share=0.15),
+            Fact(3, "files: ", _grouped(grouped), "\n  ", share=0.35),
+            Fact(2, f"first: {cut(every[0].strip(), 200)}", share=0.15),
+        ]
+    else:
+        names = [cut(name, 120) for listed in grouped.values() for name in listed][:NAMED]
+        where = next(iter(homes), ".")
+        facts.append(
+            Fact(3, "names: " if where == "." else f"names in {cut(where, 120)}/: ", names, share=0.3, of=files)
+        )
+    facts.append(Fact(1, f"last: {cut(every[-1].strip(), 200)}", share=0.15))
     return [fact for fact in facts if fact.items or not fact.head.endswith(": ")]
 
 
 def _grouped(grouped: dict[str, list[str]]) -> list[str]:
     """Directory by directory, each with names of its files; small ones whole."""
     return [
-        f"{home}/ ({len(names)}): " + " ".join(names[:8]) + (" …" if len(names) > 8 else "")
+        f"{home}/ ({len(names)}): " + " ".join(names[:NAMES]) + (" …" if len(names) > NAMES else "")
         for home, names in grouped.items()
         if names
     ]
-
-
-def _extension(path: str) -> str:
-    """Such as `.py`, in small letters."""
-    stem, _, end = path[-80:].rpartition(".")
-    is_one = stem and stem[-1] not in "./\\" and len(end) <= 12 and end.isascii() and end.replace("_", "0").isalnum()
-    return f".{end.lower()}" if is_one else "no extension"
 
 
 def _common(paths: Sequence[str]) -> str:
@@ -134,12 +145,16 @@ def _rows_of_ls(every: Sequence[str]) -> list[Fact]:
             continue
         links += kind == "l"
         folders[folder or "./"] += 1
-        kinds[_extension(name)] += 1
+        kinds[extension(name)] += 1
         files.append((_bytes(size), f"{folder}{name} {size}"))
     total = sum(size for size, _ in files)
     largest = nsmallest(12, files, key=lambda file: (-file[0], file[1]))
     facts = [
-        Fact(0, f"{len(files)} files, {others} directories, {links} links; {total} bytes in files"),
+        Fact(
+            0,
+            f"{many(len(files), 'file')}, {many(others, 'directory', 'directories')}, {many(links, 'link')}; "
+            f"{many(total, 'byte')} in files",
+        ),
         Fact(1, "largest: ", [cut(text, 160) for _, text in largest], share=0.25, of=len(files)),
         Fact(2, "by extension: ", tally(kinds.most_common(30)), share=0.2, of=len(kinds)),
         Fact(2, "by directory: ", tally(folders.most_common(20), 100), share=0.25, of=len(folders)),
@@ -174,12 +189,16 @@ def _found(every: Sequence[str], items: int) -> list[Fact]:
             files.setdefault(match[1], []).append(f"{match[2]}: {cut(said, 160)}")
             texts[said[:200]] += 1
     ordered = sorted(files.items(), key=lambda file: -len(file[1]))
-    kinds = Counter(map(_extension, files))
+    kinds = Counter(map(extension, files))
     start = _common(list(files))
-    twice = [(said, count) for said, count in texts.most_common(12) if count > 1 and said]
+    twice = [(said, count) for said, count in texts.most_common() if count > 1 and said]
     first = max(items, 1)
     facts = [
-        Fact(0, f"{matches} matches in {len(files)} files" + (f", all under {start}" if start else "")),
+        Fact(
+            0,
+            f"{many(matches, 'match', 'matches')} in {many(len(files), 'file')}"
+            + (f", all under {start}" if start else ""),
+        ),
         Fact(
             1,
             "matches by file: ",
@@ -188,7 +207,7 @@ def _found(every: Sequence[str], items: int) -> list[Fact]:
             of=len(files),
         ),
         Fact(2, "by extension: ", tally(kinds.most_common(30)), share=0.1, of=len(kinds)),
-        Fact(3, "same text: ", tally(twice, 100), share=0.2),
+        Fact(3, "same text: ", tally(twice[:12], 100), share=0.2, of=len(twice)),
         Fact(
             4,
             "matches: ",

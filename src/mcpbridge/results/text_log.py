@@ -85,7 +85,7 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
             told.rest.append((at, line))
     facts: list[Fact] = [Fact(0, _span(told))] if told.first else []
     if told.levels:
-        facts.append(Fact(0, "levels: ", tally(told.levels.most_common(12))))
+        facts.append(Fact(0, "levels: ", tally(told.levels.most_common(12)), of=len(told.levels)))
     facts += run_facts(told.rest, told.said.get("", []) if not told.levels else [], lines, every)
     if told.levels or told.first:
         facts += _grave(told, lines, every)
@@ -188,5 +188,7 @@ def _ends(every: Sequence[str], items: int) -> list[Fact]:
     return [
         Fact(7, f"first: {cut(every[0], 300)}", share=0.2),
         Fact(1, f"last: {final[-1]}", share=0.3),
-        Fact(9, "before: ", final[:-1][::-1], "\n  ", share=0.3) if len(final) > 1 else Fact(9, ""),
+        Fact(9, "before: ", final[:-1][::-1], "\n  ", share=0.3, is_counted=len(final) < 3)
+        if len(final) > 1
+        else Fact(9, ""),
     ]

@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import Lines
 from mcpbridge.results.text_sentences import FIGURE, KEPT, around
 from mcpbridge.results.text_tables import table_facts
@@ -13,6 +14,9 @@ __all__ = ["markdown_facts"]
 
 WIDTH = 2000
 """Characters of a line that are looked at."""
+
+BEGINS = 12
+"""Lines of running text that are shown from the first."""
 
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[([ xX])\]\s)?")
@@ -40,9 +44,9 @@ class Outline:
     tasks: list[str] = field(default_factory=list[str])
     """Tasks that are not done."""
     marked: list[str] = field(default_factory=list[str])
-    """Sentences with something in bold, and `key: value` lines."""
+    """Sentences with something in bold, and `key: value` lines: the first of them."""
     figures: list[str] = field(default_factory=list[str])
-    """Sentences with a number."""
+    """Sentences with a number: the first of them."""
     words: int = 0
 
 
@@ -54,11 +58,11 @@ def markdown_facts(lines: Lines, items: int) -> list[Fact]:
     if found.headings:
         facts += _headings(found, lines, every)
     if found.marked:
-        facts.append(Fact(2, "marked: ", found.marked, "\n  ", share=0.25))
+        facts.append(Fact(2, "marked: ", found.marked, "\n  ", share=0.25, is_counted=len(found.marked) < KEPT))
     if found.figures:
-        facts.append(
-            Fact(5, "numbers: ", [each for each in found.figures if each not in found.marked], "\n  ", share=0.2)
-        )
+        named = [each for each in found.figures if each not in found.marked]
+        is_counted = len(found.figures) < KEPT
+        facts.append(Fact(5, "lines with numbers: ", named, "\n  ", share=0.2, is_counted=is_counted))
     if found.tasks:
         facts.append(Fact(3, "open tasks: ", found.tasks, "; ", share=0.15))
     for at, table in enumerate(found.tables[:10]):
@@ -69,19 +73,38 @@ def markdown_facts(lines: Lines, items: int) -> list[Fact]:
     if found.blocks:
         named = [f"L{lines.number(at)} {cut(text.strip(), 80)}" for at, text in found.blocks]
         facts.append(Fact(6, "code begins: ", named, " | ", share=0.15))
-    prose = [
-        line for line in every[:400] if line.strip() and not _HEADING.match(line) and line[:3] not in ("```", "~~~")
-    ]
+    prose = _prose(every[:400])
     if prose:
-        facts.append(Fact(4, "begins: ", [cut(line.strip(), 300) for line in prose[:12]], " / ", share=0.2))
+        facts.append(
+            Fact(
+                4,
+                "begins: ",
+                [cut(line, 300) for line in prose[:BEGINS]],
+                " / ",
+                share=0.2,
+                is_counted=len(prose) <= BEGINS and len(every) <= 400,
+            )
+        )
     last = next((line for line in reversed(every) if line.strip()), "")
     facts.append(Fact(2, f"last line: {cut(last.strip(), 200)}", share=0.12))
     return facts
 
 
+def _prose(every: Sequence[str]) -> list[str]:
+    """Lines of running text: neither headings nor code."""
+    found: list[str] = []
+    is_code = False
+    for line in every:
+        if line[:3] in ("```", "~~~"):
+            is_code = not is_code
+        elif not is_code and line.strip() and not _HEADING.match(line):
+            found.append(line.strip())
+    return found
+
+
 def _counts(found: Outline, lines: Lines) -> str:
     """How much there is of what."""
-    counted = [f"{lines.count} lines, {found.words} words"]
+    counted = [f"{many(lines.count, 'line')}, {many(found.words, 'word')}"]
     levels = Counter(level for level, _, _ in found.headings)
     counted += [f"{'#' * level} headings: {levels[level]}" for level in sorted(levels)]
     if found.code:
@@ -106,13 +129,13 @@ def _headings(found: Outline, lines: Lines, every: list[str]) -> list[Fact]:
     main = least + 1 if len(own) == 1 and len(found.headings) > 1 else least
     facts = [Fact(0, f"title: {own[0]}")] if main > least else []
     named = [cut(text, 100) for level, text, _ in found.headings if level == main]
-    facts.append(Fact(0, f"{len(named)} {'#' * main} headings: ", named, " | ", share=0.6))
+    facts.append(Fact(0, f"{many(len(named), '#' * main + ' heading')}: ", named, " | ", share=0.6))
     deeper = [cut("#" * level + " " + text, 80) for level, text, _ in found.headings if level >= main]
     if len(deeper) > len(named):
         facts.append(Fact(3, "outline: ", deeper, " | ", share=0.25))
     starts = [at for _, _, at in found.headings] + [len(every)]
     sizes = [
-        f"{cut(text, 40)} L{lines.number(at)} {sum(map(len, every[at : starts[order + 1]])):,}"
+        f"{cut(text, 40)} L{lines.number(at)} {sum(map(len, every[at : starts[order + 1]]))}"
         for order, (_, text, at) in enumerate(found.headings)
     ]
     facts.append(Fact(7, "sections (line, chars): ", sizes, " | ", share=0.15))

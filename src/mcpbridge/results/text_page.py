@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from html import unescape
 
-__all__ = ["LOOKED_AT", "Page", "page_of"]
+__all__ = ["LOOKED_AT", "PARAGRAPHS", "ROWS", "Page", "page_of"]
 
 LOOKED_AT = 2_000_000
 """Characters of a page that are looked at."""
@@ -20,6 +20,9 @@ TEXT = 6_000
 
 ROWS = 20_000
 """Rows of a table that are kept."""
+
+PARAGRAPHS = 400
+"""Paragraphs that are kept."""
 
 DEPTH = 100
 """How deep tables and lists are kept apart; what is nested deeper belongs to the last of these."""
@@ -57,6 +60,9 @@ class Page:
     inputs: list[str] = field(default_factory=list[str])
     """Names of form fields."""
     paragraphs: list[str] = field(default_factory=list[str])
+    """The first of them."""
+    last: str = ""
+    """The last of all paragraphs."""
     text_chars: int = 0
 
 
@@ -220,10 +226,12 @@ class _Scanner:
             self._piece.clear()
 
     def _end_piece(self) -> None:
-        said = _plain("".join(self._piece)) if self._piece and len(self.page.paragraphs) < 400 else ""
+        said = _plain("".join(self._piece)) if self._piece else ""
         self._piece.clear()
         if len(said) > 1:
-            self.page.paragraphs.append(said[:TEXT])
+            self.page.last = said[:TEXT]
+            if len(self.page.paragraphs) < PARAGRAPHS:
+                self.page.paragraphs.append(said[:TEXT])
 
 
 def _plain(text: str) -> str:

@@ -2,18 +2,29 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from mcpbridge.results.text_ends import ends
-from mcpbridge.results.text_facts import ENOUGH, Fact, cut, filled, tally
-from mcpbridge.results.text_lines import Lines, words_in
+from mcpbridge.results.text_facts import ENOUGH, Fact, cut, filled, many, tally
+from mcpbridge.results.text_lines import SCANNED, Lines, words_in
+from mcpbridge.results.text_records import record_facts, records_of
 from mcpbridge.results.text_sentences import FIGURE, KEPT, around
+from mcpbridge.results.text_templates import Template, templates_of
 
 __all__ = ["prose_preview"]
 
 WIDTH = 1000
 """Characters of a line that are looked at."""
+
+ENDS = 500
+"""Characters of the beginning and the end that are shown if most lines are alike."""
+
+SHORT = 240
+"""Characters of what lines have in common up to which that is told."""
+
+ALIKE = 3
+"""Lines of one form from which on they are told together."""
 
 NAMES = 2000
 """Names whose values are counted."""
@@ -31,9 +42,16 @@ def prose_preview(text: str, lines: Lines, room: int) -> str:
     room = min(room, max(ENOUGH, room * 3 // 4))
     every = lines.first + lines.last
     is_xml = text[:2000].lstrip().startswith("<") and len(_TAG.findall(text[:20_000])) > 3
-    facts = _xml(text) if is_xml else _outline(lines, every)
+    if is_xml:
+        facts, most = _xml(text), room
+    elif records := records_of(every, WIDTH):
+        facts = [*_scope(lines), *record_facts(records, lines), *_alike(templates_of(records.rest))[0]]
+        return filled(facts, room)
+    else:
+        facts, is_alike = _outline(lines, every, room)
+        most = min(room, ENDS) if is_alike else room
     told = filled(facts, max(room * 9 // 20, 60))
-    left = room - len(told) - (1 if told else 0)
+    left = min(room - len(told) - (1 if told else 0), most)
     shown = ends(text, left)
     return f"{told}\n{shown}" if told and shown else (told or shown)
 
@@ -48,31 +66,80 @@ class Outline:
     below: Counter[str] = field(default_factory=Counter[str])
     """How many keys stand right below each of these."""
     values: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
-    figures: list[str] = field(default_factory=list[str])
+    plain: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Other lines, and where they stand."""
+    is_cut: bool = False
+    """There are more names than are kept."""
     keyed: int = 0
     words: int = 0
 
 
-def _outline(lines: Lines, every: Sequence[str]) -> list[Fact]:
+def _scope(lines: Lines) -> list[Fact]:
+    return [Fact(0, lines.scope)] if lines.scope else []
+
+
+def _outline(lines: Lines, every: Sequence[str], room: int) -> tuple[list[Fact], bool]:
+    """The facts, and whether most of the lines are alike."""
     found = _found(lines, every)
-    facts = [Fact(0, lines.scope)] if lines.scope else []
-    facts.append(Fact(0, f"{lines.count} lines, {found.words} words, {lines.chars} chars"))
+    facts = _scope(lines)
+    facts.append(Fact(0, f"{many(lines.count, 'line')}, {many(found.words, 'word')}"))
     if found.headings:
         named = [cut(each, 80) for each in found.headings]
-        facts.append(Fact(1, f"{len(named)} headings: ", named, " | ", share=0.5))
+        facts.append(Fact(1, f"{many(len(named), 'heading')}: ", named, " | ", share=0.5))
     if found.keyed >= 3 and found.keyed * 3 > lines.count:
         tops = dict.fromkeys(found.tops)
+        is_flat = not found.below.total() and all(found.values.get(name, Counter()).total() == 1 for name in tops)
         named = [f"{name} ({found.below[name]})" if found.below[name] else name for name in tops]
-        facts.append(Fact(1, f"{len(tops)} keys at the top (keys below): ", named, share=0.4))
+        head = f"{many(len(tops), 'key')} at the top"
+        facts.append(Fact(1, head) if is_flat else Fact(1, f"{head} (keys below): ", named, share=0.4))
     often = {name: counts for name, counts in found.values.items() if counts.total() > 1}
     once = [f"{name}: {cut(next(iter(counts)), 100)}" for name, counts in found.values.items() if counts.total() == 1]
     if once:
-        facts.append(Fact(2, "said once: ", once, "; ", share=0.4))
+        facts.append(Fact(2, "said once: ", once, "; ", share=0.4, is_counted=not found.is_cut))
     if often:
-        facts.append(Fact(2, "values: ", [_values(name, counts) for name, counts in often.items()], "; ", share=0.5))
-    if found.figures:
-        facts.append(Fact(3, "numbers: ", found.figures, "\n  ", share=0.4))
-    return facts
+        told = [_values(name, counts) for name, counts in often.items()]
+        facts.append(Fact(2, "values: ", told, "; ", share=0.5, is_counted=not found.is_cut))
+    alike, places = _alike(templates_of(found.plain))
+    facts += [*alike, *_figures(found.plain, places, lines, room)]
+    return facts, len(places) * 3 > len(every) * 2
+
+
+def _alike(found: Sequence[Template]) -> tuple[list[Fact], set[int]]:
+    """What lines say that differ in little, and which lines these are."""
+    often = [each for each in found if each.count >= ALIKE and len(each.text) <= SHORT and each.numbers]
+    told = [f"{each.count}× {cut(each.text, 160)}" for each in often[:12]]
+    places = {at for each in often for at in each.numbers}
+    return ([Fact(2, "lines alike: ", told, "\n  ", share=0.3, of=len(often))] if told else []), places
+
+
+def _figures(plain: Sequence[tuple[int, str]], alike: Set[int], lines: Lines, room: int) -> list[Fact]:
+    """Sentences with a number, of lines that stand neither among those alike nor where all is shown."""
+    first, last = _shown(lines, room)
+    told: list[str] = []
+    count = 0
+    for at, line in plain:
+        if at not in alike and first <= at < last and (figure := FIGURE.search(line)):
+            count += 1
+            if len(told) < KEPT:
+                told.append(around(line, figure.start(), figure.end()))
+    return [Fact(3, "other lines with numbers: ", told, "\n  ", share=0.4, of=count)] if told else []
+
+
+def _shown(lines: Lines, room: int) -> tuple[int, int]:
+    """Which lines stand between those of the beginning and the end that are shown in any case."""
+    every = lines.first + lines.last
+    return _within(every, room * 3 // 10), len(every) - _within(every[::-1], room // 5)
+
+
+def _within(every: Iterable[str], room: int) -> int:
+    """How many lines begin within a number of characters."""
+    count = 0
+    for line in every:
+        if room <= 0:
+            break
+        room -= len(line) + 1
+        count += 1
+    return count
 
 
 def _found(lines: Lines, every: Sequence[str]) -> Outline:
@@ -97,18 +164,21 @@ def _found(lines: Lines, every: Sequence[str]) -> Outline:
                 step = step or indent
                 found.below[found.tops[-1]] += indent == step
             if said:
-                _count(found.values, name, said)
-        elif len(found.figures) < KEPT and (figure := FIGURE.search(line)):
-            found.figures.append(around(line, figure.start(), figure.end()))
+                found.is_cut = not _count(found.values, name, said) or found.is_cut
+        else:
+            found.plain.append((at, line))
     return found
 
 
-def _count(values: dict[str, Counter[str]], name: str, said: str) -> None:
-    """Count what is said under a name, of as many names as are kept."""
+def _count(values: dict[str, Counter[str]], name: str, said: str) -> bool:
+    """Count what is said under a name, of as many names as are kept. False: it is none of them."""
     if name in values:
         values[name][said] += 1
     elif len(values) < NAMES:
         values[name] = Counter((said,))
+    else:
+        return False
+    return True
 
 
 def _is_heading(line: str) -> bool:
@@ -128,15 +198,17 @@ def _values(name: str, counts: Counter[str]) -> str:
 
 def _xml(text: str) -> list[Fact]:
     """Tags and how often they stand, and what simple elements say. No entity is resolved, nothing is fetched."""
-    looked_at = text[:4_000_000]
+    looked_at = text[:SCANNED]
     tags = Counter(_TAG.findall(looked_at))
     values: dict[str, Counter[str]] = {}
+    is_cut = False
     for name, said in _XML_TEXT.findall(looked_at):
         if not said.isspace():
-            _count(values, name, said.strip())
+            is_cut = not _count(values, name, said.strip()) or is_cut
     told = [_values(name, counts) for name, counts in values.items()]
     return [
-        Fact(0, f"XML, {sum(tags.values())} elements"),
+        *([Fact(0, f"of the first {SCANNED} of {len(text)} characters only:")] if len(text) > SCANNED else []),
+        Fact(0, f"XML, {many(sum(tags.values()), 'element')}"),
         Fact(0, "elements: ", tally(tags.most_common(100)), share=0.5, of=len(tags)),
-        *([Fact(1, "values: ", told, "; ", share=0.6)] if told else []),
+        *([Fact(1, "values: ", told, "; ", share=0.6, is_counted=not is_cut)] if told else []),
     ]

@@ -4,8 +4,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
-from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import Lines, Present, zeroed
 from mcpbridge.results.text_templates import templates_of
 
@@ -189,8 +190,8 @@ def run_facts(
         shown = [f"L{lines.number(at)} {cut(every[at].strip(), 300)}" for at in thrown]
         facts.append(Fact(2, "thrown first and last: ", shown, "\n  ", share=0.25))
     facts += _traces(runs, lines, every)
-    facts += _messages(4, "lines of errors", trouble, lines)
-    facts += _messages(5, "warnings", runs.caution, lines)
+    facts += _messages(4, ("line of errors", "lines of errors"), trouble, lines)
+    facts += _messages(5, ("warning", "warnings"), runs.caution, lines)
     if runs.plain:
         found = [each for each in templates_of(runs.plain) if each.count > 2]
         facts.append(Fact(8, "also: ", [f"{each.count}× {cut(each.text, 120)}" for each in found], "\n  ", share=0.15))
@@ -202,14 +203,14 @@ def _places(runs: Runs, lines: Lines) -> list[Fact]:
     if not runs.places:
         return []
     places = [f"{place} (L{lines.number(at)})" for place, at in runs.places.items()]
-    facts = [Fact(2, f"{len(places)} places: ", places[:200], "\n  ", share=0.3, of=len(places))]
+    facts = [Fact(2, f"{many(len(places), 'place')}: ", places[:200], "\n  ", share=0.3, of=len(places))]
     if len(places) > 4:
         files = Counter(place.partition(":")[0] for place in runs.places)
         facts.append(Fact(3, "places by file: ", tally(files.most_common(60), 100), share=0.15, of=len(files)))
     return facts
 
 
-def _messages(rank: int, name: str, said: Sequence[tuple[int, str]], lines: Lines) -> list[Fact]:
+def _messages(rank: int, name: tuple[str, str], said: Sequence[tuple[int, str]], lines: Lines) -> list[Fact]:
     """What lines of trouble say, each message with how often or with its line."""
     if not said:
         return []
@@ -217,13 +218,13 @@ def _messages(rank: int, name: str, said: Sequence[tuple[int, str]], lines: Line
         (f"{each.count}× " if each.count > 1 else f"L{lines.number(each.first)} ") + cut(each.text, 200)
         for each in templates_of(said)
     ]
-    return [Fact(rank, f"{len(said)} {name}: ", told, "\n  ", share=0.25)]
+    return [Fact(rank, f"{many(len(said), *name)}: ", told, "\n  ", share=0.25)]
 
 
 def _trace(every: Sequence[str], at: int) -> list[str]:
     """The lines from this one to the one that says what was thrown, or to the next blank one."""
     body = [every[at]]
-    for line in every[at + 1 : at + 200]:
+    for line in islice(every, at + 1, None):
         if not line.strip():
             break
         body.append(line[:1000])
@@ -239,4 +240,8 @@ def _traces(runs: Runs, lines: Lines, every: Sequence[str]) -> list[Fact]:
         body = _trace(every, at)
         kept = body if len(body) <= 8 else [*body[:2], f"  … {len(body) - 6} lines", *body[-4:]]
         shown.append(f"L{lines.number(at)} " + "\n  ".join(cut(line.rstrip(), 160) for line in kept))
-    return [Fact(3, f"{len(runs.traces)} traces: ", shown, "\n  ", share=0.3)] if shown else []
+    return (
+        [Fact(3, f"{many(len(runs.traces), 'trace')}: ", shown, "\n  ", share=0.3, of=len(runs.traces))]
+        if shown
+        else []
+    )

@@ -4,9 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
-from mcpbridge.results.text_facts import Fact, cut, tally
+from mcpbridge.results.text_facts import Fact, cut, many, tally
 
 __all__ = ["table_facts"]
+
+COLUMNS = 20
+"""Columns of which anything is told."""
 
 FEW = 12
 """Distinct values of a column up to which each is counted."""
@@ -18,12 +21,14 @@ def table_facts(name: str, rows: Sequence[Sequence[str]], items: int, rank: int)
         return []
     header, body = rows[0], [row for row in rows[1:] if row]
     width = len(header)
-    facts = [Fact(rank - 1, f"{name}: {len(body)} rows × {width} columns: {cut(' | '.join(header), 300)}")]
+    facts = [
+        Fact(rank - 1, f"{name}: {many(len(body), 'row')} × {many(width, 'column')}: {cut(' | '.join(header), 300)}")
+    ]
     if body:
-        columns = [[row[at] if at < len(row) else "" for row in body] for at in range(min(width, 20))]
+        columns = [[row[at] if at < len(row) else "" for row in body] for at in range(min(width, COLUMNS))]
         told = [text for title, column in zip(header, columns, strict=False) if (text := _column(title or "?", column))]
         if told:
-            facts.append(Fact(rank, "  ", told, "; ", share=0.2))
+            facts.append(Fact(rank, "  ", told, "; ", share=0.2, is_counted=width <= COLUMNS))
         lines = [cut("|".join(row), 300) for row in body]
         facts.append(Fact(rank + 2, "  rows:\n", lines, "\n", share=max(0.1, 0.08 * items)))
         facts.append(Fact(rank + 1, f"  last row: {lines[-1]}", share=0.15))

@@ -37,10 +37,14 @@ class Template:
     """Which was the last."""
     slowest: tuple[float, int] | None = None
     """Its longest duration in milliseconds, and the line where that stands."""
+    numbers: Sequence[int] = ()
+    """All of these lines, in no order."""
 
 
 def templates_of(lines: Sequence[tuple[int, str]], most: int = 400) -> list[Template]:
     """The templates of numbered lines, of which `most` characters count; the most frequent first."""
+    if not lines:
+        return []
     texts = [text[:most] for _, text in lines]
     groups: dict[str, list[int]] = {}
     for at, shape in enumerate(_shapes(texts)):
@@ -67,6 +71,9 @@ def templates_of(lines: Sequence[tuple[int, str]], most: int = 400) -> list[Temp
         _template([lines[at][0] for at in members], [texts[at] for at in members], len(words))
         for words, members in merged
     ]
+    rest = [lines[at][0] for _, members in ordered[MERGED:] for at in members]
+    if rest:
+        found.append(Template("(lines of other forms)", len(rest), min(rest), max(rest)))
     return sorted(found, key=lambda template: (-template.count, template.first))
 
 
@@ -97,9 +104,8 @@ def _template(numbers: list[int], texts: Sequence[str], width: int) -> Template:
     columns = [flat[at::width] for at in range(width)]
     text = " ".join(column[0] if len(column) == 1 else _slot(column) for column in columns)
     durations = [found for column in columns if _DURATION.fullmatch(column[0]) for found in _durations(column, numbers)]
-    return Template(
-        text, len(numbers), min(numbers), max(numbers), max(durations, default=None, key=lambda each: each[0])
-    )
+    slowest = max(durations, default=None, key=lambda each: each[0])
+    return Template(text, len(numbers), min(numbers), max(numbers), slowest, numbers)
 
 
 _DURATION = re.compile(r"[^\d]{0,30}?(\d{1,12}(?:\.\d{1,9})?)(ms|s|us|µs)[^\w]{0,2}")

@@ -12,6 +12,7 @@ from typing import Self
 from mcpbridge.sandbox.complaints import complaint
 from mcpbridge.sandbox.scripts import Binding, TransformFailed
 from mcpbridge.sandbox.tidy import tidy
+from mcpbridge.sandbox.turns import Turns
 from mcpbridge.sandbox.worker import Worker, WorkerEnded
 
 __all__ = ["JavaScript", "TransformFailed"]
@@ -38,7 +39,7 @@ class JavaScript:
     def __init__(self, *, workers: int = 2, deadline: float = DEADLINE, idle: float = IDLE) -> None:
         """`workers`: how many run at most; the second one starts when a call finds the first one busy."""
         self._deadline, self._idle_for = deadline, idle
-        self._turns = asyncio.Semaphore(workers)
+        self._turns = Turns(workers)
         self._idle: list[tuple[Worker, asyncio.TimerHandle]] = []
         self._workers: set[Worker] = set()
         self._is_closed = False
@@ -51,12 +52,12 @@ class JavaScript:
     ) -> None:
         await self.close()
 
-    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "") -> str:
+    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "", owner: str = "") -> str:
         """What the expression says of `result`: strings as they are, everything else as JSON.
 
         `binding`: what `result` is: the parsed JSON of `text`, the list of its parsed lines, or the text itself. `text`
-        is bound as well, and so is `rows`, if given: the JSON of a list of objects (CSV and the like). A cancelled
-        evaluation ends with its worker.
+        is bound as well, and so is `rows`, if given: the JSON of a list of objects (CSV and the like). Of one `owner`
+        only one expression runs while others wait. A cancelled evaluation ends with its worker.
 
         Raises:
             TransformFailed: with a message for whoever wrote the expression.
@@ -71,13 +72,13 @@ class JavaScript:
             raise TransformFailed(f"the result has {size:,} characters; expressions take at most {LARGEST_INPUT:,}")
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._turns.acquire()
+                await self._turns.take(owner)
         except TimeoutError:
             raise TransformFailed("too many expressions run at the moment; try again later") from None
         try:
             kind, payload = await self._ask(binding, source, rows, text)
         finally:
-            self._turns.release()
+            self._turns.give_back(owner)
         if kind == "value":
             return payload
         raise TransformFailed(complaint(source, kind, payload))

@@ -18,8 +18,8 @@ class TransformFailed(Exception):
 class Scripts(Protocol):
     """Evaluates expressions."""
 
-    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "") -> str:
-        """See `JavaScript.evaluate`."""
+    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "", owner: str = "") -> str:
+        """See `JavaScript.evaluate`. `owner`: whose expression it is; owners take turns."""
         ...
 
 
@@ -30,7 +30,7 @@ class LazyScripts:
         self._engine: JavaScript | None = None
         self._is_closed = False
 
-    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "") -> str:
+    async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "", owner: str = "") -> str:
         """See `JavaScript.evaluate`."""
         if self._engine is None:
             if self._is_closed:
@@ -38,7 +38,7 @@ class LazyScripts:
             from mcpbridge.sandbox.javascript import JavaScript
 
             self._engine = JavaScript()
-        return await self._engine.evaluate(expression, text, binding=binding, rows=rows)
+        return await self._engine.evaluate(expression, text, binding=binding, rows=rows, owner=owner)
 
     async def close(self) -> None:
         """End the engine, if there is one; from now on nothing is evaluated."""

@@ -122,6 +122,8 @@ class Worker(asyncio.SubprocessProtocol):
         except BaseException:
             self.kill()
             raise
+        finally:
+            self._forget_answer()
 
     def kill(self) -> None:
         """End it now; `ended` says when it is gone."""
@@ -162,6 +164,12 @@ class Worker(asyncio.SubprocessProtocol):
             return await self._answer
         finally:
             self._answer = None
+
+    def _forget_answer(self) -> None:
+        """Nobody waits for it any more: if it is an error, that would be told as one that nobody heard of."""
+        answer, self._answer = self._answer, None
+        if answer is not None and not answer.cancel() and not answer.cancelled():
+            answer.exception()
 
     def _take(self) -> None:
         """Read whole pieces off what has arrived."""

@@ -7,6 +7,7 @@ opened, and the thread started, with the first piece of work: what stores nothin
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ import anyio
 import structlog
 
 from mcpbridge.errors import StoreFailed
-from mcpbridge.storage.sqlite_file import Schema, SharedFile
+from mcpbridge.storage.sqlite_file import BUSY_SECONDS, Schema, SharedFile
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file
     from sqlite3 import Connection
@@ -31,6 +32,11 @@ CLOSE_SECONDS = 2.0
 
 _LARGEST_BATCH = 1000
 """Pieces of work in one transaction; others want to write too."""
+
+_LOCKED_SECONDS = 5.0
+"""How long a file that could not be written counts as one that others hold."""
+_SHORT_WAIT = 0.1
+"""Seconds to wait for them meanwhile."""
 
 _T = TypeVar("_T")
 
@@ -115,6 +121,7 @@ class Database:
 
     def _serve(self) -> None:
         file = SharedFile(self.path, self._schema)
+        patience = _Patience()
         while True:
             jobs, end = self._next()
             if jobs:
@@ -122,7 +129,8 @@ class Database:
                 if isinstance(connection, StoreFailed):
                     outcomes: list[_Outcome] = [(job, None, connection) for job in jobs]
                 else:
-                    outcomes = _done(connection, jobs, str(self.path))
+                    patience.apply(connection)
+                    outcomes = _done(connection, jobs, str(self.path), patience)
                 for loop in {job.loop for job in jobs}:  # one, unless an earlier one ended before its work was done
                     _tell(loop, partial(_finish, [outcome for outcome in outcomes if outcome[0].loop is loop]))
             if end is not None:
@@ -145,7 +153,27 @@ class Database:
 _Outcome = tuple[_Job, Any, Exception | None]
 
 
-def _done(connection: "Connection", jobs: Sequence[_Job], file: str) -> list[_Outcome]:
+class _Patience:
+    """How long to wait for others that write: after one wait in vain, not as long again for each piece of work."""
+
+    def __init__(self) -> None:
+        self._is_short = False
+        self._ends_at = 0.0
+
+    def apply(self, connection: "Connection") -> None:
+        """Have the connection wait as long as is right at the moment."""
+        if self._is_short:
+            is_over = time.monotonic() >= self._ends_at
+            connection.execute(f"PRAGMA busy_timeout = {int(1000 * (BUSY_SECONDS if is_over else _SHORT_WAIT))}")
+            self._is_short = not is_over
+
+    def waited_in_vain(self) -> None:
+        """A transaction could not begin."""
+        if not self._is_short:
+            self._is_short, self._ends_at = True, time.monotonic() + _LOCKED_SECONDS
+
+
+def _done(connection: "Connection", jobs: Sequence[_Job], file: str, patience: _Patience) -> list[_Outcome]:
     """Do the jobs in one transaction; if that fails, each in its own, so that one cannot spoil the others."""
     jobs = [job for job in jobs if job.future is None or not job.future.cancelled()]
     if not jobs:
@@ -153,12 +181,13 @@ def _done(connection: "Connection", jobs: Sequence[_Job], file: str) -> list[_Ou
     try:
         values = _together(connection, jobs)
     except _Unavailable as error:
+        patience.waited_in_vain()
         failed = StoreFailed(str(error), file=file)
         return [(job, None, failed) for job in jobs]
     except Exception as error:  # noqa: BLE001 - it goes to who handed the work over
         if len(jobs) == 1:
             return [(jobs[0], None, _as_ours(error, file))]
-        return [outcome for job in jobs for outcome in _done(connection, [job], file)]
+        return [outcome for job in jobs for outcome in _done(connection, [job], file, patience)]
     return [(job, value, None) for job, value in zip(jobs, values, strict=True)]
 
 

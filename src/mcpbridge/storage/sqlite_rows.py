@@ -243,10 +243,14 @@ def sweep(connection: "Connection", now: float, max_bytes: int, bounds: Mapping[
             by_kind[kind] -= _evict(connection, kind, surplus)
     surplus = sum(by_kind.values()) - (max_bytes - max_bytes // SLACK)
     while surplus > 0:
-        kind = max(by_kind, key=by_kind.__getitem__)
+        # What is being written is spared: it is newer than all else, and its writing would fail. Within a bound, since
+        # else a flood of it would wash away the rest.
+        spared = {_DRAFT: max_bytes * 3 // 4}
+        weights = {kind: max(0, room - spared.get(kind, 0)) for kind, room in by_kind.items()}
+        kind = max(weights, key=weights.__getitem__)
         # No further than to where another kind takes the most room; rows are of any size, so this is about right.
-        second = max((room for other, room in by_kind.items() if other != kind), default=0)
-        gone = _evict(connection, kind, min(surplus, max(1, by_kind[kind] - second)))
+        second = max((room for other, room in weights.items() if other != kind), default=0)
+        gone = _evict(connection, kind, min(surplus, max(1, weights[kind] - second)))
         if gone <= 0:  # a damaged file need not add up
             break
         by_kind[kind] -= gone
