@@ -283,12 +283,12 @@ def _put_together(job: _Job, texts: _Texts, smaller: Mapping[int, bytes]) -> Bod
     elif texts.further:
         blocks = [*(bytes(block.raw) for block in contents.texts), text_of_block(texts.further)]
     keeps_structure = job.is_app or _names_app(Body(job.data))
-    structured = None if keeps_structure or contents.structured is None else texts.structured
+    structured = None if contents.structured is None else texts.structured
     facts: Mapping[str, object] | None = None
     if job.handle:
         facts = {"handle": job.handle, "uri": uri_of(job.handle), "form": texts.form, "kind": texts.noted.kind}
         facts = {**facts, "chars": contents.chars}
-    new = with_blocks(job.data, contents, blocks, smaller, structured, facts)
+    new = with_blocks(job.data, contents, blocks, smaller, structured, facts, keeps_structure=keeps_structure)
     own = [*(texts.texts or ()), *([texts.further] if texts.further else [])]
     changed = honest(bytes(new.data), own, is_ours=facts is not None)
     return new if changed is None else Body(changed)

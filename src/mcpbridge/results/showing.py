@@ -102,9 +102,10 @@ def _whole(above: Frame, fitted: Fitted, told: str, chars: int) -> str:
 
 def _noted(data: bytes, document: Document, tokenizer: Tokenizer) -> Noted:
     contents = contents_of(Body(data))
-    if not contents.texts and contents.structured is None:
+    says = contents.structured is not None and contents.repeated_as is None
+    if not contents.texts and not says:
         return Noted("media", f"{len(contents.blocks)} blocks, none of them text", 0)
     texts = "".join(block.text or "" for block in contents.texts)
     raw = contents.structured
-    structured = "" if raw is None or len(raw) <= len(texts) else str(memoryview(raw), "utf-8", "replace")
+    structured = "" if raw is None or not says or len(raw) <= len(texts) else str(memoryview(raw), "utf-8", "replace")
     return Noted(document.kind, headline(document), counter(tokenizer)(structured or texts))
