@@ -97,9 +97,10 @@ class _Compress:
         size = len(raw)
         if size > self._smallest or expression or problem or (self._is_guarded and may_hold_frame(bytes(raw))):
             return await self._looked_at(call, result, expression, problem)
-        line = self._line(call.caller.name)
-        line.calls += 1
-        line.passed += size
+        if self._is_guarded:
+            line = self._line(call.caller.name)
+            line.calls += 1
+            line.passed += size
         return result
 
     def _line(self, client: str) -> Line:
@@ -131,6 +132,8 @@ class _Compress:
                 result = await rewriter.honest(result) if self._is_guarded else result
         except Exception as error:
             log.error("a result cannot be rewritten, so it is passed whole", tool=self._id, exc_info=error)
+        if rewritten is None and not self._is_guarded:
+            return result
         line = self._line(call.caller.name)
         line.calls += 1
         if rewritten is None:

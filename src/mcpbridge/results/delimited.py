@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from io import StringIO
 from itertools import repeat
@@ -15,6 +15,10 @@ __all__ = ["read_csv", "read_markdown_table"]
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,200})")
 _BROKEN = re.compile(r"-?(0|[1-9]\d{0,100})\.\d{1,100}")
 _PADDED = re.compile(r"-?0\d+")
+_MAYBE_NUMBER = re.compile(r"^-?\d+(?:\.\d+)?$", re.MULTILINE)
+_DIGITS = re.compile(r"[0-9.\n-]*")
+_LONGEST = 200
+"""Characters of numbers that are read all at once."""
 _NAME = re.compile(r"[^\W\d][\w .%/()#°$€&'+-]{0,59}|\d{1,3}")
 _RULE = re.compile(r"\|?[ \t]*:?-{2,}:?[ \t]*(\|[ \t]*:?-{2,}:?[ \t]*)*\|?[ \t]*")
 _AROUND_AT_MOST = 1500
@@ -37,7 +41,7 @@ def read_csv(text: str, mime: str = "") -> list[dict[str, Any]] | None:
         lines = [line for line in text.replace("\r", "\n").split("\n") if line]
         columns = _even_columns(lines, delimiter)
         if columns is not None:
-            return _records(columns)
+            return _records([column[0].strip() for column in columns], [column[1:] for column in columns])
         rows = [line.split(delimiter) for line in lines]
     else:
         try:
@@ -51,7 +55,7 @@ def read_csv(text: str, mime: str = "") -> list[dict[str, Any]] | None:
         if uneven * 50 > len(rows):
             return None
         rows = [(row + [""] * width)[:width] for row in rows]
-    return _records([*zip(names, *rows[1:], strict=True)])
+    return _records(names, list(zip(*rows[1:], strict=True)))
 
 
 def _even_columns(lines: list[str], delimiter: str) -> list[list[str]] | None:
@@ -103,28 +107,61 @@ def _regular(lines: list[str], delimiter: str) -> bool:
     return all(len(cell) <= 24 and cell.count(" ") <= 2 and cell[:1] != " " for row in rows for cell in row)
 
 
-def _records(columns: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """The rows as objects. `columns`: each with its name first."""
-    names = [column[0].strip() for column in columns]
-    values = [_numbers(column[1:]) for column in columns]
-    return [dict(zip(names, row)) for row in zip(*values, strict=True)]  # noqa: B905 `strict` costs a third of the time
+def _records(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """The rows as objects."""
+    rows: list[dict[str, Any]] = [{} for _ in columns[0]]
+    for name, column in zip(names, columns, strict=True):
+        # Column by column takes half the time of `dict(zip(names, row))`.
+        for row, value in zip(rows, _numbers(column), strict=True):
+            row[name] = value
+    return rows
 
 
 def _numbers(column: Sequence[str]) -> Sequence[Any]:
     """The cells, numbers as numbers."""
-    different = set(column)
-    if any(map(_PADDED.fullmatch, different)):
+    different = dict.fromkeys(column)
+    lines = "\n".join(different)
+    if not _MAYBE_NUMBER.search(lines):
         return column
+    read = _all_numbers(different, lines) or _some_numbers(different)
+    if not read:
+        return column
+    return list(read.values()) if len(read) == len(column) else list(map(read.__getitem__, column))
+
+
+def _all_numbers(cells: Collection[str], lines: str) -> dict[str, Any]:
+    """The numbers of cells that are nothing else; empty if one is not. `lines`: the cells, with line breaks between.
+
+    Cells are tried all at once, which is several times as fast as one by one; writing the numbers back tells.
+    """
+    if not _DIGITS.fullmatch(lines) or max(map(len, cells)) > _LONGEST:
+        return {}
+    try:
+        if "." not in lines:
+            read: dict[str, Any] = dict(zip(cells, map(int, cells), strict=True))
+        elif lines.count(".") == len(cells):
+            read = dict(zip(cells, map(Decimal, cells), strict=True))
+        else:
+            read = {cell: Decimal(cell) if "." in cell else int(cell) for cell in cells}
+    except (ValueError, ArithmeticError):
+        return {}
+    return read if "\n".join(map(str, read.values())) == lines else {}
+
+
+def _some_numbers(cells: Collection[str]) -> dict[str, Any]:
+    """What cells stand for, where some may be numbers; empty if none is, or one is padded."""
+    if any(map(_PADDED.fullmatch, cells)):
+        return {}
     read: dict[str, Any] = {}
     found = False
-    for cell in different:
+    for cell in cells:
         if _WHOLE.fullmatch(cell) and cell != "-0":
             read[cell], found = int(cell), True
         elif _BROKEN.fullmatch(cell) and str(Decimal(cell)) == cell:
             read[cell], found = Decimal(cell), True
         else:
             read[cell] = cell
-    return list(map(read.__getitem__, column)) if found else column
+    return read if found else {}
 
 
 def read_markdown_table(text: str) -> Embedded | None:
@@ -145,8 +182,22 @@ def read_markdown_table(text: str) -> Embedded | None:
     if end - ahead < 4 or len(set(names)) != len(names) or not all(names):
         return None
     width = len(names)
-    rows = [(_cells(line) + [""] * width)[:width] for line in lines[ahead + 1 : end]]
-    return Embedded(_records([*zip(names, *rows, strict=True)]), (before, after))
+    columns = _plain_columns(lines[ahead + 1 : end], width)
+    if columns is None:
+        rows = [(_cells(line) + [""] * width)[:width] for line in lines[ahead + 1 : end]]
+        columns = list(zip(*rows, strict=True))
+    return Embedded(_records(names, columns), (before, after))
+
+
+def _plain_columns(lines: list[str], width: int) -> list[list[str]] | None:
+    """The columns of rows between bars, with as many cells each and no bar within a cell; None if they are others."""
+    if any("\\" in line for line in lines):
+        return None
+    columns = _even_columns(lines, "|")
+    if columns is None or len(columns) != width + 2:
+        return None
+    first, *columns, last = [list(map(str.strip, column)) for column in columns]
+    return None if any(first) or any(last) else columns
 
 
 def _cells(line: str) -> list[str]:

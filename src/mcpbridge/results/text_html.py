@@ -7,6 +7,9 @@ from mcpbridge.results.text_tables import table_facts
 __all__ = ["html_facts"]
 
 
+HEADINGS = 2_000
+"""Headings of a level that are told at most."""
+
 COUNTED = {
     "a": "links (a)",
     "img": "images",
@@ -37,10 +40,10 @@ def html_facts(text: str, items: int) -> list[Fact]:
             counted.append(f"{name}: {tags[tag]}")
     facts.append(Fact(0, "; ".join(counted)))
     for level in sorted({tag for tag, _ in page.headings}):
-        named = [cut(said, 100) for tag, said in page.headings if tag == level]
-        facts.append(
-            Fact(0 if level < "h3" else 3, f"{many(len(named), f'{level} heading')}: ", named, " | ", share=0.3)
-        )
+        found = [said for tag, said in page.headings if tag == level]
+        named = [cut(said, 100) for said in found[:HEADINGS]]
+        head = f"{many(len(found), f'{level} heading')}: "
+        facts.append(Fact(0 if level < "h3" else 3, head, named, " | ", share=0.3, of=len(found)))
     for at, rows in enumerate(page.tables[:20]):
         name = f"table {at + 1}" if len(page.tables) > 1 else "table"
         if len(rows) == ROWS:
@@ -63,7 +66,7 @@ def html_facts(text: str, items: int) -> list[Fact]:
         facts.append(Fact(6, f"last: {cut(page.last, 200)}", share=0.1))
     if page.links:
         named = [f"{cut(said, 60)} → {cut(href, 100)}" for said, href in page.links]
-        facts.append(Fact(6, f"{many(len(named), 'link')}: ", named, " | ", share=0.15))
+        facts.append(Fact(6, f"{many(page.link_count, 'link')}: ", named, " | ", share=0.15, of=page.link_count))
     if any(page.inputs):
         facts.append(Fact(4, "form fields: ", [each for each in page.inputs if each], share=0.1))
     named = [(tag, count) for tag, count in tags.most_common() if tag]

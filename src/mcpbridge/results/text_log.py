@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mcpbridge.results.text_access import access_facts
 from mcpbridge.results.text_facts import Fact, cut, tally
@@ -50,6 +51,7 @@ LEVELLED = re.compile(
 AFTER = re.compile(
     r"[\])>\"]?:?[\s|-]*(?:\[([^\]\n]{1,60})\]:?\s*|([A-Za-z][\w.$/:-]{1,60}?)(?:\[\d+\]|\(\d+\))?(?::\s+|\s+[-|]\s+))?"
 )
+_SIGNS = ' \t[]()<>-|:"='
 PROCESS = re.compile(r"\s*(?:[\w.-]+ )?([A-Za-z][\w./-]{1,60})(?:\[\d+\])?: ")
 
 
@@ -78,11 +80,18 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
         return access
     told = Told(Present(MARKS, every))
     looked_at = [line[:WIDTH] for line in every]
-    bare: set[str] = set()
+    known: dict[str, _Parts | None] = {}
+    spoke: list[tuple[str, str]] = []
     for at, (line, form) in enumerate(zip(looked_at, zeroed(looked_at), strict=True)):
-        if form in bare or not _tell(told, at, line):
-            bare.add(form)
+        if form in known:
+            parts = known[form]
+        else:
+            parts = known[form] = _parts(told.marks, line)
+        if parts is None:
             told.rest.append((at, line))
+        else:
+            spoke.append(_tell(told, at, line, parts))
+    _count(told, Counter(spoke))
     facts: list[Fact] = [Fact(0, _span(told))] if told.first else []
     if told.levels:
         facts.append(Fact(0, "levels: ", tally(told.levels.most_common(12)), of=len(told.levels)))
@@ -94,39 +103,68 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
     return facts
 
 
-def _tell(told: Told, at: int, line: str) -> bool:
-    """Take a line in: its time, its level, the part that speaks, and what it says. False if it has neither."""
+class _Parts(NamedTuple):
+    """Where the parts of a line stand, which is the same in all lines that differ in digits only."""
+
+    stamp: slice
+    level: slice
+    part: slice
+    text: int
+
+
+_NONE = slice(0, 0)
+
+
+def _parts(marks: Present, line: str) -> _Parts | None:
+    """Find time, level, the part that speaks, and what it says. None if the line has neither a time nor a level."""
     start = BEGINNING.match(line)
-    pos, stamp, level = 0, "", ""
-    if start:
-        pos, stamp = start.end(), start[1] or start[3]
-        told.first = told.first or stamp
-        told.last = stamp
+    pos = start.end() if start else 0
+    stamp = _NONE if start is None else _group(start, 1, 3)
     found = LEVELLED.match(line, pos)
-    if found is None and told.marks.any_in(line):
+    if found is None and marks.any_in(line):
         found = LEVELLED.search(line, pos, pos + 90) if start or "level=" in line else LEVELLED.match(line, 1)
     if found and (start or not OUTCOME.match(line)):
-        level = found[1] or found[2] or found[3]
         after = AFTER.match(line, found.end())
-        part = (after[1] or after[2]) if after else None
-        text = line[after.end() if after else found.end() :]
-        if not part:
-            part = line[pos : found.start()].strip(' \t[]()<>-|:"=')
-    elif start:
-        level = start[2] or ""
-        process = PROCESS.match(line, pos)
-        part = process[1] if process else None
-        text = line[process.end() if process else pos :]
+        part = _group(after, 1, 2) if after else _NONE
+        if part == _NONE:
+            before = line[pos : found.start()].rstrip(_SIGNS)
+            part = slice(pos + len(before) - len(before.lstrip(_SIGNS)), pos + len(before))
+        return _Parts(stamp, _group(found, 1, 2, 3), part, after.end() if after else found.end())
+    if start is None:
+        return None
+    process = PROCESS.match(line, pos)
+    part = _group(process, 1) if process else _NONE
+    return _Parts(stamp, _group(start, 2), part, process.end() if process else pos)
+
+
+def _group(match: re.Match[str], *numbers: int) -> slice:
+    """Where the first of these groups stands that matched."""
+    return next((slice(*match.span(number)) for number in numbers if match[number]), _NONE)
+
+
+def _tell(told: Told, at: int, line: str, parts: _Parts) -> tuple[str, str]:
+    """Take a line in. Returns its level and the part that speaks; either may be empty."""
+    stamp, level_at, part, text = parts
+    if stamp.stop:
+        told.last = line[stamp]
+        told.first = told.first or told.last
+    level = line[level_at]
+    if level in told.said:
+        told.said[level].append((at, line[text:]))
     else:
-        return False
-    if level:
-        told.levels[level] += 1
-    told.said.setdefault(level, []).append((at, text))
-    if part and len(part) <= 60:
-        told.parts[part] += 1
-        if level.upper() in GRAVE:
-            told.graves[part] += 1
-    return True
+        told.said[level] = [(at, line[text:])]
+    return level, line[part]
+
+
+def _count(told: Told, spoke: Counter[tuple[str, str]]) -> None:
+    """Count the levels, and the parts that spoke at each."""
+    for (level, part), count in spoke.items():
+        if level:
+            told.levels[level] += count
+        if part and len(part) <= 60:
+            told.parts[part] += count
+            if level.upper() in GRAVE:
+                told.graves[part] += count
 
 
 def _span(told: Told) -> str:

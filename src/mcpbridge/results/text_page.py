@@ -21,16 +21,17 @@ TEXT = 6_000
 ROWS = 20_000
 """Rows of a table that are kept."""
 
+LINKS = 2_000
+"""Links that are kept."""
+
 PARAGRAPHS = 400
 """Paragraphs that are kept."""
 
 DEPTH = 100
 """How deep tables and lists are kept apart; what is nested deeper belongs to the last of these."""
 
-_TAGS = re.compile(r"<([^<>]{0,20000})>")
-_NAME = re.compile(r"/?([a-zA-Z][\w:-]{0,30})")
+_TAGS = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]{0,30}+)|[!?])([^<>]{0,20000}+)>")
 _ATTRIBUTE = re.compile(r"([\w:-]{1,40})\s{0,5}=\s{0,5}(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
-_BLANKS = re.compile(r"\s+")
 
 SKIPPED = frozenset(("script", "style", "noscript", "template", "svg"))
 BLOCKS = frozenset(
@@ -41,6 +42,10 @@ BLOCKS = frozenset(
     )
 )
 HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+KNOWN = HEADINGS | {
+    *("title", "a", "caption", "table", "tr", "td", "th", "ul", "ol", "li", "input", "select", "textarea", "meta"),
+}
+"""Elements of which more is told than how many there are."""
 
 
 @dataclass(slots=True)
@@ -55,7 +60,8 @@ class Page:
     lists: list[list[str]] = field(default_factory=list[list[str]])
     """Items of each list."""
     links: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Text and address."""
+    """Text and address of the first of them."""
+    link_count: int = 0
     tags: Counter[str] = field(default_factory=Counter[str])
     inputs: list[str] = field(default_factory=list[str])
     """Names of form fields."""
@@ -70,29 +76,23 @@ def page_of(text: str) -> Page:
     """Read a page, of a longer one the first 2,000,000 characters. Never raises, whatever the text is."""
     scanner = _Scanner()
     skipped = ""
-    end = 0
-    source = _without_comments(text[:LOOKED_AT])
-    for match in _TAGS.finditer(source):
-        name = _NAME.match(match[1])
-        if name is None and match[1][:1] not in ("!", "?"):
-            continue
-        tag = name[1].lower() if name else ""
-        closes = match[1][:1] == "/"
+    parts = _TAGS.split(_without_comments(text[:LOOKED_AT]))
+    for said, slash, name, body in zip(parts[::4], parts[1::4], parts[2::4], parts[3::4], strict=False):
+        tag = name.lower() if name else ""
         if skipped:
-            if closes and tag == skipped:
-                skipped, end = "", match.end()
+            if slash and tag == skipped:
+                skipped = ""
             continue
-        if match.start() > end:
-            scanner.text(source[end : match.start()])
-        end = match.end()
-        if closes:
+        if said:
+            scanner.text(said)
+        if slash:
             scanner.close(tag)
         else:
-            scanner.open(tag, match[1])
-            if tag in SKIPPED and not match[1].endswith("/"):
+            scanner.open(tag, body)
+            if tag in SKIPPED and not body.endswith("/"):
                 skipped = tag
-    if not skipped and end < len(source):
-        scanner.text(source[end:])
+    if not skipped and parts[-1]:
+        scanner.text(parts[-1])
     scanner.close_all()
     return scanner.page
 
@@ -126,6 +126,7 @@ class _Scanner:
         self._tables: list[list[list[str]]] = []
         self._lists: list[list[str]] = []
         self._href = ""
+        """The inside of the last tag of a link."""
 
     def text(self, raw: str) -> None:
         said = unescape(raw) if "&" in raw else raw
@@ -140,10 +141,11 @@ class _Scanner:
         page.tags[tag] += 1
         if self._piece and tag in BLOCKS:
             self._end_piece()
+        if tag not in KNOWN:
+            return
         if tag in HEADINGS or tag in ("title", "a", "caption"):
             self._catch(tag)
-            if tag == "a":
-                self._href = _attributes(body).get("href", "")
+            self._href = body if tag == "a" else self._href
         elif tag == "table":
             if len(self._tables) < DEPTH:
                 page.tables.append([])
@@ -170,7 +172,9 @@ class _Scanner:
                 page.description = said.get("content", "")
 
     def close(self, tag: str) -> None:
-        if tag in HEADINGS or tag in ("title", "a"):
+        if tag not in KNOWN:
+            pass
+        elif tag in HEADINGS or tag in ("title", "a"):
             self._end_of(tag)
         elif tag == "li":
             self._end_of(f"li{len(self._lists)}")
@@ -203,10 +207,15 @@ class _Scanner:
         """The innermost open element of this tag ends, and those within it that nobody closed."""
         if not self._caught[tag]:
             return
-        at = next(at for at in range(len(self._catches) - 1, -1, -1) if self._catches[at][0] == tag)
-        said = _plain("".join(self._catches[at][1]))
-        self._caught.subtract(caught for caught, _ in self._catches[at:])
-        del self._catches[at:]
+        said: list[str] = []
+        caught = ""
+        while caught != tag:
+            caught, said = self._catches.pop()
+            self._caught[caught] -= 1
+        self._keep(tag, _plain("".join(said)))
+
+    def _keep(self, tag: str, said: str) -> None:
+        """What was said in an element."""
         page = self.page
         if tag == "title":
             page.title = page.title or said
@@ -215,7 +224,9 @@ class _Scanner:
             page.headings.append((tag, said))
             self._piece.clear()
         elif tag == "a":
-            page.links.append((said, self._href))
+            page.link_count += 1
+            if len(page.links) < LINKS:
+                page.links.append((said, _attributes(self._href).get("href", "")))
         elif tag.startswith("td") and self._tables:
             if not self._tables[-1]:
                 self._tables[-1].append([])
@@ -235,7 +246,7 @@ class _Scanner:
 
 
 def _plain(text: str) -> str:
-    return _BLANKS.sub(" ", text[:20_000]).strip()
+    return " ".join(text[:20_000].split())
 
 
 def _attributes(body: str) -> dict[str, str]:

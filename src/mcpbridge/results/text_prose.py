@@ -30,8 +30,9 @@ NAMES = 2000
 """Names whose values are counted."""
 
 _KEY = re.compile(r"\s*(?:- )?([\"']?[A-Za-z_][\w .\-/]{0,60}[\"']?)\s?(?::|=)\s*(\S.{0,200})?$")
+_PARTS = ("Chapter", "Section", "Part", "Article", "Step", "Appendix")
 _NUMBERED = re.compile(
-    r"(?:\d{1,3}\.)+\d{0,3}\s+\S.{0,100}$|(?:Chapter|Section|Part|Article|Step|Appendix)\s+[\dIVXA-Z]+\b.{0,100}$"
+    rf"(?:\d{{1,3}}\.)+\d{{0,3}}\s+\S.{{0,100}}$|(?:{'|'.join(_PARTS)})\s+[\dIVXA-Z]+\b.{{0,100}}$"
 )
 _TAG = re.compile(r"<([A-Za-z_][\w:.-]{0,80})")
 _XML_TEXT = re.compile(r"<([A-Za-z_][\w:.-]{0,80})(?:\s[^<>]{0,500})?>([^<>]{1,200})</")
@@ -185,8 +186,9 @@ def _is_heading(line: str) -> bool:
     """In capitals, or it begins with the number of a section, or is a name in brackets. For lines not indented."""
     if len(line) > 100:
         return False
-    is_capital = line.isupper() and len(line) > 3
-    return is_capital or (line[0] == "[" and line[-1] == "]") or _NUMBERED.match(line) is not None
+    if (line.isupper() and len(line) > 3) or (line[0] == "[" and line[-1] == "]"):
+        return True
+    return (line[0].isdecimal() or line.startswith(_PARTS)) and _NUMBERED.match(line) is not None
 
 
 def _values(name: str, counts: Counter[str]) -> str:

@@ -51,7 +51,9 @@ class Records:
 
 def records_of(every: Sequence[str], width: int) -> Records | None:
     """The records of lines, of which `width` characters count; none if the text is something else."""
-    found = [_LINE.fullmatch(line[:width].rstrip()) for line in every]
+    found = [
+        _LINE.fullmatch(line[:width].rstrip()) if ":" in line or line.startswith("commit ") else None for line in every
+    ]
     names = [(match[1] or match[3]) if match else None for match in found]
     counts = Counter(name for name in names if name)
     first = next((name for name in names if name and counts[name] >= LEAST), None)

@@ -6,7 +6,7 @@ what stands where they differ is told: counts of few values, the range of number
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from mcpbridge.results.text_facts import cut
@@ -145,8 +145,15 @@ def _shared(counts: Iterable[str]) -> str:
     return low[:end]
 
 
-def _numbers(counts: Iterable[str]) -> tuple[str, str, str, str] | None:
+def _numbers(counts: Collection[str]) -> tuple[str, str, str, str] | None:
     """What stands before, the smallest and the largest as written, and the unit, if all are numbers of one unit."""
+    example = _NUMBER.fullmatch(next(iter(counts)))
+    if example is None:
+        return None
+    start, unit = example[1], example[3]
+    whole = _whole_numbers(counts, start, unit)
+    if whole:
+        return start, min(whole)[1], max(whole)[1], unit
     found: list[tuple[float, str]] = []
     around: tuple[str, str] | None = None
     for value in counts:
@@ -156,3 +163,16 @@ def _numbers(counts: Iterable[str]) -> tuple[str, str, str, str] | None:
         around = (match[1], match[3])
         found.append((float(match[2]), match[2]))
     return (around[0], min(found)[1], max(found)[1], around[1]) if around else None
+
+
+def _whole_numbers(counts: Collection[str], start: str, unit: str) -> list[tuple[int, str]]:
+    """Each number and as it is written, if all are digits between these two; several times as fast as by patterns."""
+    digits = [
+        value[len(start) : len(value) - len(unit)]
+        for value in counts
+        if value.startswith(start) and value.endswith(unit)
+    ]
+    joined = "".join(digits)
+    if len(digits) != len(counts) or "" in digits or not (joined.isascii() and joined.isdecimal()):
+        return []
+    return list(zip(map(int, digits), digits, strict=True)) if max(map(len, digits)) <= 15 else []
