@@ -48,7 +48,12 @@ async def served(
     *hooks: Mapping[str, Any], functions: Sequence[Hook] = (), servers: Mapping[str, Any] | None = None, **sections: Any
 ) -> AsyncIterator[Local]:
     """A bridge with these hooks, in front of a plain server unless there are others, and its client."""
-    document = {"servers": servers or {"p": python_server("plain")}, "hooks": hooks, "results": {"strategy": "off"}, **sections}
+    document = {
+        "servers": servers or {"p": python_server("plain")},
+        "hooks": hooks,
+        "results": {"strategy": "off"},
+        **sections,
+    }
     with anyio.fail_after(30):
         async with Bridge(Settings.model_validate(document), hooks=functions) as bridge:
             assert await bridge.settled(10)

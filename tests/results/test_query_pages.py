@@ -196,3 +196,8 @@ def test_the_same_query_gives_the_same_bytes() -> None:
 def test_many_rows_are_no_trouble(asked: dict[str, Any]) -> None:
     rows = [{"n": "x" * 50 + str(number * 7919 % 10007)} for number in range(10_000)]
     assert answer(read_query(asked), {"h": Document("", "json", rows)}, 800).text
+
+
+def test_a_search_that_leaves_nothing_of_one_object_says_so() -> None:
+    asked = read_query({"find": "a", "select": "a"})
+    assert answer(asked, {"h": read("{}")}, 200).text == "[no rows]"

@@ -297,7 +297,6 @@ async def test_only_some_requests_are_under_way_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"model": None}, "model` is not set"),
         ({"url": "ftp://127.0.0.1/"}, "cannot be used"),
         ({"url": "no address"}, "cannot be used"),
         ({"url": "http://[::1"}, "cannot be used"),
@@ -313,6 +312,11 @@ async def test_settings_that_cannot_work_are_named(settings: dict[str, Any], rea
     secret = settings.get("api_key", KEY)
     assert secret not in str(failed.value)
     assert secret not in json.dumps(logs, default=str, ensure_ascii=False)
+
+
+def test_a_service_needs_a_model() -> None:
+    with pytest.raises(ValueError, match="needs `model`"):
+        SummarySettings(provider="openai")
 
 
 async def test_after_the_end_nothing_is_asked() -> None:

@@ -41,7 +41,8 @@ def read_csv(text: str, mime: str = "") -> list[dict[str, Any]] | None:
         lines = [line for line in text.replace("\r", "\n").split("\n") if line]
         columns = _even_columns(lines, delimiter)
         if columns is not None:
-            return _records([column[0].strip() for column in columns], [column[1:] for column in columns])
+            lines.clear()  # the collector of garbage would go through them again and again
+            return _records([column.pop(0).strip() for column in columns], columns)
         rows = [line.split(delimiter) for line in lines]
     else:
         try:

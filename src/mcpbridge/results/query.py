@@ -136,7 +136,7 @@ def _root(handle: str, document: Document, query: Query) -> Place:
 
 
 def _told(query: Query, found: Selection, room: int) -> str:
-    if not found.is_one:
+    if not found.is_one or not found.rows:
         rows = Row(len(found.rows), lambda index: found.shape(found.rows[index]), lambda index: found.rows[index].path)
         return rows_page(rows, query.offset or 0, query.limit, room, found.note)
     value = found.shape(found.rows[0])

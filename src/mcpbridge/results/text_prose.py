@@ -31,9 +31,7 @@ NAMES = 2000
 
 _KEY = re.compile(r"\s*(?:- )?([\"']?[A-Za-z_][\w .\-/]{0,60}[\"']?)\s?(?::|=)\s*(\S.{0,200})?$")
 _PARTS = ("Chapter", "Section", "Part", "Article", "Step", "Appendix")
-_NUMBERED = re.compile(
-    rf"(?:\d{{1,3}}\.)+\d{{0,3}}\s+\S.{{0,100}}$|(?:{'|'.join(_PARTS)})\s+[\dIVXA-Z]+\b.{{0,100}}$"
-)
+_NUMBERED = re.compile(rf"(?:\d{{1,3}}\.)+\d{{0,3}}\s+\S.{{0,100}}$|(?:{'|'.join(_PARTS)})\s+[\dIVXA-Z]+\b.{{0,100}}$")
 _TAG = re.compile(r"<([A-Za-z_][\w:.-]{0,80})")
 _XML_TEXT = re.compile(r"<([A-Za-z_][\w:.-]{0,80})(?:\s[^<>]{0,500})?>([^<>]{1,200})</")
 
