@@ -12,10 +12,11 @@ from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
 from mcpbridge.hooks import programs
-from mcpbridge.pipeline import backoff, driving, large_tools, late, references
+from mcpbridge.pipeline import aside, backoff, driving, large_tools, late, references
 from mcpbridge.policy import conditions
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
+from mcpbridge.results import preview_table, query_regex
 from mcpbridge.sandbox import javascript, javascript_worker
 from mcpbridge.storage.counting import MAX_DAYS
 from mcpbridge.units import show_bytes

@@ -210,3 +210,27 @@ def test_numbers_that_json_has_not_and_bytes_are_strings_of_a_python_value() -> 
         {"a": "inf", "b": "-inf", "c": "nan", "d": "nan, inf", "e": "b'it\\x00'", "f": Decimal("1.10")}
     ]
     assert read("[info, 1]").kind != "repr"
+
+
+def test_numbers_of_a_column_are_read_as_each_alone_would_be() -> None:
+    """Columns of nothing but numbers are read at once; what writing back would change stays text."""
+    columns = (["1", "20", "-3"], ["1.50", "2", "0.1"], ["-0", "1", "2"], ["1", "٣", "1_0"], ["007", "8", "9"])
+    told = (
+        [1, 20, -3],
+        [Decimal("1.50"), 2, Decimal("0.1")],
+        ["-0", 1, 2],
+        [1, "٣", "1_0"],
+        ["007", "8", "9"],
+    )
+    for cells, values in zip(columns, told, strict=True):
+        csv = "\n".join(["name,value,of", *(f"a,{cell},b" for cell in cells)])
+        table = "\n".join(["| name | value |", "|---|---|", *(f"| a | {cell} |" for cell in cells)])
+        for text in (csv, table):
+            read_values = [row["value"] for row in read(text).value]
+            assert list(map(repr, read_values)) == list(map(repr, values)), text
+
+
+def test_line_separators_in_csv_break_nothing() -> None:
+    """What looks like three lines to one reader and like one to another is no error."""
+    assert read("a,b,c\u20281,2,3\u20284,5,6").kind in {"csv", "text"}
+    assert read('a,b,c\u2028"1",2,3\u20284,5,6').kind in {"csv", "text"}

@@ -110,8 +110,8 @@ def _regular(lines: list[str], delimiter: str) -> bool:
 
 def _records(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """The rows as objects."""
-    rows: list[dict[str, Any]] = [{} for _ in columns[0]]
-    for name, column in zip(names, columns, strict=True):
+    rows: list[dict[str, Any]] = [{} for _ in columns[0]] if columns else []
+    for name, column in zip(names, columns, strict=bool(columns)):
         # Column by column takes half the time of `dict(zip(names, row))`.
         for row, value in zip(rows, _numbers(column), strict=True):
             row[name] = value

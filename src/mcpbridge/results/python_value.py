@@ -32,6 +32,8 @@ _BEFORE_TEXT = re.compile(r"\0(?<=[\w)]\0)")
 _BEHIND_TEXT = re.compile(r"\0\s*[\w(\0]")
 """Two texts side by side, or something else that belongs to the text."""
 _NOT_PLAIN = re.compile(r"[A-DF-Za-df-z_()]|(?<![0-9])[Ee]")
+_LETTER = re.compile(r"[A-Za-z_()]")
+"""What `_NOT_PLAIN` finds has one of these, which are found several times as fast."""
 _PLAIN_WORDS = {"True": "true", "False": "false", "None": "null"}
 _WORDS = {**_PLAIN_WORDS, "nan": '"nan"', "inf": '"inf"', "-inf": '"-inf"'}
 """And what they are in JSON, which has no such numbers as the last: those are strings."""
@@ -84,7 +86,8 @@ def _code(code: str) -> str:
     for word, json_word in _PLAIN_WORDS.items():
         without_words = without_words.replace(word, "")
         as_json = as_json.replace(word, json_word)
-    return _TOKEN.sub(_as_json, code) if _NOT_PLAIN.search(without_words) else as_json
+    is_plain = not _LETTER.search(without_words) or not _NOT_PLAIN.search(without_words)
+    return as_json if is_plain else _TOKEN.sub(_as_json, code)
 
 
 def _as_json(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ and comes out can be pickled.
 from dataclasses import dataclass
 
 from mcpbridge.result_settings import ResultConduct
+from mcpbridge.results.collecting import uncollected
 from mcpbridge.results.contents import contents_of, document_of
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.fit import Fitted, fit, fit_error
@@ -55,11 +56,13 @@ class Shown:
     noted: Noted
 
 
+@uncollected()
 def noted(data: bytes, tokenizer: Tokenizer) -> Noted:
     """What there is to note of a result."""
     return _noted(data, document_of(data), tokenizer)
 
 
+@uncollected()
 def shown(data: bytes, how: ResultConduct, above: Frame, tokenizer: Tokenizer) -> Shown:
     """What is shown of a result in its budget. A summary is not made here: its stand-in is."""
     document = document_of(data)
@@ -79,6 +82,7 @@ def shown_summary(summary: str, note: Noted, above: Frame, chars: int) -> Shown:
     return Shown("summary", _whole(above, Fitted("summary", defused(summary)), note.headline, chars), note)
 
 
+@uncollected()
 def shown_output(output: str, how: ResultConduct, above: Frame) -> str:
     """What is shown of what a script gave, if that is too large itself."""
     made = read(output)
@@ -90,6 +94,7 @@ def shown_output(output: str, how: ResultConduct, above: Frame) -> str:
     return _whole(above, fit(made, how, room), told, len(output))
 
 
+@uncollected()
 def script_source(data: bytes, tokenizer: Tokenizer) -> tuple[Source, Noted]:
     """What a script gets of a result, and what is noted of it."""
     document = document_of(data)

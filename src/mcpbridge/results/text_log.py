@@ -20,6 +20,9 @@ __all__ = ["log_facts"]
 WIDTH = 500
 """Characters of a line that are looked at."""
 
+FORMS = 10_000
+"""Forms of lines that are remembered; most logs have far fewer."""
+
 NAMES = {
     "WARNING": "WARN",
     "ERR": "ERROR",
@@ -86,7 +89,9 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
         if form in known:
             parts = known[form]
         else:
-            parts = known[form] = _parts(told.marks, line)
+            parts = _parts(told.marks, line)
+            if len(known) < FORMS:
+                known[form] = parts
         if parts is None:
             told.rest.append((at, line))
         else:

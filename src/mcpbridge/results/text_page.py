@@ -18,6 +18,9 @@ LOOKED_AT = 2_000_000
 TEXT = 6_000
 """Characters of running text that are kept."""
 
+LONGEST = 20_000
+"""Characters of one piece of text that are looked at."""
+
 ROWS = 20_000
 """Rows of a table that are kept."""
 
@@ -125,6 +128,8 @@ class _Scanner:
         """Their tags."""
         self._tables: list[list[list[str]]] = []
         self._lists: list[list[str]] = []
+        self._last = ""
+        """The last paragraph, as it stands in the source."""
         self._href = ""
         """The inside of the last tag of a link."""
 
@@ -193,6 +198,7 @@ class _Scanner:
         while self._catches:
             self._end_of(self._catches[-1][0])
         self._end_piece()
+        self.page.last = _plain(self._last)[:TEXT]
 
     def _catch(self, tag: str) -> None:
         if len(self._catches) < 100:
@@ -212,7 +218,10 @@ class _Scanner:
         while caught != tag:
             caught, said = self._catches.pop()
             self._caught[caught] -= 1
-        self._keep(tag, _plain("".join(said)))
+        if tag == "a" and self.page.link_count >= LINKS:
+            self.page.link_count += 1
+        else:
+            self._keep(tag, _plain("".join(said)))
 
     def _keep(self, tag: str, said: str) -> None:
         """What was said in an element."""
@@ -237,16 +246,16 @@ class _Scanner:
             self._piece.clear()
 
     def _end_piece(self) -> None:
-        said = _plain("".join(self._piece)) if self._piece else ""
+        said = "".join(self._piece)[:LONGEST].strip()
         self._piece.clear()
         if len(said) > 1:
-            self.page.last = said[:TEXT]
+            self._last = said
             if len(self.page.paragraphs) < PARAGRAPHS:
-                self.page.paragraphs.append(said[:TEXT])
+                self.page.paragraphs.append(_plain(said)[:TEXT])
 
 
 def _plain(text: str) -> str:
-    return " ".join(text[:20_000].split())
+    return " ".join(text[:LONGEST].split())
 
 
 def _attributes(body: str) -> dict[str, str]:
