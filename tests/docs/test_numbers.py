@@ -6,17 +6,17 @@ import pytest
 
 from mcpbridge import errors
 from mcpbridge.arguments import showing
-from mcpbridge.builtin import recall_arguments
+from mcpbridge.builtin import recall_apart, recall_arguments
 from mcpbridge.catalog import definitions, offers
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
 from mcpbridge.hooks import programs
-from mcpbridge.pipeline import aside, backoff, driving, large_tools, late, references
+from mcpbridge.pipeline import aside, backoff, driving, large_tools, late, references, rewriting
 from mcpbridge.policy import conditions
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
-from mcpbridge.results import preview_table, query_regex
+from mcpbridge.results import preview_table, query_regex, shelf
 from mcpbridge.sandbox import javascript, javascript_worker
 from mcpbridge.storage.counting import MAX_DAYS
 from mcpbridge.units import show_bytes
@@ -126,7 +126,18 @@ SAID = {
         f"{javascript_worker.SECONDS:g} s of CPU time, {javascript.DEADLINE:g} s by the clock",
         f"{javascript.LARGEST_INPUT >> 20} Mi characters of input",
         f"input and {javascript_worker.LARGEST_ANSWER >> 20} Mi of output",
-        f"{references._MOST_REFERENCES:,} references, and {references.MOST >> 20} MiB of text",
+        f"{references._MOST_REFERENCES:,} references a call, {references.MOST >> 20} MiB of what they stand for",
+        f"{references.MOST_LOADED >> 20} MiB of results",
+        f"more than {preview_table.MOST_VALUES:,} values",
+        f"passes whole up to {rewriting._WHOLE:,} characters",
+        f"at most {rewriting._MOST_SMALLER} of a result",
+        f"for {query_regex.PATIENCE:g} s at most; a pattern has at most {query_regex.MOST_GROUPS} groups",
+        f"`search` takes {shelf._MOST_WORDS} words",
+        f"up to {aside.LARGE >> 10} KB is looked at where the calls are served",
+        f"({aside._THREADS} at a time). From {aside.HUGE >> 20} MB on",
+        f"a process of its own ({aside._PROCESSES} at a time)",
+        f"(threads from {recall_apart.SLOW >> 10} KB)",
+        f"`limits.max_frame`, {show_bytes(Settings().limits.max_frame)}",
         f"in the last {large_tools._SECONDS / 86400:g} days",
         f"kept for {MAX_DAYS}",
     ],
