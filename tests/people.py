@@ -224,7 +224,7 @@ async def world(
 ) -> AsyncIterator[World]:
     """A bridge in front of these servers: words for `servers/asking.py`, or a tuple of those and settings.
 
-    `program` is another of the servers there that takes such words.
+    `program` is another of the servers there that takes such words. Results pass whole, if `sections` do not say more.
 
     One over HTTP is started by this, and reached by its URL.
     """
@@ -237,6 +237,7 @@ async def world(
                 configured[name] = {"url": await stack.enter_async_context(_started(program, words)), **more}
             else:
                 configured[name] = python_server(program, *words, **more)
+        sections = {"results": {"strategy": "off"}, **sections}
         settings = Settings.model_validate({"servers": configured, **sections})
         async with asyncio.timeout(120):
             bridge = await stack.enter_async_context(Bridge(settings))

@@ -278,6 +278,8 @@ async def test_servers_that_stop_together_are_swept_together() -> None:
 
 
 async def test_one_guard_watches_all_servers_and_leaves_with_the_last() -> None:
+    for earlier in guards(os.getpid()):
+        await ended(earlier)
     async with started(spec(READS_TO_THE_END)):
         async with started(spec(READS_TO_THE_END)):
             [pid] = guards(os.getpid())
