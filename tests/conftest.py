@@ -11,6 +11,7 @@ import structlog
 
 from closing_words import WORDS
 from harness import Place
+from mcpbridge.logs import Logger
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +37,7 @@ def _own_state(_states: Path) -> None:
 def _own_logs() -> Iterator[None]:
     """What a command in the test process sets up for its logs is not for the tests that follow."""
     yield
+    Logger.sink = None
     structlog.reset_defaults()
 
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from mcpbridge.config.schema import LogSettings
+from mcpbridge.logs import Logger, get_logger
 from mcpbridge.redaction import MASK, Redactor
 from mcpbridge.telemetry import StderrLogger, set_up_logs
 
@@ -38,6 +40,7 @@ def pipe() -> Iterator[Pipe]:
             os.close(descriptor)
         except OSError:
             pass
+    Logger.sink = None
     structlog.reset_defaults()
     logging.basicConfig(handlers=[], force=True)
     logging.captureWarnings(False)
@@ -50,17 +53,54 @@ def set_up(pipe: Pipe, *secrets: str, **settings: str) -> None:
 
 def test_a_pipe_gets_one_json_object_a_line(pipe: Pipe) -> None:
     set_up(pipe)
-    structlog.get_logger().info("upstream ready", upstream="time", tools=2)
-    structlog.get_logger().warning("zwei\nZeilen", odd=object)
+    get_logger().info("upstream ready", upstream="time", tools=2)
+    get_logger().warning("zwei\nZeilen", odd=object)
     first, second = map(json.loads, pipe.text().splitlines())
     assert (first["event"], first["upstream"], first["tools"], first["level"]) == ("upstream ready", "time", 2, "info")
     assert second["event"] == "zwei\nZeilen"
     assert first["timestamp"].endswith("Z")
+    assert list(first) == ["upstream", "tools", "event", "level", "timestamp"]
+
+
+@pytest.mark.parametrize("exc_info", ["handled", "error", "triple"])
+def test_a_line_of_json_tells_where_an_error_arose(pipe: Pipe, exc_info: str) -> None:
+    set_up(pipe)
+    get_logger().error("none is handled", exc_info=True)
+    try:
+        raise ValueError("in the test")
+    except ValueError as error:
+        forms = {"handled": True, "error": error, "triple": (type(error), error, error.__traceback__)}
+        get_logger().error("failed", exc_info=forms[exc_info])
+    without, line = map(json.loads, pipe.text().splitlines())
+    assert "exception" not in without
+    assert line["exception"].startswith("Traceback (most recent call last):\n")
+    assert line["exception"].endswith("\nValueError: in the test")
+    assert "exc_info" not in line
+
+
+def test_levels_of_libraries_count_as_the_nearest_below(pipe: Pipe) -> None:
+    set_up(pipe)
+    logging.getLogger("library").log(35, "between")
+    logging.getLogger("library").critical("high")
+    assert [json.loads(line)["level"] for line in pipe.text().splitlines()] == ["warning", "critical"]
+
+
+def test_programs_that_use_the_library_get_lines_through_structlog() -> None:
+    with capture_logs() as lines:
+        get_logger("mcpbridge.part").warning("settings match no tool", note="x")
+        try:
+            raise ValueError("in the test")
+        except ValueError:
+            get_logger("mcpbridge.part").exception("failed")
+    assert lines == [
+        {"note": "x", "event": "settings match no tool", "log_level": "warning"},
+        {"exc_info": True, "event": "failed", "log_level": "error"},
+    ]
 
 
 def test_people_can_ask_for_plain_lines(pipe: Pipe) -> None:
     set_up(pipe, format="console")
-    structlog.get_logger().info("upstream ready", upstream="time")
+    get_logger().info("upstream ready", upstream="time")
     text = pipe.text()
     assert "upstream ready" in text
     assert "upstream=time" in text
@@ -69,15 +109,15 @@ def test_people_can_ask_for_plain_lines(pipe: Pipe) -> None:
 
 def test_what_is_below_the_level_is_not_written(pipe: Pipe) -> None:
     set_up(pipe, level="warning")
-    structlog.get_logger().info("quiet")
-    structlog.get_logger().warning("loud")
+    get_logger().info("quiet")
+    get_logger().warning("loud")
     assert [json.loads(line)["event"] for line in pipe.text().splitlines()] == ["loud"]
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_secrets_are_masked_wherever_they_stand(pipe: Pipe, form: str) -> None:
     set_up(pipe, "hunter2-hunter2", format=form)
-    log = structlog.get_logger()
+    log = get_logger()
     log.info("got hunter2-hunter2", key="hunter2-hunter2", deep={"in": ["hunter2-hunter2"]})
     try:
         raise ValueError("hunter2-hunter2")
@@ -104,7 +144,7 @@ def test_logs_and_warnings_of_libraries_come_the_same_way(pipe: Pipe) -> None:
 def test_a_reader_that_does_not_read_stops_nothing_and_loses_lines_only(pipe: Pipe) -> None:
     """A client may start the bridge and never look at its standard error."""
     set_up(pipe)
-    log = structlog.get_logger()
+    log = get_logger()
     for number in range(2000):
         log.info("a line", number=number, filling="x" * 200)
     lost = StderrLogger.lost
@@ -119,5 +159,5 @@ def test_a_reader_that_does_not_read_stops_nothing_and_loses_lines_only(pipe: Pi
 def test_a_reader_that_is_gone_stops_nothing(pipe: Pipe) -> None:
     set_up(pipe)
     os.close(pipe.reader)
-    structlog.get_logger().info("nobody hears this")
+    get_logger().info("nobody hears this")
     assert StderrLogger.lost == 1

@@ -1,36 +1,45 @@
-"""Log output, set up once by the command. Everything else logs through `structlog.get_logger()`.
+"""Log output, set up once by the command. Everything else logs through `logs.get_logger()`.
 
 Lines go to standard error and never to standard output, which on stdio belongs to the protocol. Writing a line never
 waits: a client that starts the bridge may never read its standard error, and a full pipe would stop everything.
+
+Lines for people are structlog's. Lines for programs, which clients are, do without: its import takes long.
 """
 
+import json
 import logging
 import os
 import select
 import sys
+import traceback
 from collections.abc import Mapping, MutableMapping
-from typing import Any
-
-import structlog
+from datetime import UTC, datetime
+from typing import Any, cast
 
 from mcpbridge.config.schema import LogSettings
+from mcpbridge.logs import LEVELS, Level, Logger, get_logger
 from mcpbridge.redaction import Redactor
 
 __all__ = ["StderrLogger", "set_up_logs"]
 
-_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 _PIECE = 4096
 """Bytes that a pipe takes without waiting once it is writable (PIPE_BUF on Linux)."""
 
 
 def set_up_logs(settings: LogSettings, redact: Redactor, *, descriptor: int = 2) -> None:
     """Send all logs, also those of libraries, to `descriptor`, with secrets masked in the finished line."""
-    for_people = settings.format == "console" or (settings.format == "auto" and os.isatty(descriptor))
-    renderer: Any
-    if for_people:
-        renderer = structlog.dev.ConsoleRenderer(colors=_wants_colour(os.environ, descriptor))
+    least = LEVELS[settings.level]
+    if settings.format == "console" or (settings.format == "auto" and os.isatty(descriptor)):
+        _set_up_console(least, redact, descriptor)
+        Logger.sink = None
     else:
-        renderer = structlog.processors.JSONRenderer()
+        Logger.sink = _JsonLines(least, redact, descriptor)
+    logging.basicConfig(handlers=[_FromLibraries()], level=max(least, logging.WARNING), force=True)
+    logging.captureWarnings(True)  # noqa: FBT003 - its only parameter
+
+
+def _set_up_console(least: int, redact: Redactor, descriptor: int) -> None:
+    import structlog
 
     def mask(_logger: object, _method: str, line: MutableMapping[str, Any]) -> Any:
         return redact(str(line))  # after the renderer, the event is the line
@@ -38,17 +47,15 @@ def set_up_logs(settings: LogSettings, redact: Redactor, *, descriptor: int = 2)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S" if for_people else "iso", utc=not for_people),
+            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
             structlog.processors.format_exc_info,
-            renderer,
+            structlog.dev.ConsoleRenderer(colors=_wants_colour(os.environ, descriptor)),
             mask,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[settings.level]),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=lambda *_: StderrLogger(descriptor),
-        cache_logger_on_first_use=False,  # a logger made at import time must see this set-up
+        cache_logger_on_first_use=False,  # another set-up must be seen
     )
-    logging.basicConfig(handlers=[_ToStructlog()], level=max(_LEVELS[settings.level], logging.WARNING), force=True)
-    logging.captureWarnings(True)  # noqa: FBT003 - its only parameter
 
 
 def _wants_colour(environ: Mapping[str, str], descriptor: int) -> bool:
@@ -94,8 +101,38 @@ def _writable(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
-class _ToStructlog(logging.Handler):
+class _JsonLines:
+    """Writes one JSON object a line: what the module told, then `event`, `level`, `timestamp`, `exception`."""
+
+    def __init__(self, least: int, redact: Redactor, descriptor: int) -> None:
+        self._least = least
+        self._redact = redact
+        self._out = StderrLogger(descriptor)
+
+    def __call__(self, level: Level, event: str, fields: dict[str, Any], /) -> None:
+        if LEVELS[level] < self._least:
+            return
+        error = fields.pop("exc_info", None)
+        now = datetime.now(UTC).isoformat().removesuffix("+00:00")
+        line = {**fields, "event": event, "level": level, "timestamp": f"{now}Z"}
+        if trace := _trace(error):
+            line["exception"] = trace
+        self._out.msg(self._redact(json.dumps(line, default=repr)))
+
+
+def _trace(error: object) -> str:
+    """The traceback of an error, given as the standard library's `exc_info`, as the error, or as True."""
+    if error is True:
+        error = sys.exc_info()[1]
+    elif isinstance(error, tuple):
+        _, error, _ = cast("tuple[object, object, object]", error)
+    return "".join(traceback.format_exception(error)).rstrip("\n") if isinstance(error, BaseException) else ""
+
+
+class _FromLibraries(logging.Handler):
     """Takes what libraries log with the standard library."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        structlog.get_logger().log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+        reached: list[Level] = [level for level, number in LEVELS.items() if number <= record.levelno]
+        level = reached[-1] if reached else "debug"
+        get_logger().log(level, record.getMessage(), logger=record.name, exc_info=record.exc_info)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import cast
 
 import anyio
-import structlog
 from anyio.abc import ByteStream
 
 from mcpbridge.errors import ConfigError
+from mcpbridge.logs import get_logger
 
 __all__ = ["Answers", "Document", "ask", "ask_all", "publish", "runtime_directory", "sockets"]
 
@@ -60,7 +60,7 @@ async def publish(answers: Answers, directory: Path) -> AsyncGenerator[None]:
         path.unlink(missing_ok=True)  # left by a process that had the same number
         listener = await anyio.create_unix_listener(path, mode=0o600)
     except (OSError, ConfigError) as error:
-        structlog.get_logger().warning("no control socket", path=str(path), reason=str(error))
+        get_logger().warning("no control socket", path=str(path), reason=str(error))
         yield
         return
 
@@ -103,7 +103,7 @@ async def _document(answers: Answers, line: bytes) -> bytes:
         document = document if isinstance(document, Mapping) else await document
         return json.dumps(dict(document)).encode()
     except Exception:  # noqa: BLE001 - whatever is wrong with it, who asks must not end the bridge
-        structlog.get_logger().exception("a command cannot be answered", do=str(request.get("do"))[:40])
+        get_logger().exception("a command cannot be answered", do=str(request.get("do"))[:40])
         return json.dumps({"pid": os.getpid(), "error": "it cannot tell how it is; see its log"}).encode()
 
 

@@ -8,15 +8,14 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Literal
 
-import structlog
-
 from mcpbridge.approvals.request import ApprovalRequest, Verdict
 from mcpbridge.errors import ApprovalUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 
 __all__ = ["ApprovalHandler", "HandlerApprover", "Said"]
 
-log = structlog.get_logger("mcpbridge.approvals")
+log = get_logger("mcpbridge.approvals")
 
 Said = bool | Literal["session"] | None
 """True: once. "session": the same call again in this session. None: it does not decide, ask the next."""

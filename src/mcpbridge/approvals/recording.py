@@ -1,13 +1,12 @@
 """Approvals are written down, step by step, whether or not calls are."""
 
-import structlog
-
 from mcpbridge.approvals.request import ApprovalEvent, Audit
+from mcpbridge.logs import get_logger
 from mcpbridge.storage.call_log import CallLog
 
 __all__ = ["recording"]
 
-log = structlog.get_logger("mcpbridge")
+log = get_logger("mcpbridge")
 
 
 def recording(audit: CallLog) -> Audit:

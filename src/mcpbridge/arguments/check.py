@@ -12,8 +12,9 @@ from itertools import islice
 from typing import Any, NoReturn, cast
 
 import msgspec
-import structlog
 from msgspec import Raw
+
+from mcpbridge.logs import get_logger
 
 __all__ = [
     "MAX_FAULTS",
@@ -28,7 +29,7 @@ __all__ = [
     "is_checkable",
 ]
 
-log = structlog.get_logger("mcpbridge.arguments")
+log = get_logger("mcpbridge.arguments")
 
 Path = tuple[str | int, ...]
 Schema = dict[str, Any]

@@ -10,17 +10,17 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 import msgspec
-import structlog
 
 from mcpbridge.builtin.recall_reading import Reading
 from mcpbridge.builtin.recall_worker import LENGTH, Question, Reply, text_of
+from mcpbridge.logs import get_logger
 from mcpbridge.results.query import QueryRefused
 from mcpbridge.results.scripts import Source
 from mcpbridge.wire.body import Body
 
 __all__ = ["LARGE", "SLOW", "Apart"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.results")
 
 SLOW = 32 * 1024
 """Bytes of results from which they are read in a thread: a hundred KB may take 50 ms."""

@@ -4,6 +4,7 @@ A client starts `mcpbridge serve` and waits for it, and scripts ask for `--versi
 what only the other commands need.
 """
 
+import gc
 import sys
 
 from mcpbridge.cli.signals import INTERRUPTED, remember_interrupts
@@ -20,13 +21,18 @@ def main(argv: list[str] | None = None) -> int:
         print(f"mcpbridge {__version__}")
         return 0
     remember_interrupts()
+    gc.disable()  # till all is loaded there is no garbage, and much to look at
     try:
         if arguments[:1] == ["serve"]:
-            from mcpbridge.cli.serve import serve
+            from mcpbridge.cli.serve import serve  # enables it in time
 
             return serve(arguments[1:])
         from mcpbridge.cli.commands import run
 
+        gc.enable()
         return run(arguments)
     except KeyboardInterrupt:  # in one of the imports: there is nothing to stop yet
         return INTERRUPTED
+    finally:
+        gc.freeze()  # the process ends, and what is left goes with it unseen
+        gc.enable()

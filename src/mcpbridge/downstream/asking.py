@@ -4,12 +4,12 @@ import asyncio
 import secrets
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client, Notify, Requests
 from mcpbridge.downstream.phrasing import phrase
 from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOBODY, NOTHING, Profile, Question, QuestionRefused, Unreachable
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.tasks import RELATED_TASK
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST
@@ -17,7 +17,7 @@ from mcpbridge.wire.frame import EMPTY_OBJECT, Frame, encode, encode_notificatio
 
 __all__ = ["CANCELLED", "ClientRequests", "LegacyAsker", "Unasked", "modern_home"]
 
-log = structlog.get_logger("mcpbridge.questions")
+log = get_logger("mcpbridge.questions")
 
 MAX_OPEN = 16
 """Requests to one client that may be open at a time; more are refused."""

@@ -4,8 +4,6 @@ Spec 2.13 of the project's notes. A failed tool call is a *result* with `isError
 happened and what to do; everything else is a JSON-RPC error. What an upstream answered itself is in `passed_on.py`.
 """
 
-import structlog
-
 from mcpbridge.downstream.channel import Answer, Client
 from mcpbridge.downstream.failed_calls import ERROR_NAME, failed_call
 from mcpbridge.downstream.passed_on import passed_on
@@ -19,12 +17,13 @@ from mcpbridge.errors import (
     UpstreamError,
 )
 from mcpbridge.interaction import QuestionRefused
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND
 from mcpbridge.wire.frame import encode_error, encode_response
 
 __all__ = ["to_answer"]
 
-log = structlog.get_logger("mcpbridge.server")
+log = get_logger("mcpbridge.server")
 
 
 def to_answer(error: Exception, id_: bytes, method: str, *, modern: bool, client: Client | None = None) -> Answer:

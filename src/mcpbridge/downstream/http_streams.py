@@ -15,14 +15,13 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from itertools import islice
 
-import structlog
-
 from mcpbridge.downstream.http_fit import fits
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.frame import one_line
 
 __all__ = ["KEEP_ALIVE", "Stream", "Streams", "deliver"]
 
-log = structlog.get_logger("mcpbridge.http")
+log = get_logger("mcpbridge.http")
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: clients skip it, proxies see that the stream lives."""

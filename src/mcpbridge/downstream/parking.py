@@ -13,7 +13,6 @@ import secrets
 from collections import Counter
 from dataclasses import dataclass, field
 
-import structlog
 from msgspec import Raw
 
 from mcpbridge.downstream.asking import CANCELLED, modern_home
@@ -24,6 +23,7 @@ from mcpbridge.downstream.round_trips import GONE, Binding, input_required, read
 from mcpbridge.downstream.sealing import Sealer
 from mcpbridge.errors import BadRequest, UpstreamAnswered
 from mcpbridge.interaction import ELICIT, Profile, Question, QuestionRefused
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call, Plan, ignore_update
 from mcpbridge.pipeline.driving import MAX_ROUNDS, needs_driving
 from mcpbridge.wire.body import Body
@@ -32,7 +32,7 @@ from mcpbridge.wire.peer import Update
 
 __all__ = ["Parking"]
 
-log = structlog.get_logger("mcpbridge.questions")
+log = get_logger("mcpbridge.questions")
 
 GATHER_SECONDS = 0.02
 """Questions that come so soon after the first go into the same answer."""

@@ -8,8 +8,6 @@ import asyncio
 from functools import partial
 from urllib.parse import parse_qs, quote
 
-import structlog
-
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation
 from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.http_carry import carry
@@ -20,12 +18,13 @@ from mcpbridge.downstream.http_message import decode_body, decode_message
 from mcpbridge.downstream.http_sessions import Session, Sessions
 from mcpbridge.downstream.http_streams import Stream
 from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.salvage import Batch, Spoiled
 
 __all__ = ["SseFront"]
 
-log = structlog.get_logger("mcpbridge.http")
+log = get_logger("mcpbridge.http")
 
 _NO_LIMIT = 1 << 62
 """The conversation bounds what waits: answers must not be dropped here."""

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.downstream.channel import Client
@@ -16,13 +15,14 @@ from mcpbridge.downstream.listeners import Listen
 from mcpbridge.downstream.task_ids import TaskIds
 from mcpbridge.downstream.tasks import Tasks, require_tasks
 from mcpbridge.errors import BadRequest, BridgeError
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 
 __all__ = ["TaskNews"]
 
-log = structlog.get_logger("mcpbridge.tasks")
+log = get_logger("mcpbridge.tasks")
 
 ACK_SECONDS = 3.0
 """Seconds that a server has to say which tasks it will tell of; what comes later is not promised to the client."""

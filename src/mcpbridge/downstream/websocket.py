@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
-import structlog
 from websockets.datastructures import Headers
 from websockets.exceptions import NegotiationError
 from websockets.frames import CloseCode, Frame, Opcode
@@ -24,12 +23,13 @@ from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.http_exchange import Headers as RawHeaders
 from mcpbridge.downstream.http_exchange import Refused
 from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.frame import decode_frame, one_line
 from mcpbridge.wire.salvage import Item, Spoiled, Unfinished, find_ids, salvage
 
 __all__ = ["SUBPROTOCOL", "WebSockets"]
 
-log = structlog.get_logger("mcpbridge.websocket_front")
+log = get_logger("mcpbridge.websocket_front")
 
 SUBPROTOCOL: Final = Subprotocol("mcp")
 

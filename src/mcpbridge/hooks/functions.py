@@ -5,18 +5,18 @@ from inspect import isawaitable
 from typing import Any, cast
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import CallRefused, HookRefused
 from mcpbridge.hooks.answers import PASS, HookFailedError, Verdict, result_of
 from mcpbridge.hooks.calls import Answer, Happening, Hook
 from mcpbridge.hooks.settings import HookEvent
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.frame import encode
 
 __all__ = ["asking"]
 
-log = structlog.get_logger("mcpbridge.hooks")
+log = get_logger("mcpbridge.hooks")
 
 
 def asking(hook: Hook) -> Callable[[Happening], Awaitable[Verdict]]:

@@ -9,15 +9,15 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 import anyio
-import structlog
 
 from mcpbridge.hooks.answers import LARGEST_ANSWER, HookFailedError
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.fds import FdReader, FdWriter
 from mcpbridge.wire.process import ProcessSpec, ServerProcess, child_environment
 
 __all__ = ["HookProgram"]
 
-log = structlog.get_logger("mcpbridge.hooks")
+log = get_logger("mcpbridge.hooks")
 
 MAX_RUNNING = 8
 """Processes of one hook that run at a time; further calls wait for their turn."""

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.arguments.alternatives import width_of
@@ -25,6 +24,7 @@ from mcpbridge.arguments.showing import spelled
 from mcpbridge.arguments.unfolding import levels_to_check
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import ArgumentsRefused
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Stage
@@ -33,7 +33,7 @@ from mcpbridge.wire.frame import EMPTY_OBJECT, decode_batch
 
 __all__ = ["COERCED", "CheckArguments", "told_of"]
 
-log = structlog.get_logger("mcpbridge.arguments")
+log = get_logger("mcpbridge.arguments")
 
 COERCED = "mcpbridge/coerced"
 """In `_meta` of a result: what was mended in the arguments, each as `path`, `what`, `from` and `to`."""

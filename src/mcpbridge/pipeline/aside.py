@@ -9,14 +9,14 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 import anyio.to_thread
-import structlog
 from anyio import CapacityLimiter
 
+from mcpbridge.logs import get_logger
 from mcpbridge.sandbox.one_shot import ProcessBroke, in_process
 
 __all__ = ["HUGE", "LARGE", "Aside"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.results")
 
 LARGE = 16 * 1024
 """Bytes of a result from which on work on it is done in a thread: it would hold up all other calls."""

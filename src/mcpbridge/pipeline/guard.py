@@ -7,11 +7,10 @@ every call is allowed has neither.
 
 from collections.abc import Awaitable, Mapping
 
-import structlog
-
 from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import NotPermitted
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.policy.decide import Decision, Policy
@@ -19,7 +18,7 @@ from mcpbridge.wire.body import Body
 
 __all__ = ["Guard", "Permit"]
 
-log = structlog.get_logger("mcpbridge.policy")
+log = get_logger("mcpbridge.policy")
 
 
 class Guard:

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import cast
 
-import structlog
 from msgspec import Raw, structs
 
 from mcpbridge.arguments.doubles import refuse_doubles
@@ -26,6 +25,7 @@ from mcpbridge.hooks.functions import asking
 from mcpbridge.hooks.programs import HookProgram
 from mcpbridge.hooks.settings import HookEvent, HookSettings
 from mcpbridge.hooks.urls import HookUrl
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Concern, Stage
@@ -36,7 +36,7 @@ from mcpbridge.wire.frame import EMPTY_OBJECT
 
 __all__ = ["Hooks"]
 
-log = structlog.get_logger("mcpbridge.hooks")
+log = get_logger("mcpbridge.hooks")
 
 _RAN = "The call ran, and what it did stands: do not repeat it. Tell the user that its result is withheld."
 

@@ -3,15 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-import structlog
-
 from mcpbridge.errors import StoreFailed
+from mcpbridge.logs import get_logger
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.storage.store import Store
 
 __all__ = ["LargeTools"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.results")
 
 _KIND = "large_tool"
 _SECONDS = 90 * 86400.0

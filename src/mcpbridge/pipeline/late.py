@@ -14,10 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import structlog
-
 from mcpbridge.conduct import LONGEST_SECONDS, Conduct
 from mcpbridge.errors import StoreFailed, UpstreamError, UpstreamTimeout
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Stage
@@ -30,7 +29,7 @@ from mcpbridge.wire.canonical import canonical_digest
 
 __all__ = ["LATE_META", "MAX_LATE", "RESULTS", "Late", "LateCall"]
 
-log = structlog.get_logger("mcpbridge.late")
+log = get_logger("mcpbridge.late")
 
 LATE_META = "mcpbridge/late"
 """In `_meta` of a result that an earlier call brought: its `handle` and `finishedAt`."""

@@ -14,8 +14,6 @@ import asyncio
 import random
 from collections import defaultdict
 
-import structlog
-
 from mcpbridge.conduct import Conduct, RetrySettings
 from mcpbridge.errors import (
     BridgeError,
@@ -27,6 +25,7 @@ from mcpbridge.errors import (
     UpstreamResting,
     UpstreamUnavailable,
 )
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.backoff import RetryBudget, pause
 from mcpbridge.pipeline.stage import Stage
@@ -34,7 +33,7 @@ from mcpbridge.wire.body import Body
 
 __all__ = ["Retry", "of_all_tries", "why_again"]
 
-log = structlog.get_logger("mcpbridge.retry")
+log = get_logger("mcpbridge.retry")
 
 _SENT = "It may have taken effect: an earlier try was sent. Check that before you repeat it."
 

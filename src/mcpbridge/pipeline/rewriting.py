@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
-import structlog
 
 from mcpbridge.catalog.apps import app_uris
 from mcpbridge.errors import StoreFailed
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.pipeline.aside import Aside
 from mcpbridge.result_settings import ResultConduct
@@ -33,7 +33,7 @@ from mcpbridge.wire.revisions import FIRST_WITH_STRUCTURE
 
 __all__ = ["Rewriter", "Rewritten"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.results")
 
 _LONGEST_ARGUMENTS, _LONGEST_ERROR = 2000, 400
 _MOST_SMALLER = 4

@@ -13,9 +13,9 @@ from itertools import chain, islice
 from typing import Literal
 
 import anyio
-import structlog
 
 from mcpbridge.errors import StoreFailed
+from mcpbridge.logs import get_logger
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.results.tokens import estimated_tokens
 from mcpbridge.storage.counting import MAX_DAYS, add
@@ -23,7 +23,7 @@ from mcpbridge.storage.store import Store, Tallies
 
 __all__ = ["OTHER", "Account", "By", "Ledger", "Line"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.results")
 
 OTHER = "other"
 """Stands for the clients, or tools, beyond those that are told apart in one day."""

@@ -10,8 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-import structlog
-
+from mcpbridge.logs import get_logger
 from mcpbridge.results.media_headers import LARGEST_HEADER, image_pixels
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMAGE", "downscaled"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.results")
 
 IMAGE = "mcpbridge/image"
 """In `_meta` of a smaller image: `width`, `height`, `mimeType` and `size` (bytes) of the original, and its `uri`."""

@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
+from mcpbridge.logs import get_logger
 from mcpbridge.storage.call_log_rows import SCHEMA, forget, insert_calls, insert_event
 from mcpbridge.storage.database import Database
 from mcpbridge.storage.log_settings import CallLogSettings
@@ -25,7 +24,7 @@ if TYPE_CHECKING:  # the standard library's; loaded with the first file
 
 __all__ = ["CallLog"]
 
-log = structlog.get_logger("mcpbridge.storage")
+log = get_logger("mcpbridge.storage")
 
 _GATHER = 0.1
 """Seconds in which records are gathered into one transaction."""

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
-import structlog
 
 from mcpbridge.errors import StoreFailed
+from mcpbridge.logs import get_logger
 from mcpbridge.storage.sqlite_file import BUSY_SECONDS, Schema, SharedFile
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the standard library's; loaded with the first file
 
 __all__ = ["CLOSE_SECONDS", "Database", "Done", "Work"]
 
-log = structlog.get_logger("mcpbridge.storage")
+log = get_logger("mcpbridge.storage")
 
 CLOSE_SECONDS = 2.0
 """How long the end waits for what is still to be written."""

@@ -11,19 +11,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-import structlog
-
 from mcpbridge.errors import StoreFailed, ValueTooLarge
+from mcpbridge.logs import get_logger
 from mcpbridge.storage.counting import add
 from mcpbridge.storage.memory import MemoryStore
 from mcpbridge.storage.settings import StoreSettings, store_path
-from mcpbridge.storage.sqlite import SqliteStore
 from mcpbridge.storage.sqlite_file import may_exist
 from mcpbridge.storage.store import Entry, Store, Tallies
 
 __all__ = ["LazyStore"]
 
-log = structlog.get_logger("mcpbridge.storage")
+log = get_logger("mcpbridge.storage")
 
 _T = TypeVar("_T")
 
@@ -51,6 +49,8 @@ class LazyStore:
         self._was_used = True
         if self._settings.kind == "memory":
             return None
+        from mcpbridge.storage.sqlite import SqliteStore  # most bridges start without
+
         limit = self._settings.max_bytes
         bound = {} if limit is None else {"max_bytes": limit}
         return self._bounded(SqliteStore(self._path, key=self._settings.key, clock=self._clock, **bound))

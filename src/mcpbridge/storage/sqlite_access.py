@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
-
 from mcpbridge.errors import StoreFailed
+from mcpbridge.logs import get_logger
 from mcpbridge.storage.database import Database, Work
 from mcpbridge.storage.packing import OtherKey, Unreadable, Workers, is_worth_packing
 from mcpbridge.storage.sealing import Seal, Seals
@@ -22,7 +21,7 @@ if TYPE_CHECKING:  # the standard library's; loaded with the first file
 
 __all__ = ["Access"]
 
-log = structlog.get_logger("mcpbridge.storage")
+log = get_logger("mcpbridge.storage")
 
 _TRIES = 5
 _T = TypeVar("_T")

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import structlog
 
 from mcpbridge.errors import ConfigError
+from mcpbridge.logs import get_logger
 from mcpbridge.storage.keys import KeySource, best_source, check_private
 from mcpbridge.storage.locks import file_lock
 
 __all__ = ["MemorySecrets", "SealedFiles", "secrets_directory"]
 
-log = structlog.get_logger("mcpbridge.storage")
+log = get_logger("mcpbridge.storage")
 
 _NONCE_BYTES = 12
 _MAGIC = b"mcpb1"

@@ -15,16 +15,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import anyio
-import structlog
 
 from mcpbridge.errors import BridgeError, ConfigError, SignInNeeded, UpstreamError, UpstreamUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.auth_account import SIGN_IN_SECONDS, Account, Page, Show, Surroundings
 from mcpbridge.upstream.auth_asking import AskedSignIn
 from mcpbridge.upstream.auth_challenge import Challenge
 
 __all__ = ["Authorization"]
 
-log = structlog.get_logger("mcpbridge.auth")
+log = get_logger("mcpbridge.auth")
 
 _AGAIN = 30.0
 """Seconds until a renewal that failed for a passing reason is tried again."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import anyio.to_thread
-import structlog
 
 from mcpbridge.errors import ConfigError, SignInNeeded, UpstreamUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.auth_challenge import Challenge, join_scopes
 from mcpbridge.upstream.auth_grant import Grant, SecretStore, grant_key
 from mcpbridge.upstream.auth_settings import AuthSettings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # httpx2 and the SDK come with them, which a bridge without r
 
 __all__ = ["SIGN_IN_SECONDS", "Account", "Page", "Show", "Surroundings"]
 
-log = structlog.get_logger("mcpbridge.auth")
+log = get_logger("mcpbridge.auth")
 
 SIGN_IN_SECONDS = 300.0
 """For a person to sign in."""

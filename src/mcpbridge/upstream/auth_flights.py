@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-import structlog
-
+from mcpbridge.logs import get_logger
 from mcpbridge.owned_tasks import OwnedTasks
 
 __all__ = ["Flights"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 
 class Flights(OwnedTasks):

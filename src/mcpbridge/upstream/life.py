@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 
 import anyio
-import structlog
 
 from mcpbridge.errors import BridgeError, UpstreamError, UpstreamGone, UpstreamHttpError
 from mcpbridge.interaction import NOTHING, Profile
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.era import ProbeKilled
 from mcpbridge.upstream.link import Link
 from mcpbridge.upstream.listings import Listings
@@ -28,7 +28,7 @@ from mcpbridge.wire.transport import Channel, Transport
 
 __all__ = ["Life"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 
 class _OtherTransport(Exception):

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
-import structlog
 
 from mcpbridge.errors import UpstreamUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.upstream.lifecycle import Lifecycle
 from mcpbridge.upstream.questions import Questions
@@ -26,7 +26,7 @@ from mcpbridge.wire.transport import Transport
 
 __all__ = ["Link", "Status"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 RENEW_LOOKS, RENEW_LOOK_SECONDS = 20, 0.05
 """How often and how long to look whether the calls on a forgotten session have ended."""

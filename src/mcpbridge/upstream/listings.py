@@ -6,10 +6,10 @@
 import asyncio
 from collections.abc import Callable
 
-import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import UpstreamUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tending import Tending
@@ -17,7 +17,7 @@ from mcpbridge.wire.deadlines import Timeouts
 
 __all__ = ["Listings", "Lists"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 Lists = dict[str, tuple[bytes, ...]]
 """What an upstream offers: kind (a key of `LIST_METHODS`) to its definitions, each as it came."""

@@ -5,16 +5,16 @@ What belongs to a request goes there by its id already in `wire.peer`; this is t
 
 from collections.abc import Callable
 
-import structlog
 from msgspec import Raw
 
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.attribution import Attribution
 from mcpbridge.upstream.listings import Listings
 from mcpbridge.upstream.tasks import TaskBook
 
 __all__ = ["Notices"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 Told = Callable[[Raw], None]
 """Gets the params of a notification."""

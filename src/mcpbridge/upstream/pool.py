@@ -15,11 +15,11 @@ from typing import cast
 from urllib.parse import unquote, urlsplit
 
 import anyio
-import structlog
 from anyio.abc import TaskGroup
 
 from mcpbridge.errors import Overloaded
 from mcpbridge.interaction import NOTHING, Asker, Profile
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
@@ -27,7 +27,7 @@ from mcpbridge.wire.transport import Transport
 
 __all__ = ["Pool"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 YIELD_SECONDS = 0.02
 """Seconds until a call that gave way has left its session."""

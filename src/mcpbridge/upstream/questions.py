@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeGuard
 
-import structlog
 from msgspec import Raw
 
 from mcpbridge.interaction import (
@@ -25,6 +24,7 @@ from mcpbridge.interaction import (
     Unreachable,
     why_not,
 )
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.upstream.gate import takes_slot
 from mcpbridge.upstream.tasks import RELATED_TASK, TaskBook, related_task
@@ -35,7 +35,7 @@ from mcpbridge.wire.peer import Peer
 
 __all__ = ["MAX_OPEN", "Questions"]
 
-log = structlog.get_logger("mcpbridge.questions")
+log = get_logger("mcpbridge.questions")
 
 MAX_OPEN = 32
 """Questions of one server that may be open at a time; more are refused."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
 from mcpbridge.interaction import NOTHING, Profile
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.era import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.deadlines import Timeouts
@@ -28,7 +28,7 @@ from mcpbridge.wire.transport import Channel
 
 __all__ = ["LIST_METHODS", "Listing", "UpstreamSession"]
 
-log = structlog.get_logger("mcpbridge.session")
+log = get_logger("mcpbridge.session")
 
 LIST_METHODS = {
     "tools": "tools/list",

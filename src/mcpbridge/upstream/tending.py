@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import anyio
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import BridgeError, SessionExpired, UpstreamAnswered, UpstreamHttpError
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.polling import wait_before_looking
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
@@ -23,7 +23,7 @@ from mcpbridge.wire.peer import Peer
 
 __all__ = ["PING_MISSES", "Tending"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 PING_MISSES = 3
 """Pings in a row without an answer after which the upstream counts as hung."""

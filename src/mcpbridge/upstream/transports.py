@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import structlog
-
+from mcpbridge.logs import get_logger
 from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Account, Surroundings
 from mcpbridge.upstream.settings import ServerSettings
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TransportMaker"]
 
-log = structlog.get_logger("mcpbridge.upstream")
+log = get_logger("mcpbridge.upstream")
 
 
 class TransportMaker:

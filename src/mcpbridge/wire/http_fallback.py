@@ -8,14 +8,13 @@ remembered for the life of the process.
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-import structlog
-
 from mcpbridge.errors import BridgeError, UpstreamError, UpstreamHttpError
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.transport import Channel, Receiver, Transport, TransportKind
 
 __all__ = ["HttpOrSse"]
 
-log = structlog.get_logger("mcpbridge.http")
+log = get_logger("mcpbridge.http")
 
 _REFUSALS = frozenset({400, 404, 405})
 

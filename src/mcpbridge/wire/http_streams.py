@@ -10,9 +10,9 @@ from collections.abc import AsyncIterable, Callable
 from dataclasses import dataclass
 
 import httpx2
-import structlog
 
 from mcpbridge.errors import UpstreamGarbled, UpstreamGone
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.event_stream import EventStreamParser, EventTooLarge
 from mcpbridge.wire.http_answers import Answers
 from mcpbridge.wire.http_client import Send
@@ -21,7 +21,7 @@ from mcpbridge.wire.http_requests import PostMaker
 
 __all__ = ["EventStreams", "content_type", "pieces", "read_beginning", "read_body"]
 
-log = structlog.get_logger("mcpbridge.http")
+log = get_logger("mcpbridge.http")
 
 _TAIL_SECONDS = 1.0
 """A stream that stays open after its answer is closed then: another request may want the connection."""

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
-import structlog
 from msgspec import Raw
 
 from mcpbridge.errors import (
@@ -20,6 +19,7 @@ from mcpbridge.errors import (
     UpstreamGone,
     UpstreamTimeout,
 )
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcpbridge.wire.deadlines import Deadlines, Timeouts
 from mcpbridge.wire.frame import (
@@ -35,7 +35,7 @@ from mcpbridge.wire.transport import Channel, Outgoing
 
 __all__ = ["Peer", "Update"]
 
-log = structlog.get_logger("mcpbridge.peer")
+log = get_logger("mcpbridge.peer")
 
 Update = Callable[[str, Raw], None]
 """Gets the method and params of a notification that belongs to a request."""

@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import httpx2
-import structlog
 
 from mcpbridge._version import __version__
 from mcpbridge.errors import Overloaded, UpstreamError, UpstreamGone, UpstreamHttpError
+from mcpbridge.logs import get_logger
 from mcpbridge.redaction import Redactor
 from mcpbridge.wire.http_client import Send, open_client
 from mcpbridge.wire.http_problems import Failure, failure_of_exception, failure_of_status
@@ -25,7 +25,7 @@ from mcpbridge.wire.transport import Channel, Outgoing, Receiver, TransportKind
 
 __all__ = ["SseTransport"]
 
-log = structlog.get_logger("mcpbridge.sse")
+log = get_logger("mcpbridge.sse")
 
 _TELL_SECONDS = 30.0
 """A notification that is not accepted by then is given up."""

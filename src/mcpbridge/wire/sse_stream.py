@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 import httpx2
-import structlog
 
 from mcpbridge.errors import UpstreamHttpError, UpstreamUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.event_stream import Event, EventStreamParser
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.http_client import Send
@@ -20,7 +20,7 @@ from mcpbridge.wire.transport import Receiver
 
 __all__ = ["BODY_LIMIT", "MAX_REDIRECTS", "SseStream", "beginning", "deliver"]
 
-log = structlog.get_logger("mcpbridge.sse")
+log = get_logger("mcpbridge.sse")
 
 BODY_LIMIT = 64 << 10
 """Bytes of an answer's body that are looked at."""

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
-import structlog
 
 from mcpbridge.errors import Overloaded, UpstreamGone, UpstreamUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.fds import FdReader, FdWriter
 from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.process import ProcessSpec, ServerProcess
@@ -23,7 +23,7 @@ from mcpbridge.wire.transport import Channel, Outgoing, Receiver, TransportKind
 
 __all__ = ["StdioTransport"]
 
-log = structlog.get_logger("mcpbridge.stdio")
+log = get_logger("mcpbridge.stdio")
 
 _KEPT_LINES = 50
 _KEPT_LINE_LENGTH = 1000

@@ -15,7 +15,6 @@ from typing import Any
 import anyio
 import httpx2
 import msgspec
-import structlog
 
 from mcpbridge._version import __version__
 from mcpbridge.errors import (
@@ -26,6 +25,7 @@ from mcpbridge.errors import (
     UpstreamGone,
     UpstreamHttpError,
 )
+from mcpbridge.logs import get_logger
 from mcpbridge.redaction import Redactor
 from mcpbridge.wire.frame import Frame, decode_frame, one_line
 from mcpbridge.wire.http_answers import Answers, is_same_id
@@ -39,7 +39,7 @@ from mcpbridge.wire.transport import Channel, Outgoing, Receiver, TransportKind
 
 __all__ = ["StreamableHttpTransport"]
 
-log = structlog.get_logger("mcpbridge.http")
+log = get_logger("mcpbridge.http")
 
 _ERROR_BODY = 64 << 10
 """Bytes of an error's body that are looked at."""

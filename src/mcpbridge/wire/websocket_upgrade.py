@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 import httpx2
-import structlog
 from websockets.exceptions import InvalidHandshake
 from websockets.http11 import Request, Response
 from websockets.uri import WebSocketURI
 
 from mcpbridge.errors import BridgeError, ConfigError, UpstreamHttpError, UpstreamUnavailable
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.http_problems import failure_of_status
 from mcpbridge.wire.http_requests import check_header
 from mcpbridge.wire.same_origin import redirect_target
@@ -17,7 +17,7 @@ from mcpbridge.wire.websocket_messages import WsProtocol
 
 __all__ = ["Upgrade"]
 
-log = structlog.get_logger("mcpbridge.websocket")
+log = get_logger("mcpbridge.websocket")
 
 _OURS = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
 """Headers that the opening decides, beside all that begin with `Sec-WebSocket-`."""
