@@ -11,33 +11,14 @@ from structlog.testing import capture_logs
 
 from mcpbridge.result_settings import SummarySettings
 from mcpbridge.results.summary import Summarizer, SummaryFailed
+from model_services import KEY, PROVIDERS, good, in_turn, model_service
 from scripted_http import Ask, HttpServer, Script, chunk, http_server, reply
 from scripted_upstream import call_of
-
-KEY = "sk-very-secret-key"
-PROVIDERS = ["openai", "anthropic"]
-
-
-def good(ask: Ask, text: str = "33 items", *, is_cut: bool = False) -> bytes:
-    """What either service answers."""
-    if ask.path.endswith("/messages"):
-        return reply(
-            {
-                "type": "message",
-                "role": "assistant",
-                "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": text}],
-                "stop_reason": "max_tokens" if is_cut else "end_turn",
-                "usage": {"input_tokens": 9},
-            }
-        )
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return reply({"object": "chat.completion", "choices": [choice | ({"finish_reason": "length"} if is_cut else {})]})
 
 
 @asynccontextmanager
 async def serving(provider: str, script: Script, **settings: Any) -> AsyncIterator[tuple[Summarizer, HttpServer]]:
-    async with http_server(script) as server:
-        url = server.url.removesuffix("/mcp") + "/v1/"
+    async with model_service(script) as (server, url):
         summarizer = Summarizer(
             SummarySettings.model_validate(
                 {"provider": provider, "url": url, "model": "tiny", "api_key": KEY, "timeout": 10, **settings}
@@ -47,17 +28,6 @@ async def serving(provider: str, script: Script, **settings: Any) -> AsyncIterat
             yield summarizer, server
         finally:
             await summarizer.close()
-
-
-def in_turn(*answers: Any) -> Script:
-    """One answer after the other; None: a good one; the last one again and again."""
-    left = list(answers)
-
-    async def script(ask: Ask) -> bytes:
-        answer = left.pop(0) if len(left) > 1 else left[0]
-        return good(ask) if answer is None else answer
-
-    return script
 
 
 async def asked(summarizer: Summarizer, text: str = "the data") -> str:

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.results.summary_prompt import Prompt, SummaryFailed, Written
+from mcpbridge.models.prompt import ModelFailed, Prompt, Written
 from mcpbridge.wire.frame import encode
 
 __all__ = ["APIS", "AnthropicApi", "Api", "OpenAiApi"]
@@ -39,7 +39,7 @@ class Api(Protocol):
         """What the model wrote.
 
         Raises:
-            SummaryFailed: that cannot be told from the answer.
+            ModelFailed: that cannot be told from the answer.
         """
         ...
 
@@ -68,7 +68,10 @@ class _AnthropicMessage(Struct):
 
 
 class OpenAiApi:
-    """Chat completions, as OpenAI has them and most other services and programs as well."""
+    """Chat completions, as OpenAI has them and most other services and programs as well.
+
+    What prompts have in common at the beginning is kept there without being asked for.
+    """
 
     url = "https://api.openai.com/v1"
     path = "/chat/completions"
@@ -81,21 +84,19 @@ class OpenAiApi:
 
     def body(self, model: str, prompt: Prompt, refused: frozenset[str]) -> bytes:
         """See `Api`."""
-        said = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.text}]
+        said = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.whole}]
         body: dict[str, object] = {"model": model, "messages": said}
         if "max_tokens" in refused:
             body["max_completion_tokens"] = prompt.tokens + _REASONING
         else:
             body["max_tokens"] = prompt.tokens
-        if "temperature" not in refused:
-            body["temperature"] = 0
-        return encode(body)
+        return encode(body | _temperature(prompt, refused))
 
     def read(self, answer: bytes) -> Written:
         """See `Api`."""
         completion = _decoded(answer, _Completion)
         if not completion.choices:
-            raise SummaryFailed("the model wrote nothing")
+            raise ModelFailed("the model wrote nothing")
         first = completion.choices[0]
         content = first.message.content
         text = content if isinstance(content, str) else _text_of(content or [])
@@ -107,7 +108,7 @@ class AnthropicApi:
 
     url = "https://api.anthropic.com/v1"
     path = "/messages"
-    optional: tuple[str, ...] = ("temperature",)
+    optional: tuple[str, ...] = ("temperature", "cache_control")
 
     def headers(self, key: str) -> dict[str, str]:
         """See `Api`."""
@@ -115,12 +116,17 @@ class AnthropicApi:
 
     def body(self, model: str, prompt: Prompt, refused: frozenset[str]) -> bytes:
         """See `Api`."""
-        said = [{"role": "user", "content": prompt.text}]
-        body: dict[str, object] = {"model": model, "system": prompt.system, "messages": said}
-        body["max_tokens"] = prompt.tokens
-        if "temperature" not in refused:
-            body["temperature"] = 0
-        return encode(body)
+        content: object = prompt.whole
+        if prompt.prefix and "cache_control" not in refused:
+            kept = {"type": "text", "text": prompt.prefix, "cache_control": {"type": "ephemeral"}}
+            content = [kept, {"type": "text", "text": prompt.text}]
+        body: dict[str, object] = {
+            "model": model,
+            "system": prompt.system,
+            "messages": [{"role": "user", "content": content}],
+            "max_tokens": prompt.tokens,
+        }
+        return encode(body | _temperature(prompt, refused))
 
     def read(self, answer: bytes) -> Written:
         """See `Api`."""
@@ -132,6 +138,11 @@ APIS: dict[str, Api] = {"openai": OpenAiApi(), "anthropic": AnthropicApi()}
 """By the name of the provider."""
 
 
+def _temperature(prompt: Prompt, refused: frozenset[str]) -> dict[str, object]:
+    is_said = prompt.temperature is not None and "temperature" not in refused
+    return {"temperature": prompt.temperature} if is_said else {}
+
+
 def _text_of(parts: Sequence[_Part]) -> str:
     return "".join(part.text for part in parts if part.type == "text")
 
@@ -140,4 +151,4 @@ def _decoded(answer: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(answer, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise SummaryFailed("the service's answer cannot be read") from error
+        raise ModelFailed("the service's answer cannot be read") from error

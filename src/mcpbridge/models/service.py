@@ -6,25 +6,27 @@ What the service says of a failure goes to the log, not to clients: it may hold 
 import asyncio
 import re
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import structlog
-
 from mcpbridge.errors import ConfigError
+from mcpbridge.logs import get_logger
+from mcpbridge.models.apis import APIS, Api
+from mcpbridge.models.prompt import ModelFailed, Prompt, Written
 from mcpbridge.redaction import Redactor
-from mcpbridge.result_settings import SummarySettings
-from mcpbridge.results.summary_apis import APIS, Api
-from mcpbridge.results.summary_prompt import Prompt, SummaryFailed, Written
 
 if TYPE_CHECKING:
     import httpx2
 
     from mcpbridge.wire.bearer import Send
 
-__all__ = ["SummaryService"]
+__all__ = ["CLIENT", "Account", "Service"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.models")
+
+CLIENT = "client"
+"""The provider that is no service: the client's own model."""
 
 AT_ONCE = 4
 """Requests that are under way at a time; further ones wait."""
@@ -33,9 +35,27 @@ TRIES = 2
 PAUSE = 0.5
 """Seconds before the second try, where the service does not say how long."""
 LARGEST_ANSWER = 4 << 20
-"""Bytes; a summary is far smaller."""
+"""Bytes; what is asked for is far smaller."""
 _MOST_SAID = 2000
 """Bytes of an error answer that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Which model is asked, and what for."""
+
+    provider: str
+    """One of `APIS`; or `CLIENT`, which needs nothing below but `purpose`."""
+    purpose: str
+    """What it is asked for, in one word: clients are told that `mcpbridge: PURPOSE` asks."""
+    section: str
+    """Where it is configured, as messages call it: `results.summary`."""
+    model: str = ""
+    """As the service knows it."""
+    url: str = ""
+    """Base address of the service; empty: the provider's own."""
+    key: str = field(default="", repr=False)
+    """The service's; empty: it needs none."""
 
 
 class _Passing(Exception):
@@ -54,15 +74,15 @@ class _Unwanted(Exception):
         self.parameter = parameter
 
 
-class SummaryService:
-    """One service with its connections, which are kept for the next summary."""
+class Service:
+    """One service with its connections, which are kept for the next question."""
 
-    def __init__(self, settings: SummarySettings) -> None:
-        """`settings.provider` is one of `APIS`. Nothing is contacted yet."""
-        self._api: Api = APIS[settings.provider]
-        self._url = (settings.url or self._api.url).rstrip("/") + self._api.path
-        self._model, self._key = settings.model or "", settings.api_key or ""
-        self._redactor = Redactor([self._key] if self._key else [])
+    def __init__(self, account: Account) -> None:
+        """`account.provider` is one of `APIS`. Nothing is contacted yet."""
+        self._api: Api = APIS[account.provider]
+        self._account = account
+        self._url = (account.url or self._api.url).rstrip("/") + self._api.path
+        self._redactor = Redactor([account.key] if account.key else [])
         self._refused = frozenset[str]()
         """Parameters that the model has refused."""
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -75,10 +95,10 @@ class SummaryService:
         """What the model writes. `until`: the loop time at which the caller gives up; no pause goes beyond it.
 
         Raises:
-            SummaryFailed: the service cannot be reached, refused, or answered with what is no text of a model.
+            ModelFailed: the service cannot be reached, refused, or answered with what is no text of a model.
         """
-        if not self._model:
-            raise SummaryFailed("`results.summary.model` is not set")
+        if not self._account.model:
+            raise ModelFailed(f"`{self._account.section}.model` is not set")
         async with self._places:
             tries, refused = 1, self._refused
             while True:
@@ -88,8 +108,8 @@ class SummaryService:
                     refused |= {unwanted.parameter}
                 except _Passing as passing:
                     left = until - asyncio.get_running_loop().time()
-                    if tries == TRIES or passing.seconds >= left:
-                        raise SummaryFailed(str(passing)) from passing
+                    if tries == TRIES or passing.seconds >= left or self._is_closed:
+                        raise ModelFailed(str(passing)) from passing
                     tries += 1
                     await asyncio.sleep(passing.seconds)
                 else:
@@ -106,8 +126,9 @@ class SummaryService:
         """The body of a good answer."""
         import httpx2  # takes long to import, and is seldom needed here
 
-        content = self._api.body(self._model, prompt, refused)
-        headers = {"content-type": "application/json", "accept": "application/json", **self._api.headers(self._key)}
+        content = self._api.body(self._account.model, prompt, refused)
+        headers = {"content-type": "application/json", "accept": "application/json"}
+        headers |= self._api.headers(self._account.key)
         # Nothing limits the single steps: the time of the whole is limited.
         none = {"connect": None, "read": None, "write": None, "pool": None}
         try:
@@ -115,36 +136,38 @@ class SummaryService:
             response = await (self._send or await self._opened())(request)
             try:
                 if response.status_code == 200:
-                    return await _body(response, LARGEST_ANSWER)
+                    return await self._body(response)
                 said = await _beginning(response)
             finally:
                 await response.aclose()
         except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.InvalidURL, UnicodeError) as error:
-            log.warning("a summary service cannot be asked", error=type(error).__name__)
-            raise SummaryFailed("`results.summary` has an address or a key that cannot be used") from error
+            log.warning("a model's service cannot be asked", purpose=self._account.purpose, error=type(error).__name__)
+            raise ModelFailed(f"`{self._account.section}` has an address or a key that cannot be used") from error
         except (httpx2.HTTPError, OSError) as error:
-            log.warning("a summary service is out of reach", error=self._redactor(str(error)))
-            raise _Passing("the summary service cannot be reached") from error
+            told = self._redactor(str(error))
+            log.warning("a model's service is out of reach", purpose=self._account.purpose, error=told)
+            raise _Passing(f"the {self._account.purpose} service cannot be reached") from error
         raise self._refusal(response, said, refused)
 
     def _refusal(self, response: "httpx2.Response", said: bytes, refused: frozenset[str]) -> Exception:
         """What another status than 200 means."""
         from mcpbridge.wire.http_problems import excerpt, seconds_to_wait
 
-        status = response.status_code
+        status, section = response.status_code, self._account.section
         if status in (400, 422):
             for parameter in self._api.optional:
                 if parameter not in refused and re.search(rb"\b%b\b" % parameter.encode(), said):
                     return _Unwanted(parameter)
-        log.warning("a summary service refused", status=status, answer=excerpt(said, self._redactor))
-        reason = f"the summary service answered with HTTP status {status}"
+        told = excerpt(said, self._redactor)
+        log.warning("a model's service refused", purpose=self._account.purpose, status=status, answer=told)
+        reason = f"the {self._account.purpose} service answered with HTTP status {status}"
         if status in (408, 429) or status >= 500:
             return _Passing(reason, seconds_to_wait(response.headers.get("retry-after", ""), datetime.now(UTC)))
         if status in (401, 403):
-            reason += "; is `results.summary.api_key` right?"
+            reason += f"; is `{section}.api_key` right?"
         if status in (301, 302, 303, 307, 308, 404):
-            reason += "; are `results.summary.url` and `model` right?"
-        return SummaryFailed(reason)
+            reason += f"; are `{section}.url` and `model` right?"
+        return ModelFailed(reason)
 
     async def _opened(self) -> "Send":
         import httpx2
@@ -153,22 +176,22 @@ class SummaryService:
 
         async with self._opening:
             if self._is_closed:
-                raise SummaryFailed("the bridge stops")
+                raise ModelFailed("the bridge stops")
             if self._send is None:
                 try:
                     self._send = await self._stack.enter_async_context(open_client(httpx2.URL(self._url), None))
                 except ConfigError as error:
-                    raise SummaryFailed(f"the summary service cannot be asked: {error}") from error
+                    raise ModelFailed(f"the {self._account.purpose} service cannot be asked: {error}") from error
             return self._send
 
-
-async def _body(response: "httpx2.Response", largest: int) -> bytes:
-    answer = bytearray()
-    async for piece in response.aiter_bytes():
-        answer += piece
-        if len(answer) > largest:
-            raise SummaryFailed(f"the summary service's answer is larger than {largest >> 20} MiB")
-    return bytes(answer)
+    async def _body(self, response: "httpx2.Response") -> bytes:
+        answer = bytearray()
+        async for piece in response.aiter_bytes():
+            answer += piece
+            if len(answer) > LARGEST_ANSWER:
+                purpose, most = self._account.purpose, LARGEST_ANSWER >> 20
+                raise ModelFailed(f"the {purpose} service's answer is larger than {most} MiB")
+        return bytes(answer)
 
 
 async def _beginning(response: "httpx2.Response") -> bytes:
