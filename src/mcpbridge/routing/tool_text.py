@@ -1,0 +1,34 @@
+"""What a tool and its server say of themselves, as rankers read it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ServerText", "ToolText"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerText:
+    """One server, as its tools are found by it."""
+
+    name: str
+    title: str = ""
+    """What it calls itself, or what the configuration says."""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """One tool. Whatever it says may be malformed: a schema is any JSON value, a text may be megabytes."""
+
+    id: str
+    """What a ranker answers with; unique in an index."""
+    server: str
+    name: str
+    """The server's own name for it."""
+    title: str = ""
+    description: str = ""
+    schema: Mapping[str, Any] | None = None
+    """Its `inputSchema`, parsed; None where there is none that is an object."""
+    tags: tuple[str, ...] = field(default=())
