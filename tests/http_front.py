@@ -33,6 +33,7 @@ class ScriptedCore:
     """
 
     views = ("files", "mail")
+    profiles = ("coding",)
 
     def __init__(self) -> None:
         self.clients: list[Client] = []

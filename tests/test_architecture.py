@@ -18,6 +18,7 @@ LAYERS = [
     "_version",
     "errors",
     "units",
+    "logs",
     "owned_tasks",
     "redaction",
     "wire",
@@ -32,8 +33,10 @@ LAYERS = [
     "policy",
     "storage",
     "approvals",
+    "models",
     "results",
     "catalog",
+    "routing",
     "sandbox",
     "builtin",
     "arguments",
@@ -43,6 +46,7 @@ LAYERS = [
     "config",
     "telemetry",
     "result_parts",
+    "routing_parts",
     "assembly",
     "standing",
     "bridge",
@@ -174,3 +178,11 @@ def test_only_telemetry_and_commands_write_to_standard_streams() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
                 writers.add(name_of(path)[0])
     assert writers <= {"cli", "wire"}  # wire/launch.py is a program of its own
+
+
+def test_only_the_logs_know_who_writes_them() -> None:
+    """`structlog` brings much that a start need not pay for; `logs.get_logger` loads it with the first line."""
+    for path, tree in modules():
+        if name_of(path) not in {("logs",), ("telemetry",)}:
+            known = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+            assert "structlog" not in known, f"{'/'.join(name_of(path))} imports structlog"

@@ -15,6 +15,7 @@ from mcpbridge.approvals.by_handler import ApprovalHandler, HandlerApprover
 from mcpbridge.approvals.desk import Desk
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.recording import recording
+from mcpbridge.builtin.tool import Builtin
 from mcpbridge.conduct import CALL_SECONDS
 from mcpbridge.config.schema import Settings
 from mcpbridge.events import EventBus
@@ -30,7 +31,7 @@ from mcpbridge.pipeline.hooks import Hooks
 from mcpbridge.pipeline.late import Late
 from mcpbridge.pipeline.limits import Limits
 from mcpbridge.pipeline.metrics import Metrics
-from mcpbridge.pipeline.observe import Observe
+from mcpbridge.pipeline.observe import Observe, Record
 from mcpbridge.pipeline.order import Plans
 from mcpbridge.pipeline.rates import Rates
 from mcpbridge.pipeline.retry import Retry
@@ -39,6 +40,7 @@ from mcpbridge.pipeline.tracing import Peer, TraceReceived, TraceSent
 from mcpbridge.policy.decide import Policy
 from mcpbridge.result_parts import ResultParts
 from mcpbridge.storage.call_log import CallLog
+from mcpbridge.storage.records import CallRecord
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.conducts import Conducts
 from mcpbridge.upstream.pool import Pool
@@ -61,6 +63,8 @@ class Parts:
     policy: Policy
     store: Store
     results: ResultParts
+    builtins: Mapping[str, Builtin]
+    """The bridge's own tools, by name."""
     audit: CallLog
     """Where approvals are written down."""
     call_log: CallLog | None
@@ -72,6 +76,8 @@ class Parts:
     """The program's hooks."""
     redact: Callable[[str], str]
     otel: "OpenTelemetry | None"
+    noted: Record | None = None
+    """Hears of each call that has ended."""
 
 
 class Way:
@@ -97,7 +103,7 @@ class Way:
         self._hooks = Hooks(settings.hooks, parts.functions, directory=directory, redact=parts.redact, arguments=check)
         rates = {name: server.rate_limit for name, server in self._servers.items() if server.rate_limit}
         traces = settings.observe.otel_content
-        record = parts.call_log.append if parts.call_log is not None else None
+        record = _both(parts.call_log.append if parts.call_log is not None else None, parts.noted)
         concerns: list[Concern] = [
             *([TraceReceived(self._otel, keeps_content=traces)] if self._otel else []),
             Observe(parts.metrics if settings.observe.metrics else None, parts.events, record),
@@ -117,7 +123,7 @@ class Way:
             Limits(calls, self._idle_of),
             *([TraceSent(self._otel, self._peer, keeps_content=traces)] if self._otel else []),
         ]
-        deliver = Deliver(parts.pool, parts.results.builtins, answer_seconds=settings.questions.timeout)
+        deliver = Deliver(parts.pool, parts.builtins, answer_seconds=settings.questions.timeout)
         self.plans = Plans(deliver, concerns, parts.conducts.of)
         """What happens to each call."""
 
@@ -164,3 +170,14 @@ class Way:
             return Peer(upstream.version, "pipe")
         where = urlsplit(settings.url)
         return Peer(upstream.version, "tcp", where.hostname or "", where.port or 0)
+
+
+def _both(first: Record | None, second: Record | None) -> Record | None:
+    if first is None or second is None:
+        return first or second
+
+    def told(record: CallRecord) -> None:
+        first(record)
+        second(record)
+
+    return told

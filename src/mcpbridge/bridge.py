@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import structlog
 from anyio import CancelScope
 from msgspec import Raw
 
@@ -26,6 +25,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.failed_calls import failed_call
+from mcpbridge.downstream.listing import Listing
 from mcpbridge.downstream.opening import Identity
 from mcpbridge.downstream.server import Server
 from mcpbridge.downstream.sessions import Sessions
@@ -33,11 +33,13 @@ from mcpbridge.errors import BridgeError
 from mcpbridge.events import EventBus
 from mcpbridge.hooks.calls import Hook
 from mcpbridge.interaction import Asker
+from mcpbridge.logs import get_logger
 from mcpbridge.model import BRIDGE
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
 from mcpbridge.result_parts import ResultParts
+from mcpbridge.routing_parts import RoutingParts
 from mcpbridge.standing import dropped, servers_standing
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import call_log_path
@@ -65,7 +67,7 @@ if TYPE_CHECKING:  # loaded where calls are traced
 
 __all__ = ["Bridge", "RequestFailed"]
 
-log = structlog.get_logger("mcpbridge")
+log = get_logger("mcpbridge")
 
 _DEFAULT_INSTRUCTIONS = "This server offers the tools, prompts and resources of several servers."
 _HOW_NAMES_BEGIN: dict[Prefix, str] = {
@@ -147,6 +149,8 @@ class Bridge:
         self.startup: StartupWait
         self.results: ResultParts
         """Kept results, and what is counted of them."""
+        self.routing: RoutingParts
+        """Which tools clients are listed, and how others are found."""
         self.approvals: Desk
         """Calls that wait for a person to agree."""
 
@@ -178,6 +182,7 @@ class Bridge:
             ttl_ms=identity.list_ttl_ms,
             modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(server_info)),
             results=settings.results,
+            slim=settings.expose.mildest,
         )
         servers = {name: server.within(settings.calls) for name, server in settings.servers.items()}
         conducts = Conducts(servers, settings.calls, settings.results)
@@ -194,8 +199,20 @@ class Bridge:
             redact=self._redact,
             call_log=call_log_path(settings.call_log, settings.store) if self.call_log is not None else None,
         )
-        own = tuple(encode(builtin.definition) for builtin in self.results.builtins.values())
-        self.catalog.update(Offer(BRIDGE, own))
+        self.routing = RoutingParts(
+            settings.expose,
+            settings.profiles,
+            settings.search,
+            settings.router,
+            settings.code,
+            catalog=self.catalog,
+            pool=self.pool,
+            policy=self.policy,
+            store=self.store,
+            servers=servers,
+        )
+        builtins = {**self.results.builtins, **self.routing.builtins}
+        self.catalog.update(Offer(BRIDGE, tuple(encode(builtin.definition) for builtin in builtins.values())))
         parts = Parts(
             servers=servers,
             pool=self.pool,
@@ -203,6 +220,7 @@ class Bridge:
             policy=self.policy,
             store=self.store,
             results=self.results,
+            builtins=builtins,
             audit=self.audit,
             call_log=self.call_log,
             metrics=self.metrics,
@@ -211,10 +229,20 @@ class Bridge:
             functions=self._functions,
             redact=self._redact,
             otel=self._open_telemetry(),
+            noted=self.routing.ended if self.routing.feedback is not None else None,
         )
         self._way = Way(settings, parts)
         self.approvals = self._way.approvals
+        self.routing.plan = self._way.plans
         self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
+        listing = Listing(
+            self.catalog,
+            self.pool,
+            self.startup.settled,
+            self.routing.exposing,
+            choose=self.routing.choose,
+            signature=self.routing.signature_of,
+        )
         self.server = Server(
             identity,
             self.catalog,
@@ -224,12 +252,19 @@ class Bridge:
             settings.questions,
             self._way.late,
             self.results.shelf,
+            listing,
             around=self._context,
             audience=self.policy.audience if self.policy.names_callers else None,
         )
         for name in self._transports.authorizations:
             self._transports.authorizations[name].on_signed_in = partial(self._signed_in, name)
-        async with self._keeping(), self._flights.running(), self.pool.running(), self._way.running():
+        async with (
+            self._keeping(),
+            self._flights.running(),
+            self.pool.running(),
+            self.routing.running(),
+            self._way.running(),
+        ):
             try:
                 yield self
             finally:

@@ -64,6 +64,16 @@ class Caller(Protocol):
         ...
 
     @property
+    def view(self) -> str:
+        """Name of the one server that it sees; empty: all."""
+        ...
+
+    @property
+    def profile_name(self) -> str:
+        """The profile whose endpoint it came to; empty: it came to none's."""
+        ...
+
+    @property
     def session(self) -> Session:
         """What lasts over its calls; the same object each time."""
         ...
@@ -72,7 +82,7 @@ class Caller(Protocol):
 class _Local:
     """The program that the bridge runs in."""
 
-    principal = name = version = ""
+    principal = name = version = view = profile_name = ""
 
     def __init__(self) -> None:
         self.session = Session()

@@ -390,9 +390,8 @@ def test_the_definition_is_short_and_read_only() -> None:
     definition = Kept(javascript=Echo()).recall.definition
     assert definition["name"] == "recall"
     assert definition["annotations"]["readOnlyHint"] is True
-    assert len(definition["description"]) < 450
-    assert len(json.dumps(definition["inputSchema"])) < 1150
-    assert definition["inputSchema"]["additionalProperties"] is False
+    assert len(definition["description"]) < 330
+    assert len(json.dumps(definition["inputSchema"])) < 700
     assert {"handle", "path", "where", "_transform", "list", "delete", "search"} <= definition["inputSchema"][
         "properties"
     ].keys()

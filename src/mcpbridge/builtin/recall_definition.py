@@ -5,46 +5,46 @@ from typing import Any
 __all__ = ["ARGUMENTS", "definition"]
 
 
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
+def _as(description: str) -> dict[str, Any]:
+    return {"description": description}
 
 
 _DEFINITION: dict[str, Any] = {
     "name": "recall",
     "title": "Recall kept results",
     "description": (
-        "Query results kept by mcpbridge (handle as shown with a shortened result): exact rows, sums, lines, text. "
-        "Applied in order: path, where, group_by+aggregate or sort, offset/limit, select. Without arguments: lists "
-        'what is kept. E.g. {"handle":"…","path":"items","where":"state==\'open\' and comments>3",'
+        "Query kept results by handle: exact rows, sums, lines. Order: path, where, group_by+aggregate or sort, "
+        "offset/limit, select. No arguments: lists them. "
+        'E.g. {"handle":"…","path":"items","where":"state==\'open\' and comments>3",'
         '"select":"title,user.login","sort":"-comments","limit":5}'
     ),
     "inputSchema": {
         "type": "object",
         "properties": {
-            "handle": {"description": "one or a list"},
-            "path": _text("items[0].user, items[].id, ..name"),
+            "handle": _as("or a list"),
+            "path": _as("items[].id, ..name"),
             "where": {},
-            "select": {"description": "fields, `a.b as c`"},
+            "select": {},
             "sort": {},
-            "offset": {"type": "integer"},
-            "limit": {"type": "integer"},
-            "aggregate": {"description": "count, sum:x, avg:, min:, max:, median:, distinct:"},
+            "offset": {},
+            "limit": {},
+            "aggregate": _as("count, sum:x, avg:, min:, max:, median:, distinct:"),
             "group_by": {},
-            "find": _text("text to look for"),
-            "regex": _text("RE2; groups become fields"),
-            "context": {"type": "integer"},
-            "lines": {"description": "100-150, -20"},
-            "search": _text("finds kept results"),
-            "list": {"type": "boolean"},
-            "delete": {"description": "handles to forget"},
+            "find": {},
+            "regex": {},
+            "context": {},
+            "lines": _as("100-150, -20"),
+            "search": _as("kept results"),
+            "list": {},
+            "delete": _as("handles"),
         },
-        "additionalProperties": False,
     },
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
-"""Read-only, as forgetting takes nothing but a copy. What may be a text, a list or an object has no type."""
+"""Read-only, as forgetting takes nothing but a copy. Arguments have no types and no end: they are understood in many
+forms, and what is wrong with one is told with what was probably meant (`recall_arguments.py`)."""
 
-_TRANSFORM = {"_transform": _text("JavaScript over `result`: what path/where/select leave")}
+_TRANSFORM = {"_transform": _as("JavaScript on `result`")}
 
 ARGUMENTS: tuple[str, ...] = (*_DEFINITION["inputSchema"]["properties"], *_TRANSFORM)
 """The names of all arguments."""

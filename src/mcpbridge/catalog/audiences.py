@@ -6,6 +6,7 @@ snapshot with its encoded pages. Where nothing can be denied, the whole is hande
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from itertools import chain
 
 from mcpbridge.catalog.snapshot import KINDS, Kind, Snapshot
 from mcpbridge.policy.decide import Audience, Policy, ToolPolicy
@@ -25,7 +26,7 @@ class _Cuts:
         self.whole = whole
         hidden: list[str] = []
         self._depending: list[tuple[str, ToolPolicy]] = []
-        for wire, ref in whole.tools.items():
+        for wire, ref in chain(whole.tools.items(), whole.unlisted.items()):
             policy_of_tool = policy.of(ref)
             if policy_of_tool.is_hidden:
                 hidden.append(wire)

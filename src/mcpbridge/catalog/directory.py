@@ -57,7 +57,7 @@ class Directory(Generic[_Ref]):
     def hiding(self, wires: frozenset[str]) -> "Directory[_Ref]":
         """The same names for the same things, of which these are not listed and not guessed."""
         other = copy(self)
-        other._hidden = wires  # noqa: SLF001 - it is one of us
+        other._hidden = self._hidden | wires  # noqa: SLF001 - it is one of us
         return other
 
     def find(self, name: str) -> _Ref:

@@ -60,9 +60,18 @@ class Listing:
             digest.update(entry.digest)
         self.digest = digest.hexdigest()
 
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """What is in it, in order."""
+        return self._entries
+
+    def of(self, entries: Sequence[Entry]) -> "Listing":
+        """A list of the same kind, cut alike, of these entries (sorted by key)."""
+        return Listing(self._kind, entries, self._asked_size, self._modern_members)
+
     def only(self, kept: Iterable[bool]) -> "Listing":
         """The same without some entries; `kept` says of each whether it stays. Cursors mean the same places."""
-        return Listing(self._kind, list(compress(self._entries, kept)), self._asked_size, self._modern_members)
+        return self.of(list(compress(self._entries, kept)))
 
     def page(self, cursor: str | None, *, revision: str) -> bytes:
         """The result object of the page behind `cursor`, on one line. An empty cursor is taken for none.

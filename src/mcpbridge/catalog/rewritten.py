@@ -40,10 +40,10 @@ class Rewriting:
         self._conducts: dict[str, ResultConduct] = {}
 
     def shown(self, items: Sequence[tuple[str, Item]]) -> list[tuple[str, Item]]:
-        """The tools to list: without the bridge's own where no result is ever kept."""
+        """The tools that there are: without `recall` where no result is ever kept."""
         if any(server != BRIDGE and self._keeps(server, item.definition.key) for server, item in items):
             return list(items)
-        return [(server, item) for server, item in items if server != BRIDGE]
+        return [(server, item) for server, item in items if server != BRIDGE or item.definition.key != "recall"]
 
     def changes(self, server: str, definition: Definition) -> Changes:
         """What must change in the definition of a tool."""

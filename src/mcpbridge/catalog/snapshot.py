@@ -22,14 +22,17 @@ from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.paging import Entry, Listing
 from mcpbridge.catalog.rewritten import Rewriting
 from mcpbridge.catalog.seen_uris import SeenUris
+from mcpbridge.catalog.slim import Level, slimmed
 from mcpbridge.catalog.uri_index import ServerUris, UriIndex
 from mcpbridge.conduct import NO_HINTS, Hints
+from mcpbridge.model import BRIDGE
 from mcpbridge.result_settings import ResultSettings
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.frame import encode
 
 __all__ = [
     "KINDS",
+    "UNLISTED",
     "Builder",
     "Dropped",
     "Kind",
@@ -68,6 +71,8 @@ class ToolRef:
     """Modern clients over HTTP repeat arguments in such headers too; `published_modern` says which."""
     app_only: bool = False
     """Meant for the apps of its server, not for models: listed and callable, but nothing to find or recommend."""
+    has_app: bool = False
+    """An app of its server shows its results, or it is such an app's: hosts must have it in their lists."""
     hints: Hints = NO_HINTS
     """What it says of itself, whoever believes it."""
     task_support: str = ""
@@ -122,12 +127,15 @@ class Snapshot:
     prompts: Mapping[str, PromptRef]
     resources: Mapping[str, ResourceRef]
     templates: Mapping[str, TemplateRef]
+    unlisted: Mapping[str, ToolRef]
+    """Tools of the bridge that can be called but are in no listing, by wire name."""
     dropped: tuple[Dropped, ...]
     """What clients do not see, or not in full, though it is offered and not hidden by the configuration."""
     _tool_names: Directory[ToolRef]
     _prompt_names: Directory[PromptRef]
     _uris: UriIndex
     _listings: Mapping[Kind, Listing]
+    _unlisted: Mapping[str, Entry]
 
     def tool(self, name: str) -> ToolRef:
         """The tool of this wire name, `server/tool`, `server.tool`, or bare name if one server alone has it.
@@ -180,6 +188,18 @@ class Snapshot:
         """
         return self._listings[kind].page(cursor, revision=revision)
 
+    def listing(self, kind: Kind) -> Listing:
+        """All that is listed of a kind."""
+        return self._listings[kind]
+
+    def entries(self, kind: Kind) -> Sequence[Entry]:
+        """What `page` shows of a kind: for tools in the order of `tools`."""
+        return self._listings[kind].entries
+
+    def unlisted_entry(self, ref: ToolRef) -> Entry:
+        """What a listing would show of one of `unlisted`."""
+        return self._unlisted[ref.wire]
+
     def kind_digest(self, kind: Kind) -> str:
         """Changes when, and only when, what is listed of this kind changed."""
         return self._listings[kind].digest
@@ -191,7 +211,14 @@ class Snapshot:
         names = self._tool_names.hiding(wires)
         tools = self._listings["tools"].only(wire not in wires for wire in self.tools)
         listings: dict[Kind, Listing] = {**self._listings, "tools": tools}
-        return replace(self, digest=_digest(listings), tools=names.wires, _tool_names=names, _listings=listings)
+        return replace(
+            self,
+            digest=_digest(listings),
+            tools=names.wires,
+            unlisted={wire: ref for wire, ref in self.unlisted.items() if wire not in wires},
+            _tool_names=names,
+            _listings=listings,
+        )
 
 
 class Builder:
@@ -206,6 +233,7 @@ class Builder:
         ttl_ms: int = 0,
         modern_tail: bytes = b"",
         results: ResultSettings | None = None,
+        slim: Level = "off",
     ) -> None:
         """How all snapshots are cut.
 
@@ -213,7 +241,7 @@ class Builder:
         entries a page; 0 for one page. `ttl_ms`: how long modern clients may go without asking again, where no server
         asks for less. `modern_tail`: members (`"name":value,…`) that end every page for modern clients, such as the
         `_meta` with the bridge's own `serverInfo`. `results`: what becomes of results unless a server or tool says
-        otherwise; None: nothing.
+        otherwise; None: nothing. `slim`: how short the definitions of tools are.
         """
         self._names: _Names = partial(wire_names, limit=name_length, prefix=prefix)
         self._keeps_uris = False
@@ -221,6 +249,7 @@ class Builder:
         self._ttl_ms = ttl_ms
         self._modern_tail = b",%b" % modern_tail if modern_tail else b""
         self._results = results
+        self._slim: Level = slim
         self.large: frozenset[str] = frozenset()
         """Ids (`server/name`, the server's own) of tools whose results have been large."""
         self._seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
@@ -231,7 +260,7 @@ class Builder:
         """Another builder that cuts alike, for the catalogs of one server by its own names and URIs."""
         other = Builder(page_size=self._page_size, ttl_ms=self._ttl_ms)
         other._modern_tail = self._modern_tail
-        other._names, other._results, other.large = own_names, self._results, self.large
+        other._names, other._results, other._slim, other.large = own_names, self._results, self._slim, self.large
         other._keeps_uris = True
         return other
 
@@ -243,7 +272,7 @@ class Builder:
         uris = UriIndex(own, self._seen_uris, keeps_all=self._keeps_uris)
         runs_tasks = frozenset(offer.server for offer in offers if offer.runs_tasks)
         rewriting = Rewriting(settings, self._results, self.large)
-        making = _Making(accepted, uris, self._names, self._entries, runs_tasks, rewriting)
+        making = _Making(accepted, uris, self._names, self._entries, runs_tasks, rewriting, self._slim)
         tools, prompts = making.tools(), making.prompts()
         resources, templates = making.resources(), making.templates()
         self._entries = making.entries
@@ -257,11 +286,13 @@ class Builder:
             prompts=prompts.wires,
             resources=MappingProxyType(resources),
             templates=MappingProxyType(templates),
+            unlisted=MappingProxyType({ref.wire: ref for ref, _ in making.unlisted}),
             dropped=(*(drop for server in accepted.values() for drop in server.dropped), *making.dropped),
             _tool_names=tools,
             _prompt_names=prompts,
             _uris=uris,
             _listings=listings,
+            _unlisted={ref.wire: entry for ref, entry in making.unlisted},
         )
 
     def _modern_members(self, kind: Kind, offers: Sequence[Offer]) -> bytes:
@@ -304,6 +335,9 @@ def build(
     return builder.build(offers, settings)
 
 
+UNLISTED = frozenset({"find_tools", "describe_tools", "call_tool"})
+"""Names of tools of the bridge that a listing has only where it leaves out others."""
+
 _EntryKey = tuple[Kind, str, str, bytes, tuple[tuple[str, bytes | None], ...]]
 _Names = Callable[[Iterable[tuple[str, str]]], dict[tuple[str, str], str]]
 """Wire names of (server, tool) or (server, prompt)."""
@@ -320,8 +354,10 @@ class _Making:
         known: Mapping[_EntryKey, Entry],
         runs_tasks: frozenset[str],
         rewriting: Rewriting,
+        slim: Level,
     ) -> None:
         """`runs_tasks`: servers whose tools clients of 2025-11-25 may run as tasks, so that they see `execution`."""
+        self._slim: Level = slim
         self._rewriting = rewriting
         self._servers = servers
         self._uris = uris
@@ -330,6 +366,7 @@ class _Making:
         self._runs_tasks = runs_tasks
         self.entries: dict[_EntryKey, Entry] = {}
         self.listed = defaultdict[Kind, list[Entry]](list)
+        self.unlisted: list[tuple[ToolRef, Entry]] = []
         self.dropped: list[Dropped] = []
 
     def tools(self) -> Directory[ToolRef]:
@@ -355,11 +392,14 @@ class _Making:
                 headers=definition.headers,
                 is_marked=definition.is_marked,
                 app_only=definition.app_only,
+                has_app=definition.app_only or bool(definition.ui),
                 hints=definition.hints,
                 task_support=definition.task_support,
             )
             found.append(Listed(wire, server, item.name, ref))
-        return Directory("tool", found)
+            if server == BRIDGE and item.name in UNLISTED:
+                self.unlisted.append((ref, self.listed["tools"].pop()))
+        return Directory("tool", found).hiding(frozenset(ref.wire for ref, _ in self.unlisted))
 
     def prompts(self) -> Directory[PromptRef]:
         wires = self._wires("prompts")
@@ -413,7 +453,11 @@ class _Making:
         entry = self._known.get(key)
         if entry is None:
             legacy, modern = form_for_legacy(item.definition, changes), form_for_modern(item.definition, changes)
-            if legacy == modern:
+            is_one = legacy == modern
+            if kind == "tools" and server != BRIDGE:
+                legacy = slimmed(legacy, self._slim)
+                modern = legacy if is_one else slimmed(modern, self._slim)
+            if is_one:
                 modern = legacy  # one copy
             digest = sha256(legacy + b"\0" + modern).digest()
             entry = Entry((server, item.name), legacy, modern, digest)

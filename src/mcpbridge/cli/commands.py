@@ -15,6 +15,7 @@ __all__ = ["run"]
 _SUMMARIES = {
     "serve": "Serve all configured servers as one, on stdio or over HTTP.",
     "list": "List what the servers offer.",
+    "search": "Find tools by what they do.",
     "call": "Call a tool.",
     "read": "Read a resource.",
     "check": "Check the configuration and connect to every server.",
@@ -22,6 +23,8 @@ _SUMMARIES = {
     "logout": "Forget the sign-in to a server.",
     "status": "Show the bridges that are running.",
     "stats": "Show how often each tool was called, how long it took, and the tokens that results cost.",
+    "tokens": "Show what each server's tools cost a model's context.",
+    "bench": "Measure how well tools are found.",
     "log": "Show what was called.",
     "approvals": "List the calls that wait for approval.",
     "approve": "Approve a call that waits for it.",
@@ -29,6 +32,7 @@ _SUMMARIES = {
     "results": "Show, read or forget large results that were kept.",
     "cache": "Show or clear the results that are kept.",
     "token": "Make bearer tokens for the HTTP front.",
+    "rank": "Rank tools out of files, in JSON lines, to score the ranker.",
 }
 
 

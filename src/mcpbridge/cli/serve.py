@@ -5,6 +5,7 @@ configuration or an address that cannot be used.
 """
 
 import argparse
+import gc
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +77,7 @@ def serve(arguments: Sequence[str]) -> int:
         if view:  # the others are not even started
             alone = {view: loaded.settings.servers[view]}
             loaded = replace(loaded, settings=loaded.settings.model_copy(update={"servers": alone}))
-        front = _Front(address, token, admin_token, options.no_auth, view)
+        front = _Front(address, token, admin_token, options.no_auth, view, _profile(options, loaded))
         return _run(loaded, redact, front, level=options.log_level)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
         code = report(error, as_json=False, redact=redact)
@@ -100,6 +101,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         help=f"serve HTTP instead of stdio (default {DEFAULT_ADDRESS}); unix:PATH for a socket in the file system",
     )
     parser.add_argument("--server", metavar="NAME", help="serve this one server alone, by its own names (stdio)")
+    parser.add_argument("--profile", metavar="NAME", help="serve what belongs to this profile (stdio)")
     parser.add_argument(
         "--no-auth", action="store_true", help="allow anyone who reaches the address, also from outside"
     )
@@ -175,6 +177,26 @@ def _view(options: argparse.Namespace, loaded: Loaded) -> str:
     return name
 
 
+def _profile(options: argparse.Namespace, loaded: Loaded) -> str:
+    """The profile to serve; empty: none in particular.
+
+    Raises:
+        ConfigError: there is none of that name, or it is served over HTTP, where each has a path of its own.
+    """
+    name: str | None = options.profile
+    if name is None:
+        return ""
+    if options.http is not None:
+        hint = f"Over HTTP every profile has a path of its own: /p/{name}/mcp."
+        raise ConfigError("only means something on stdio", key="--profile", hint=hint)
+    if options.server is not None:
+        raise ConfigError("goes without --server, which serves a single one", key="--profile")
+    if name not in loaded.settings.profiles:
+        known = ", ".join(sorted(loaded.settings.profiles)) or "none"
+        raise ConfigError(f"no profile is called {name!r}", key="--profile", hint=f"Known: {known}.")
+    return name
+
+
 class _Front(NamedTuple):
     """Where clients come in."""
 
@@ -184,6 +206,7 @@ class _Front(NamedTuple):
     admin_token: str | None
     no_auth: bool
     view: str
+    profile: str
 
 
 def _run(loaded: Loaded, redact: Redactor, front: _Front, *, level: str | None) -> int:
@@ -227,7 +250,6 @@ async def _serve(
     streams: tuple[int, int] | None,
 ) -> int:
     import anyio
-    import structlog
 
     from mcpbridge.admin.approvals import answers
     from mcpbridge.admin.cache import answers as cache_answers
@@ -235,13 +257,17 @@ async def _serve(
     from mcpbridge.admin.stats import stats_of
     from mcpbridge.bridge import Bridge
     from mcpbridge.cli.pages import open_in_browser
+    from mcpbridge.logs import get_logger
 
-    log = structlog.get_logger()
+    gc.freeze()  # what is loaded by now stays to the end: no collection has to look at it
+    gc.enable()
+    log = get_logger()
     for warning in loaded.warnings:
         log.warning("configuration", note=warning)
     received: list[signal.Signals] = []
     serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
-    shown = f"stdio ({front.view})" if front.view else "stdio"
+    part = front.view or front.profile
+    shown = f"stdio ({part})" if part else "stdio"
 
     def ready(url: str) -> None:
         nonlocal shown
@@ -265,6 +291,7 @@ async def _serve(
                 out_fd=streams[1],
                 max_frame=loaded.settings.limits.max_frame,
                 view=front.view,
+                profile=front.profile,
             )
             log.info("stopping", reason="the client closed its end")
         elif at:

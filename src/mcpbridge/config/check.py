@@ -159,9 +159,9 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
             found.add(server.tls.key_password)
         if server.proxy and (password := urlsplit(server.proxy).password):
             found |= {password, unquote(password)}
-    summary = settings.results.summary
-    password = urlsplit(summary.url).password if summary.url else None
-    found |= {secret for secret in (summary.api_key, password) if secret}
+    for service in (settings.results.summary, settings.router, settings.search.embedder):
+        password = urlsplit(service.url).password if service.url else None
+        found |= {secret for secret in (service.api_key, password) if secret}
     if settings.store.key:
         found.add(settings.store.key)
     if settings.questions.state_key:

@@ -1,8 +1,8 @@
 """The whole configuration as one value. Each larger section's model lives beside the code that reads it."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.catalog.names import Prefix
@@ -13,6 +13,14 @@ from mcpbridge.pipeline.cache import CacheSettings
 from mcpbridge.pipeline.observe_settings import ObserveSettings
 from mcpbridge.policy.settings import PermissionRule
 from mcpbridge.result_settings import ResultDefaults
+from mcpbridge.routing.settings import (
+    CodeSettings,
+    ExposeSettings,
+    ProfileName,
+    ProfileSettings,
+    RouterSettings,
+    SearchSettings,
+)
 from mcpbridge.storage.log_settings import CallLogSettings
 from mcpbridge.storage.settings import StoreSettings
 from mcpbridge.units import Bytes, Seconds
@@ -121,6 +129,21 @@ class Settings(BaseModel):
     results: ResultDefaults = ResultDefaults()
     """What becomes of large results, and how long the originals are kept."""
 
+    expose: ExposeSettings = ExposeSettings()
+    """Which tools clients are listed, and how much of each."""
+
+    profiles: dict[ProfileName, ProfileSettings] = {}
+    """Parts of the catalog, by name: at `/p/NAME/mcp`, and by `mcpbridge serve --profile NAME`."""
+
+    search: SearchSettings = SearchSettings()
+    """How tools are found."""
+
+    router: RouterSettings = RouterSettings()
+    """A model that chooses tools for a request."""
+
+    code: CodeSettings = CodeSettings()
+    """Programs that call tools."""
+
     cache: CacheSettings = CacheSettings()
     """How much is kept of results of tools with `cache`."""
 
@@ -132,3 +155,13 @@ class Settings(BaseModel):
 
     source: str | None = None
     """The path of the file; None when there is none. Set while loading, never by people."""
+
+    @model_validator(mode="after")
+    def _profiles_exist(self) -> Self:
+        named = [("expose", self.expose.profile)]
+        named += [(f"expose.clients.{client}", own.profile) for client, own in self.expose.clients.items()]
+        for where, profile in named:
+            if profile is not None and profile not in self.profiles:
+                known = ", ".join(self.profiles) or "none"
+                raise ValueError(f"`{where}.profile` names the profile '{profile}', which is not there; known: {known}")
+        return self

@@ -3,22 +3,26 @@
 A name is resolved once, against the snapshot of that moment; what follows knows only the server and its own name.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Raw
 
 from mcpbridge.arguments.coercion import UNWRAPPED, object_within
+from mcpbridge.builtin.call_tool import inner_call
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Kind, ToolRef
+from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.delivery import Delivery
 from mcpbridge.downstream.finding import Finding
-from mcpbridge.downstream.handling import Handler, Startup, text
+from mcpbridge.downstream.handling import Handler, text
+from mcpbridge.downstream.listing import Listing
 from mcpbridge.downstream.param_headers import check_param_headers
 from mcpbridge.downstream.result_resources import RESULT_URIS, ResultResources
 from mcpbridge.downstream.tasks import Tasks
-from mcpbridge.errors import BadRequest, UnknownName, UpstreamAnswered
+from mcpbridge.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
+from mcpbridge.model import BRIDGE
 from mcpbridge.pipeline.arguments import told_of
+from mcpbridge.routing.scopes import Scope
 from mcpbridge.sandbox.suffix import transform_suffix
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
@@ -38,15 +42,16 @@ class Calls:
         self,
         catalog: Catalog,
         pool: Pool,
-        startup: Startup,
         finding: Finding,
         delivery: Delivery,
         tasks: Tasks,
         server_info: bytes,
         results: ResultResources,
+        listing: Listing,
     ) -> None:
-        """`server_info`: the bridge's own, encoded. `results`: those that are kept."""
-        self._catalog, self._pool, self._settled = catalog, pool, startup.settled
+        """`server_info`: the bridge's own, encoded. `results`: those that are kept. `listing`: answers lists."""
+        self._catalog, self._pool = catalog, pool
+        self._listing, self._scope_of = listing, listing.scope_of if listing.exposing.scopes else None
         self._find, self._deliver = finding.find, delivery.deliver
         self._results = results
         self._tasks, self._server_info = tasks, server_info
@@ -56,25 +61,11 @@ class Calls:
         """By method; the same in both eras."""
         return {
             "tools/call": self.call_tool,
-            "tools/list": self._list("tools"),
-            "prompts/list": self._list("prompts"),
+            **self._listing.handlers,
             "prompts/get": self.get_prompt,
-            "resources/list": self._list("resources"),
-            "resources/templates/list": self._list("templates"),
             "resources/read": self.read_resource,
             "completion/complete": self.complete,
         }
-
-    def _list(self, kind: Kind) -> Handler:
-        async def answer_list(client: Client, frame: Frame, _: Notify) -> bytes:
-            if client.modern and client.profile:
-                self._pool.expect(client.profile, client.view)
-            await self._settled()
-            params = _params(frame)
-            cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
-            return self._catalog.flush(client.view, client.audience).page(kind, cursor, revision=client.version)
-
-        return answer_list
 
     def call_tool(self, client: Client, frame: Frame, notify: Notify) -> Awaitable[bytes | Raw]:
         """`tools/call`: by wire name or alias. No coroutine of its own: every call would pay for one more."""
@@ -87,6 +78,7 @@ class Calls:
         return self._call(client, ref, name, params, notify)
 
     async def _find_and_call(self, client: Client, name: str, params: Body, notify: Notify) -> bytes | Raw:
+        name = self._listing.own_name(client, name)
         if (suffixed := transform_suffix(name)) is not None:
             name = suffixed[0]
             params.put("name", name)
@@ -97,6 +89,38 @@ class Calls:
         return await self._call(client, ref, name, params, notify)
 
     def _call(self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
+        if ref.server == BRIDGE and ref.name == "call_tool" and self._listing.may_see(client, ref):
+            return self._call_inside(client, ref, params, notify)
+        if self._scope_of is not None:
+            self._require(client, "tool", name, lambda scope: scope.has(ref))
+        return self._call_itself(client, ref, name, params, notify)
+
+    async def _call_inside(self, client: Client, meta_tool: ToolRef, params: Body, notify: Notify) -> bytes | Raw:
+        """The call that stands in the arguments of `call_tool`, as if it had come by itself."""
+        name, arguments = inner_call(params)
+        name = self._listing.own_name(client, name)
+        params.put("name", name)
+        params.put("arguments", arguments)
+        ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
+        if ref.id == meta_tool.id:
+            raise BadRequest(INVALID_PARAMS, "call_tool calls other tools, not itself")
+        self._require(client, "tool", name, lambda scope: scope.has(ref))
+        try:
+            return await self._call_itself(client, ref, name, params, notify, is_mirrored=False)
+        except ArgumentsRefused as refused:
+            refused.advice = f"{refused.advice} It is called so: {self._listing.signature_of(ref)}".strip()
+            raise
+
+    def _require(self, client: Client, kind: str, name: str, belongs: Callable[[Scope], bool]) -> None:
+        """Raises UnknownName where the profile of this client has no such thing."""
+        scope = self._scope_of(client) if self._scope_of is not None else None
+        if scope is not None and not belongs(scope):
+            raise UnknownName(kind, name)
+
+    def _call_itself(
+        self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify, *, is_mirrored: bool = True
+    ) -> Awaitable[bytes | Raw]:
+        """`is_mirrored`: headers of the request repeat what the tool says must stand in them."""
         if ref.name != name:
             params.put("name", ref.name)
         else:
@@ -109,7 +133,7 @@ class Calls:
                 raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
             params.put("arguments", inside)  # here, so that all stages may count on an object
             unwrapped = True
-        if ref.is_marked and client.param_headers is not None:
+        if ref.is_marked and is_mirrored and client.param_headers is not None:
             check_param_headers(ref.published_modern, params, client.param_headers)
         as_task = False, False
         if ref.task_support or "task" in params or "extensions" in client.capabilities:
@@ -123,6 +147,7 @@ class Calls:
         params = _params(frame)
         name = text(params, "name")
         ref = await self._find(client.view, name, lambda snapshot: snapshot.prompt(name))
+        self._require(client, "prompt", name, lambda scope: scope.has_server(ref.server))
         params.put("name", ref.name)
         return await self._deliver(client, "prompts/get", (ref.server, ref.name), params, notify)
 
@@ -140,6 +165,7 @@ class Calls:
             target = owner, uri
         else:
             target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
+            self._require(client, "resource", uri, lambda scope: scope.has_server(target[0]))
         params.put("uri", target[1])
         try:
             return await self._deliver(client, "resources/read", target, params, notify, cacheable=True)

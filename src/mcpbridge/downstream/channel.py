@@ -64,6 +64,8 @@ class Client:
     """Who the front authenticated; empty for the local user."""
     view: str = ""
     """Name of the one server that this client's endpoint shows, by its own names; empty: all servers, merged."""
+    profile_name: str = ""
+    """The profile of `[profiles]` whose endpoint it came to; empty: another endpoint."""
     modern: bool = False
     version: str = ""
     """The negotiated protocol revision; empty before `initialize`."""

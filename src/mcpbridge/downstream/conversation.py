@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-import structlog
-
 from mcpbridge.downstream.batches import make_one_turn
 from mcpbridge.downstream.channel import Answer, Client
 from mcpbridge.downstream.core import Core
 from mcpbridge.downstream.errors_to_wire import to_answer
 from mcpbridge.downstream.modern import modern_client, reads_as_modern
 from mcpbridge.errors import BadRequest
+from mcpbridge.logs import get_logger
 from mcpbridge.wire.codes import INVALID_REQUEST, PARSE_ERROR
 from mcpbridge.wire.frame import Frame, encode_error
 from mcpbridge.wire.revisions import BATCHING
@@ -24,7 +23,7 @@ from mcpbridge.wire.salvage import Batch, Item, Noise, Spoiled
 
 __all__ = ["PUSH_LIMIT", "READ_LIMIT", "Conversation", "Fit"]
 
-log = structlog.get_logger("mcpbridge.front")
+log = get_logger("mcpbridge.front")
 
 PUSH_LIMIT = 16 << 20
 """Bytes waiting for a client that does not read, above which notifications to it are dropped."""
@@ -166,7 +165,7 @@ class Conversation:
             client = modern_client(frame, session.principal)
         except BadRequest as error:
             return to_answer(error, bytes(frame.id), frame.method, modern=True)
-        client.view = session.view
+        client.view, client.profile_name = session.view, session.profile_name
         # Cancelling goes by the channel: the ids of all its requests are of one space.
         return await self._core.answer(client, frame, self._notify, cancel_as=session)
 

@@ -17,6 +17,11 @@ class Core(Protocol):
         """Names of the servers that have an endpoint of their own; see `Client.view`."""
         ...
 
+    @property
+    def profiles(self) -> Collection[str]:
+        """Names of the profiles, which have one as well; see `Client.profile_name`."""
+        ...
+
     def open(self, client: Client) -> None:
         """A legacy session begins."""
         ...

@@ -60,6 +60,8 @@ class Endpoint(NamedTuple):
     kind: Kind
     view: str
     """See `Client.view`."""
+    profile: str = ""
+    """See `Client.profile_name`."""
 
 
 MERGED = Endpoint("mcp", "")

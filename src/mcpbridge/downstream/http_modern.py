@@ -118,6 +118,7 @@ class ModernFront:
         return Client(
             principal=exchange.principal,
             view=exchange.endpoint.view,
+            profile_name=exchange.endpoint.profile,
             modern=True,
             version=meta[PROTOCOL_VERSION],
             info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings

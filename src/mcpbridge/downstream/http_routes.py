@@ -1,4 +1,4 @@
-"""Which path is which endpoint: the merged one, and those of single servers. Pure.
+"""Which path is which endpoint: the merged one, those of single servers, and those of profiles. Pure.
 
 An endpoint is a server of its own: what a client may see there is settled by the path alone, and a session that was
 opened at one of them does not exist at the others.
@@ -12,14 +12,17 @@ from mcpbridge.downstream.settings import HttpSettings
 __all__ = ["Routes"]
 
 _SERVERS = "/servers/"
+_PROFILES = "/p/"
 
 
 class Routes:
     """The paths of all endpoints."""
 
-    def __init__(self, settings: HttpSettings, views: Callable[[], Collection[str]]) -> None:
-        """`views` tells the servers that have endpoints of their own now."""
-        self._views = views
+    def __init__(
+        self, settings: HttpSettings, views: Callable[[], Collection[str]], profiles: Collection[str] = ()
+    ) -> None:
+        """`views` tells the servers that have endpoints of their own now; `profiles` are those of the configuration."""
+        self._views, self._profiles = views, profiles
         self._kinds: dict[str, Kind] = {"mcp": "mcp"}
         if settings.sse:
             self._kinds["sse"] = "sse"
@@ -38,15 +41,21 @@ class Routes:
         endpoint = self._merged.get(path)
         if endpoint is not None:
             return endpoint
-        if not path.startswith(_SERVERS):
-            raise Refused(404, f"Nothing is here; MCP is served at {self._path}")
-        name, _, rest = path.removeprefix(_SERVERS).partition("/")
-        views = self._views()
-        if name not in views:
-            known = ", ".join(sorted(views)) or "none"
-            raise Refused(404, f"No server is called {name[:64]!r}; known: {known}")
+        if path.startswith(_SERVERS):
+            kind, name = self._named(path, _SERVERS, "server", self._views())
+            return Endpoint(kind, name)
+        if path.startswith(_PROFILES):
+            kind, name = self._named(path, _PROFILES, "profile", self._profiles)
+            return Endpoint(kind, "", name)
+        raise Refused(404, f"Nothing is here; MCP is served at {self._path}")
+
+    def _named(self, path: str, begin: str, what: str, names: Collection[str]) -> tuple[Kind, str]:
+        name, _, rest = path.removeprefix(begin).partition("/")
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none"
+            raise Refused(404, f"No {what} is called {name[:64]!r}; known: {known}")
         kind = self._kinds.get(rest.removesuffix("/"))
         if kind is None:
-            ways = ", ".join(f"{_SERVERS}{name}/{way}" for way in self._kinds)
-            raise Refused(404, f"Nothing is here; server {name!r} is served at {ways}")
-        return Endpoint(kind, name)
+            ways = ", ".join(f"{begin}{name}/{way}" for way in self._kinds)
+            raise Refused(404, f"Nothing is here; {what} {name!r} is served at {ways}")
+        return kind, name

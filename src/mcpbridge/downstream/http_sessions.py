@@ -75,7 +75,7 @@ class Sessions:
                 return None
             self.end(oldest)
         streams = Streams(self._keep, max_event=self._max_event)
-        client = Client(principal=principal, view=endpoint.view, push=streams.channel.notify)
+        client = Client(principal, endpoint.view, endpoint.profile, push=streams.channel.notify)
         session = Session(secrets.token_hex(16).encode(), endpoint, client, streams, self._clock())
         self._by_id[session.id] = session
         if self._sweep is None:

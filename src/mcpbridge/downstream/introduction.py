@@ -5,7 +5,7 @@ revisions that have it. Instructions are the bridge's own and, within a budget, 
 of the project's notes): clients cut what is long, and often put the whole into every prompt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.extensions import TASKS, extensions_of, published_down
@@ -28,16 +28,18 @@ class Introduction:
         """
         self._pool, self._own, self._budget, self._extensions = pool, own, budget, extensions
 
-    def instructions(self, view: str) -> str:
-        """For clients of the merged catalog, or with `view` for those of one server: its own, whole."""
-        if view:
-            upstream = self._pool.upstreams.get(view)
-            return upstream.instructions if upstream is not None else ""
-        said = {name: upstream.instructions for name, upstream in self._pool.upstreams.items()}
-        return compose(self._own, said, self._budget)
+    def of_server(self, view: str) -> str:
+        """For clients of one server: its own, whole."""
+        upstream = self._pool.upstreams.get(view)
+        return upstream.instructions if upstream is not None else ""
 
-    def capabilities(self, version: str, view: str = "") -> dict[str, object]:
-        """The capabilities to declare to a client of this revision."""
+    def instructions(self, shows: Callable[[str], bool], more: str = "") -> str:
+        """For clients of several servers, those that `shows` names. `more`: what the bridge says to this client."""
+        said = {name: upstream.instructions for name, upstream in self._pool.upstreams.items() if shows(name)}
+        return compose(" ".join(part for part in (self._own, more) if part), said, self._budget)
+
+    def capabilities(self, version: str, shows: Callable[[str], bool]) -> dict[str, object]:
+        """The capabilities to declare to a client of this revision that sees these servers."""
         declared: dict[str, object] = {
             "tools": {"listChanged": True},
             "prompts": {"listChanged": True},
@@ -46,7 +48,7 @@ class Introduction:
         }
         if version >= FIRST_WITH_ANNOTATIONS:
             declared["completions"] = {}
-        upstreams = [one for name, one in sorted(self._pool.upstreams.items()) if view in ("", name)]
+        upstreams = [one for name, one in sorted(self._pool.upstreams.items()) if shows(name)]
         extensions = published_down((extensions_of(one.capabilities) for one in upstreams), self._extensions)
         if version == LATEST_LEGACY and any(one.runs_tasks for one in upstreams):
             declared["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}

@@ -1,7 +1,8 @@
 """How a client begins: the handshake of legacy sessions, `server/discover` of modern ones."""
 
+from collections.abc import Callable
+
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.downstream.asking import ClientRequests, LegacyAsker
@@ -9,13 +10,15 @@ from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.handling import Handler
 from mcpbridge.downstream.introduction import Introduction
 from mcpbridge.interaction import NOTHING, Profile
+from mcpbridge.logs import get_logger
+from mcpbridge.routing.exposing import Exposing
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.frame import Frame, encode
 from mcpbridge.wire.revisions import LEGACY, MODERN, negotiate
 
 __all__ = ["Identity", "Opening"]
 
-log = structlog.get_logger("mcpbridge.server")
+log = get_logger("mcpbridge.server")
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -44,8 +47,14 @@ _decode_initialize = msgspec.json.Decoder(_InitializeParams).decode
 class Opening:
     """Handlers of the requests that open."""
 
-    def __init__(self, identity: Identity, pool: Pool, server_info: bytes, *, asking_seconds: float) -> None:
-        """`server_info`: name and version, encoded. `asking_seconds`: how long a client may take for an answer."""
+    def __init__(
+        self, identity: Identity, pool: Pool, server_info: bytes, *, asking_seconds: float, exposing: Exposing
+    ) -> None:
+        """`server_info`: name and version, encoded. `asking_seconds`: how long a client may take for an answer.
+
+        `exposing`: who is listed what.
+        """
+        self._exposing = exposing
         self._identity, self._pool, self._server_info, self._seconds = identity, pool, server_info, asking_seconds
         self._introduction = Introduction(
             pool, identity.instructions, identity.instructions_budget, identity.extensions
@@ -73,7 +82,7 @@ class Opening:
         client.asked = ClientRequests(self._seconds, client.push)
         client.bystander = LegacyAsker(client, client.asked, client.push) if client.profile is NOTHING else None
         self._pool.expect(client.profile, client.view)
-        capabilities = self._introduction.capabilities(client.version, client.view)
+        capabilities = self._introduction.capabilities(client.version, self._shown(client))
         client.runs_tasks = "tasks" in capabilities
         log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
         return encode(
@@ -81,7 +90,7 @@ class Opening:
                 "protocolVersion": client.version,
                 "capabilities": capabilities,
                 "serverInfo": Raw(self._server_info),
-                "instructions": self._introduction.instructions(client.view),
+                "instructions": self._instructions(client),
             }
         )
 
@@ -91,10 +100,31 @@ class Opening:
             {
                 "resultType": "complete",
                 "supportedVersions": [*MODERN, *reversed(LEGACY)],
-                "capabilities": self._introduction.capabilities(client.version, client.view),
-                "instructions": self._introduction.instructions(client.view),
+                "capabilities": self._introduction.capabilities(client.version, self._shown(client)),
+                "instructions": self._instructions(client),
                 "ttlMs": self._identity.list_ttl_ms,
                 "cacheScope": "private",
                 "_meta": {"io.modelcontextprotocol/serverInfo": Raw(self._server_info)},
             }
         )
+
+    def _shown(self, client: Client) -> Callable[[str], bool]:
+        """Which servers this client sees something of."""
+        if client.view:
+            return client.view.__eq__
+        scope = self._exposing.of(client.name, client.view, client.profile_name).scope
+        return scope.may_have_server if scope is not None else lambda _: True
+
+    def _instructions(self, client: Client) -> str:
+        if client.view:
+            return self._introduction.of_server(client.view)
+        exposure = self._exposing.of(client.name, client.view, client.profile_name)
+        more = [exposure.scope.settings.description] if exposure.scope is not None else []
+        more += [_ABOUT_SEARCH] if exposure.mode != "all" else []
+        return self._introduction.instructions(self._shown(client), " ".join(filter(None, more)))
+
+
+_ABOUT_SEARCH = (
+    "If there is a tool find_tools, most tools are not listed: it finds them by what is to be done, "
+    "and call_tool calls them."
+)

@@ -11,7 +11,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
@@ -24,6 +23,7 @@ from mcpbridge.downstream.errors_to_wire import to_answer
 from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import EMPTY, Handler, Startup, text
 from mcpbridge.downstream.listeners import Listeners
+from mcpbridge.downstream.listing import Listing
 from mcpbridge.downstream.opening import Identity, Opening
 from mcpbridge.downstream.parking import Parking
 from mcpbridge.downstream.patience import Patience, says_timeout
@@ -39,6 +39,7 @@ from mcpbridge.downstream.unknown_methods import UnknownMethods
 from mcpbridge.downstream.upstream_news import UpstreamNews
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Plan
 from mcpbridge.pipeline.late import Late
 from mcpbridge.policy.decide import Audience
@@ -52,7 +53,7 @@ from mcpbridge.wire.references import cancelled_id, cancelled_reason
 
 __all__ = ["Server"]
 
-log = structlog.get_logger("mcpbridge.server")
+log = get_logger("mcpbridge.server")
 
 
 class Server:
@@ -68,12 +69,18 @@ class Server:
         asking: AskingSettings,
         late: Late,
         shelf: Shelf,
+        listing: Listing,
         *,
         around: BridgeContext = NOWHERE,
         audience: Callable[[str, str], Audience] | None = None,
     ) -> None:
-        """`around`: what is the same for all calls. `audience`: of a client's name and principal, where it matters."""
+        """What it answers with.
+
+        `listing`: which tools clients are listed. `around`: what is the same for all calls. `audience`: of a client's
+        name and principal, where it matters.
+        """
         self._audience, self._catalog = audience, catalog
+        self._listing, self._exposing = listing, listing.exposing
         sealer = Sealer(asking.state_key or "", seconds=asking.timeout)
         self._loop = asyncio.get_running_loop()
         self._parking = Parking(plan, sealer, seconds=asking.timeout)
@@ -105,9 +112,9 @@ class Server:
             around=around,
         )
         results = ResultResources(shelf, server_info)
-        calls = Calls(catalog, pool, startup, finding, delivery, tasks, server_info, results)
+        calls = Calls(catalog, pool, finding, delivery, tasks, server_info, results, listing)
         both = calls.handlers
-        opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout)
+        opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout, exposing=listing.exposing)
         self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks))
         self._legacy: dict[str, Handler] = {
             **both,
@@ -133,6 +140,11 @@ class Server:
     def views(self) -> Collection[str]:
         """Names of the servers that can be served by themselves (`Client.view`)."""
         return self._pool.upstreams.keys()
+
+    @property
+    def profiles(self) -> Collection[str]:
+        """Names of the profiles, each with an endpoint of its own (`Client.profile_name`)."""
+        return self._exposing.scopes.keys()
 
     def open(self, client: Client) -> None:
         """A legacy session begins: it may be sent unsolicited messages."""
@@ -246,12 +258,17 @@ class Server:
 
     def _view_changed(self, view: str, kinds: frozenset[str]) -> None:
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
+        self._exposing.refresh(view)
         for kind in sorted(lists):
             self.listeners.list_changed(kind, view, partial(self._sees_change, kind, view))
 
     def _sees_change(self, kind: str, view: str, client: Client) -> bool:
-        """Only tools are hidden from some."""
-        return kind != "tools" or kind in self._catalog.changed(view, client.audience)
+        """Only of tools some see others."""
+        if kind != "tools":
+            return True
+        if kind not in self._catalog.changed(view, client.audience):
+            return False
+        return self._exposing.changed(view, client.audience, self._listing.exposure_of(client))
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         return EMPTY

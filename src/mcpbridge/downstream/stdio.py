@@ -22,12 +22,14 @@ PRETTY_WAIT = 1.0
 """Seconds to wait for the rest of a request that spans lines."""
 
 
-async def serve_stdio(core: Core, *, in_fd: int, out_fd: int, max_frame: int = 64 << 20, view: str = "") -> None:
+async def serve_stdio(
+    core: Core, *, in_fd: int, out_fd: int, max_frame: int = 64 << 20, view: str = "", profile: str = ""
+) -> None:
     """Serve the client on these descriptors until it closes its side. Cancel to end earlier.
 
-    `view`: see `Client.view`.
+    `view`, `profile`: see `Client.view` and `Client.profile_name`.
     """
-    front = _StdioFront(core, in_fd, out_fd, max_frame, view)
+    front = _StdioFront(core, in_fd, out_fd, max_frame, Client(view=view, profile_name=profile))
     try:
         await front.run()
     finally:
@@ -35,7 +37,7 @@ async def serve_stdio(core: Core, *, in_fd: int, out_fd: int, max_frame: int = 6
 
 
 class _StdioFront:
-    def __init__(self, core: Core, in_fd: int, out_fd: int, max_frame: int, view: str) -> None:
+    def __init__(self, core: Core, in_fd: int, out_fd: int, max_frame: int, client: Client) -> None:
         self._loop = asyncio.get_running_loop()
         self._out_fd = out_fd
         self._lines = LineReader(max_frame)
@@ -49,7 +51,7 @@ class _StdioFront:
             on_drained=self._drained,
         )
         self._conversation = Conversation(
-            core, Client(view=view), send=self._writer.write_line, pending=lambda: self._writer.pending
+            core, client, send=self._writer.write_line, pending=lambda: self._writer.pending
         )
         self._reader = FdReader(in_fd, self._arrived, self._input_ended)
 

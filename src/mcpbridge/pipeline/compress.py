@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 
 from mcpbridge.catalog.apps import app_uris
 from mcpbridge.conduct import Conduct
+from mcpbridge.logs import get_logger
 from mcpbridge.model import BRIDGE, Call, Plan, Tool
 from mcpbridge.pipeline.driving import needs_driving
 from mcpbridge.pipeline.stage import Stage
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # loaded with the first large result
 
 __all__ = ["ARGUMENT", "Compress"]
 
-log = structlog.get_logger("mcpbridge.results")
+log = get_logger("mcpbridge.results")
 
 ARGUMENT = "_transform"
 """The argument that any call may have, whatever the tool's schema says; a tool's own of that name wins."""
@@ -54,9 +54,14 @@ class Compress:
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """For all tools but the bridge's own, unless no result is rewritten: else none may look as if it were."""
         how = conduct.results
-        if tool is None or tool.server == BRIDGE or not (self._is_used or how.transforms):
+        if tool is None or _is_own(tool) or not (self._is_used or how.transforms):
             return None
         return _Compress(tool, how, self._rewriter, self._ledger, self._told, is_guarded=self._is_used)
+
+
+def _is_own(tool: Tool) -> bool:
+    """A tool of the bridge, whose answers are short by themselves; what programs answer is not."""
+    return tool.server == BRIDGE and tool.name != "run_code"
 
 
 class _Compress:

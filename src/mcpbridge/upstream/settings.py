@@ -76,6 +76,9 @@ class ToolSettings(CallSettings, BaseModel):
     results: ResultSettings = ResultSettings()
     """What becomes of its large results."""
 
+    tags: list[str] = []
+    """Words to find it by: `tag:billing` in a search, `tags` of a profile."""
+
 
 class TlsSettings(BaseModel):
     """The `tls` table of a server: what to trust, and what to show of ourselves. The files are PEM.
@@ -217,6 +220,12 @@ class ServerSettings(CallSettings, BaseModel):
 
     results: ResultSettings = ResultSettings()
     """What becomes of large results of its tools."""
+
+    title: str | None = Field(default=None, max_length=200)
+    """What it is called in searches, besides its name. Left out: what it calls itself."""
+
+    tags: list[str] = []
+    """Words to find its tools by: `tag:billing` in a search, `tags` of a profile."""
 
     tool: dict[str, ToolSettings] = {}
     """Changes to single tools, by the upstream's own name."""

@@ -102,6 +102,8 @@ class Upstream:
         """What it declared in its last session."""
         self.instructions = ""
         """What it told in its last session of how to use it."""
+        self.title = ""
+        """What it called itself in its last session."""
         self.wanted = Wanted()
         """What the clients want of it besides calls."""
         self._observer = observer
@@ -388,6 +390,8 @@ class Upstream:
     def _agreed(self, session: UpstreamSession) -> None:
         self.modern, self.version = session.modern, session.version
         self.capabilities, self.instructions = session.capabilities, session.instructions
+        title = session.server_info.get("title") or session.server_info.get("name")
+        self.title = title[:_LONGEST_TITLE] if isinstance(title, str) else ""
         self._has_agreed = True
         self._settle()
         self._traffic.begin_anew()
@@ -395,6 +399,9 @@ class Upstream:
     def _to_declare(self) -> Profile:
         """What a session of the handshake era declares: also what the configuration answers."""
         return self.profile.with_roots() if self.settings.roots else self.profile
+
+
+_LONGEST_TITLE = 200
 
 
 def _has(declared: object, *path: str) -> bool:

@@ -14,6 +14,7 @@ __all__ = [
     "CONVERSATION",
     "OWN",
     "PREFIX",
+    "QUERY",
     "RUN",
     "TRANSFORM",
     "TURN",
@@ -43,6 +44,8 @@ TRANSFORM = "mcpbridge/transform"
 """In `_meta` of a call: a script over its result, as the argument `_transform`, which some tools have themselves."""
 WHOLE = "mcpbridge/results"
 """In `_meta` of a call: `whole` if its result must not be shortened, however large; for programs."""
+QUERY = "mcpbridge/query"
+"""In `_meta` of a list request: what the client is about to do, as text or sampling messages; the list is for that."""
 OWN = "mcpbridge/"
 """Begins every key that is for a bridge; none crosses it."""
 

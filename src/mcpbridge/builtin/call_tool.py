@@ -1,0 +1,71 @@
+"""`call_tool`: calls any tool by its name, listed or not.
+
+The front takes the call that stands in its arguments for the call itself (`downstream/calls.py`), so that policy,
+approval, progress, questions, tasks and errors are those of a direct call. Here is how its arguments are read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from mcpbridge.builtin.meta_definitions import CALL_TOOL
+from mcpbridge.errors import ArgumentsRefused
+from mcpbridge.model import Call
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import EMPTY_OBJECT
+
+__all__ = ["CallTool", "inner_call"]
+
+_NAMES = ("name", "tool", "tool_name")
+_ARGUMENTS = ("arguments", "args", "parameters", "params", "input")
+"""Models often take another word than the one they are told."""
+
+
+class CallTool:
+    """The tool, as it is listed."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """See `Builtin`."""
+        return CALL_TOOL
+
+    async def run(self, call: Call) -> Body:
+        """See `Builtin`. Only calls that no front has unwrapped come here: those of a program of `run_code`.
+
+        Raises:
+            ArgumentsRefused: always.
+        """
+        raise ArgumentsRefused("call_tool cannot be called here: call the tool itself by its name")
+
+
+def inner_call(params: Body) -> tuple[str, Raw]:
+    """Name and arguments of the call in the params of a call of `call_tool`; the arguments are any JSON value.
+
+    Members beside `name` count as arguments where `arguments` is left out.
+
+    Raises:
+        ArgumentsRefused: no tool is named.
+    """
+    outer = params.inner("arguments") or Body()
+    members: Mapping[str, Raw] = outer.fields
+    key = next((key for key in _NAMES if bytes(members.get(key, b""))[:1] == b'"'), None)
+    name = outer.text(key) if key is not None else ""
+    if not name:
+        raise ArgumentsRefused("call_tool needs the `name` of a tool, which find_tools finds, and its `arguments`")
+    given = next((word for word in _ARGUMENTS if word in members), None)
+    rest = {word: value for word, value in members.items() if word not in (key, given)}
+    if given is None:
+        return name, Raw(_joined(rest))
+    if rest:
+        stray = ", ".join(sorted(rest))[:200]
+        raise ArgumentsRefused(f"call_tool takes `name` and `arguments`: {stray} belongs into `arguments`")
+    value = members[given]
+    return name, Raw(EMPTY_OBJECT) if bytes(value) == b"null" else value
+
+
+def _joined(members: Mapping[str, Raw]) -> bytes:
+    body = Body()
+    for name, value in members.items():
+        body.put(name, value)
+    return bytes(body.data)

@@ -1,0 +1,113 @@
+"""The list methods: which tools, prompts and resources a client is told of.
+
+A list depends on who asks, the endpoint and the catalog, and, if its `_meta` says what the client is about to do
+(`mcpbridge/query`), on that; never on earlier calls (spec 2.12).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Kind, ToolRef
+from mcpbridge.downstream.asking import LegacyAsker
+from mcpbridge.downstream.channel import Client, Notify
+from mcpbridge.downstream.handling import Handler, text
+from mcpbridge.interaction import NOBODY, Asker
+from mcpbridge.routing.exposed import Exposed
+from mcpbridge.routing.exposing import Exposing
+from mcpbridge.routing.exposure import Exposure
+from mcpbridge.routing.request import request_of
+from mcpbridge.routing.scopes import Scope
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import QUERY
+from mcpbridge.wire.frame import Frame
+
+__all__ = ["Choose", "Listing"]
+
+Choose = Callable[[str, Client, Exposure, Asker], Awaitable[Sequence[str] | None]]
+"""Ids of the tools for a request, best first, of those that this client may be told of; None: all of them.
+
+The last is whoever can be asked meanwhile.
+"""
+
+
+class Listing:
+    """Handlers of the list methods."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        settled: Callable[[], Awaitable[None]],
+        exposing: Exposing,
+        *,
+        choose: Choose,
+        signature: Callable[[ToolRef], str],
+    ) -> None:
+        """`settled` waits while servers start. `signature` tells how a tool is called, in a line."""
+        self._catalog, self._pool, self._settled = catalog, pool, settled
+        self.exposing = exposing
+        """Who is listed what."""
+        self._choose, self.signature_of = choose, signature
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By method; the same in both eras."""
+        return {
+            "tools/list": self._tools,
+            "prompts/list": self._list("prompts"),
+            "resources/list": self._list("resources"),
+            "resources/templates/list": self._list("templates"),
+        }
+
+    def exposure_of(self, client: Client) -> Exposure:
+        """What decides which tools this client is listed."""
+        return self.exposing.of(client.name, client.view, client.profile_name)
+
+    def scope_of(self, client: Client) -> Scope | None:
+        """The profile that this client is kept to; None: it sees all."""
+        return self.exposure_of(client).scope
+
+    def own_name(self, client: Client, name: str) -> str:
+        """The catalog's name of a tool that this client may have been told of under a shorter one."""
+        return self._look(client).names.get(name, name)
+
+    def may_see(self, client: Client, tool: ToolRef) -> bool:
+        """Whether the policy lets it see this tool of the bridge."""
+        return tool.wire in self._catalog.view(client.view, client.audience).unlisted
+
+    async def _tools(self, client: Client, frame: Frame, notify: Notify) -> bytes:
+        cursor, query = await self._asked(client, frame)
+        self._catalog.flush(client.view, client.audience)
+        exposure = self.exposure_of(client)
+        await self.exposing.prepare(client.view, client.audience, exposure)
+        exposed = self._look(client)
+        if query:
+            # A modern client can be asked nothing in the middle of a list request.
+            asker = NOBODY if client.modern or client.asked is None else LegacyAsker(client, client.asked, notify)
+            ids = await self._choose(query, client, exposure, asker)
+            if ids is not None:
+                exposed = self.exposing.chosen(client.view, client.audience, exposure, ids)
+        return exposed.tools.page(cursor, revision=client.version)
+
+    def _list(self, kind: Kind) -> Handler:
+        async def answer_list(client: Client, frame: Frame, _: Notify) -> bytes:
+            cursor = (await self._asked(client, frame))[0]
+            self._catalog.flush(client.view, client.audience)
+            return self._look(client).listing(kind).page(cursor, revision=client.version)
+
+        return answer_list
+
+    async def _asked(self, client: Client, frame: Frame) -> tuple[str | None, str]:
+        """The cursor and the request that the client tells of, once the servers had time to start."""
+        if client.modern and client.profile:
+            self._pool.expect(client.profile, client.view)
+        await self._settled()
+        params = Body(frame.params) if frame.params else Body()
+        cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
+        meta = params.inner("_meta")
+        said = meta.get(QUERY) if meta is not None else None
+        return cursor, request_of(said) if said is not None else ""
+
+    def _look(self, client: Client) -> Exposed:
+        return self.exposing.look(client.view, client.audience, self.exposure_of(client))

@@ -1,0 +1,187 @@
+"""One list of tools as one kind of client gets it: which are in it, and how each is written.
+
+Made from a snapshot when it is first asked for, then a look-up. What is not in it keeps its names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from msgspec import Raw
+
+from mcpbridge.catalog.names import fingerprint
+from mcpbridge.catalog.paging import Entry, Listing
+from mcpbridge.catalog.slim import LEVELS, Level, Signature, slimmed
+from mcpbridge.catalog.slim_text import cap_description
+from mcpbridge.catalog.snapshot import Kind, Snapshot, ToolRef
+from mcpbridge.model import BRIDGE
+from mcpbridge.results.tokens import estimated_tokens
+from mcpbridge.routing.exposure import Exposure, Shown, is_listed, mode_for
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
+
+__all__ = ["Exposed", "Shorter"]
+
+_Change = Callable[[bytes], bytes]
+_Tool = tuple[ToolRef, Entry]
+
+
+class Exposed:
+    """The list of tools of one view of the catalog, for one exposure."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        exposure: Exposure,
+        *,
+        map_of: Callable[[Iterable[ToolRef]], str],
+        shorter: "Shorter",
+        chosen: Sequence[str] | None = None,
+    ) -> None:
+        """`map_of` tells in a few words what tools there are; `shorter` makes the shorter forms of definitions.
+
+        `chosen`: ids of the tools that were chosen for one request: these are listed beside what always is.
+        """
+        self.snapshot, self._exposure, self._shorter = snapshot, exposure, shorter
+        self.mode: Shown = "search"
+        """Whether all tools are in it, or those with which others are found."""
+        self.names: dict[str, str] = {}
+        """The catalog's name of each tool that this client is told of under a shorter one."""
+        self._map = ""
+        self._cuts: dict[Kind, Listing] = {}
+        scope = exposure.scope
+        tools: list[_Tool] = [
+            (ref, entry)
+            for ref, entry in zip(snapshot.tools.values(), snapshot.entries("tools"), strict=True)
+            if scope is None or scope.has(ref)
+        ]
+        own = [(ref, snapshot.unlisted_entry(ref)) for ref in snapshot.unlisted.values()]
+        level = self._level(tools)
+        if chosen is None:
+            self.mode = mode_for(exposure, len(tools), _tokens(self._entries(tools, level)))
+        also = frozenset(chosen or ())
+        listed = [one for one in (*own, *tools) if is_listed(one[0], self.mode, exposure, also)]
+        listed.sort(key=lambda one: one[1].key)
+        self._map = map_of(ref for ref, _ in tools) if self.mode == "search" and exposure.has_map else ""
+        entries = list(self._entries(listed, level))
+        self.tools: Listing = snapshot.listing("tools").of(entries)
+        """The list, in pages."""
+        self.ids = frozenset(ref.id for ref, _ in listed)
+        """Ids of the tools in it."""
+
+    def listing(self, kind: Kind) -> Listing:
+        """The list of a kind, in pages: of a profile only what its servers have."""
+        if kind == "tools":
+            return self.tools
+        scope, whole = self._exposure.scope, self.snapshot.listing(kind)
+        if scope is None:
+            return whole
+        cut = self._cuts.get(kind)
+        if cut is None:
+            cut = self._cuts[kind] = whole.only(scope.has_server(entry.key[0]) for entry in whole.entries)
+        return cut
+
+    def _level(self, tools: Sequence[_Tool]) -> Level:
+        """The form of the definitions: the mildest, from the one that is asked for on, that the budget allows."""
+        level, budget = self._exposure.slim, self._exposure.slim_budget
+        for shorter in LEVELS[LEVELS.index(level) :] if budget else ():
+            level = shorter
+            if _tokens(self._entries(tools, level)) <= budget:
+                break
+        return level
+
+    def _entries(self, tools: Iterable[_Tool], level: Level) -> Iterator[Entry]:
+        for ref, entry in tools:
+            yield self._entry(ref, entry, level)
+
+    def _entry(self, ref: ToolRef, entry: Entry, level: Level) -> Entry:
+        entry = _changed(entry, list(self._renaming(ref)))
+        if ref.server != BRIDGE:
+            entry = self._shorter(entry, level)
+        return _changed(entry, list(self._changes(ref)))
+
+    def _renaming(self, ref: ToolRef) -> Iterator[_Change]:
+        """First of all, as the shortest form tells the name as well."""
+        length = self._exposure.traits.name_length
+        if length and len(ref.wire) > length:
+            short = f"{ref.wire[: length - 7]}_{fingerprint(ref.wire)}"
+            self.names[short] = ref.wire
+            yield lambda definition: _put(definition, "name", encode(short))
+
+    def _changes(self, ref: ToolRef) -> Iterator[_Change]:
+        traits = self._exposure.traits
+        if ref.server == BRIDGE:
+            yield from self._own_changes(ref)
+        if traits.description_length and len(ref.published) > traits.description_length:
+            yield lambda definition: _capped(definition, traits.description_length)
+
+    def _own_changes(self, ref: ToolRef) -> Iterator[_Change]:
+        traits = self._exposure.traits
+        meta: dict[str, object] = {}
+        if traits.loads_marked and self.mode == "search":
+            meta["anthropic/alwaysLoad"] = True
+        if traits.result_length and ref.name == "recall":
+            meta["anthropic/maxResultSizeChars"] = traits.result_length
+        if meta:
+            yield lambda definition: _put(definition, "_meta", encode(meta))
+        if self._map and ref.name == "find_tools":
+            yield self._with_map
+
+    def _with_map(self, definition: bytes) -> bytes:
+        said = Body(definition).text("description")
+        return _put(definition, "description", encode(f"{said} {self._map}".strip()))
+
+
+class Shorter:
+    """Definitions of tools in shorter forms, each made once. May be called from several threads."""
+
+    def __init__(self, had: Level, signature: Signature) -> None:
+        """`had`: the form that the catalog has by itself. `signature`: how the shortest one tells of arguments."""
+        self._had, self._signature = had, signature
+        self._made: dict[tuple[bytes, Level], Entry] = {}
+
+    def __call__(self, entry: Entry, level: Level) -> Entry:
+        """The entry at this level."""
+        if level == self._had:
+            return entry
+        key = entry.digest, level
+        made = self._made.get(key)
+        if made is None:
+            if len(self._made) >= _MOST_MADE:
+                self._made.clear()
+            made = _changed(entry, [lambda definition: slimmed(definition, level, signature=self._signature)])
+            self._made[key] = made
+        return made
+
+
+_MOST_MADE = 50_000
+
+
+def _changed(entry: Entry, changes: Sequence[_Change]) -> Entry:
+    if not changes:
+        return entry
+    legacy, modern = entry.legacy, entry.modern
+    for change in changes:
+        is_one = legacy is modern
+        legacy = change(legacy)
+        modern = legacy if is_one else change(modern)
+    return replace(entry, legacy=legacy, modern=modern, digest=sha256(legacy + b"\0" + modern).digest())
+
+
+def _capped(definition: bytes, limit: int) -> bytes:
+    body = Body(Raw(definition))
+    if "description" not in body:
+        return definition
+    said = body.text("description")
+    cut = cap_description(said, limit)
+    return definition if cut == said else _put(definition, "description", encode(cut))
+
+
+def _put(definition: bytes, member: str, value: bytes) -> bytes:
+    body = Body(Raw(definition))
+    body.put(member, Raw(value))
+    return bytes(body.data)
+
+
+def _tokens(entries: Iterable[Entry]) -> int:
+    return estimated_tokens(sum(len(entry.legacy) for entry in entries))

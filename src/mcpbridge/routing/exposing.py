@@ -1,0 +1,112 @@
+"""The lists of tools of all clients: made when one is asked for, shared by clients that see the same."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import anyio.to_thread
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.slim import Signature
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.policy.decide import Audience
+from mcpbridge.routing.exposed import Exposed, Shorter
+from mcpbridge.routing.exposure import Exposure, exposure_of
+from mcpbridge.routing.scopes import Scope, scopes_of
+from mcpbridge.routing.settings import ExposeSettings, ProfileSettings
+from mcpbridge.upstream.settings import ServerSettings
+
+__all__ = ["MOST", "Exposing"]
+
+MOST = 64
+"""Lists that are kept; the one not asked for longest goes first."""
+_FEW = 100
+"""Tools whose definitions are made shorter on the way."""
+_MOST_CLIENTS = 1024
+_LONGEST_NAME = 256
+
+_Key = tuple[str, Audience, Exposure]
+
+
+class Exposing:
+    """Who is listed what. All methods are called on the event loop's thread."""
+
+    def __init__(
+        self,
+        settings: ExposeSettings,
+        profiles: Mapping[str, ProfileSettings],
+        servers: Mapping[str, ServerSettings],
+        catalog: Catalog,
+        *,
+        map_of: Callable[[Iterable[ToolRef]], str],
+        signature: Signature,
+    ) -> None:
+        """`map_of` and `signature`: see `Exposed`."""
+        self._settings, self._catalog = settings, catalog
+        self.scopes = scopes_of(profiles, servers)
+        """The profiles by name."""
+        self._map_of, self._shorter = map_of, Shorter(settings.mildest, signature)
+        self._exposures: dict[tuple[str, str, str], Exposure] = {}
+        self._made: OrderedDict[_Key, Exposed] = OrderedDict()
+        self._changed: dict[_Key, bool] = {}
+
+    def of(self, client: str, view: str = "", profile: str = "") -> Exposure:
+        """What the client of this name is listed at an endpoint: of one server (`view`), of a profile, or of all."""
+        key = client, view, profile
+        known = self._exposures.get(key)
+        if known is None:
+            known = exposure_of(self._settings, client, self.scopes, profile, is_one_server=bool(view))
+            if len(self._exposures) >= _MOST_CLIENTS:
+                self._exposures.clear()
+            if len(client) <= _LONGEST_NAME:
+                self._exposures[key] = known
+        return known
+
+    def look(self, view: str, audience: Audience, exposure: Exposure) -> Exposed:
+        """The list as of the last snapshot."""
+        snapshot = self._catalog.view(view, audience)
+        key = view, audience, exposure
+        known = self._made.get(key)
+        if known is None or known.snapshot is not snapshot:
+            known = self._made[key] = self._exposed(view, audience, exposure)
+            if len(self._made) > MOST:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        return known
+
+    async def prepare(self, view: str, audience: Audience, exposure: Exposure) -> None:
+        """Do what is slow about a list beside other requests, so that `look` is quick."""
+        snapshot = self._catalog.view(view, audience)
+        known = self._made.get((view, audience, exposure))
+        is_new = known is None or known.snapshot is not snapshot
+        is_shorter = exposure.slim != self._settings.mildest or exposure.slim_budget > 0
+        if is_new and is_shorter and len(snapshot.tools) > _FEW:
+            await anyio.to_thread.run_sync(self._exposed, view, audience, exposure)
+
+    def chosen(self, view: str, audience: Audience, exposure: Exposure, ids: Sequence[str]) -> Exposed:
+        """The list for one request that wants these tools in it; it is not kept."""
+        return self._exposed(view, audience, exposure, ids)
+
+    def refresh(self, view: str) -> None:
+        """A view of the catalog changed: find out whose list did. Ask `changed` after that."""
+        for key, before in list(self._made.items()):
+            if key[0] == view:
+                after = self.look(*key)
+                self._changed[key] = after.tools.digest != before.tools.digest
+
+    def changed(self, view: str, audience: Audience, exposure: Exposure) -> bool:
+        """Whether this list is another one since the last change of the view; for one that nobody looked at: it is."""
+        return self._changed.get((view, audience, exposure), True)
+
+    def scope(self, profile: str) -> Scope | None:
+        """The profile of this name."""
+        return self.scopes.get(profile)
+
+    def _exposed(self, view: str, audience: Audience, exposure: Exposure, ids: Sequence[str] | None = None) -> Exposed:
+        snapshot = self._catalog.view(view, audience)
+        return Exposed(
+            snapshot,
+            exposure,
+            map_of=self._map_of,
+            shorter=self._shorter,
+            chosen=ids,
+        )

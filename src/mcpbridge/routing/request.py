@@ -1,0 +1,51 @@
+"""What a client says it is about to do, in `_meta["mcpbridge/query"]` of a list request: a text, or messages.
+
+Messages are those of a sampling request (`role`, `content`): the newest of the user counts, with the one before it.
+"""
+
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+__all__ = ["LONGEST", "request_of"]
+
+LONGEST = 4000
+"""Characters of a request that are looked at: the last ones of messages, the first of a text."""
+_NEWEST = 2
+"""Messages of the user that count."""
+
+
+def request_of(said: "Raw | bytes") -> str:
+    """The request in words; empty where nothing can be read."""
+    try:
+        value: Any = msgspec.json.decode(said)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return ""
+    if isinstance(value, str):
+        return value[:LONGEST]
+    messages = value.get("messages") if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not isinstance(messages, list):
+        return ""
+    texts = [text for message in cast("list[Any]", messages) if (text := _of_the_user(message))]
+    return "\n".join(texts[-_NEWEST:])[-LONGEST:]
+
+
+def _of_the_user(message: object) -> str:
+    if not isinstance(message, dict):
+        return ""
+    fields = cast("dict[str, Any]", message)
+    if fields.get("role") != "user":
+        return ""
+    content = fields.get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else [content]
+    return "\n".join(text for block in blocks if (text := _text(block)))
+
+
+def _text(block: object) -> str:
+    if isinstance(block, str):
+        return block
+    if isinstance(block, dict):
+        text = cast("dict[str, Any]", block).get("text")
+        return text if isinstance(text, str) else ""
+    return ""

@@ -1,0 +1,151 @@
+"""The ranker of the current catalog: made off the event loop when the catalog changes, once somebody has searched.
+
+One ranker for everybody: what a client may not see is left out of its answers, not out of the index. So an index holds
+each tool once, whatever the policy and the profiles are.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from mcpbridge.catalog.snapshot import Snapshot, ToolRef
+from mcpbridge.errors import BridgeError
+from mcpbridge.logs import get_logger
+from mcpbridge.model import BRIDGE
+from mcpbridge.owned_tasks import OwnedTasks
+from mcpbridge.routing.ranker import Ranker, Rankers
+from mcpbridge.routing.tool_text import ServerText, ToolText
+
+__all__ = ["Search", "SearchFailed", "texts_of"]
+
+log = get_logger("mcpbridge.routing")
+
+ServerSays = Callable[[str], ServerText]
+"""What a server says of itself, by its name."""
+
+_Part = tuple[ServerText, tuple[ToolText, ...]]
+
+
+class SearchFailed(BridgeError):
+    """Tools cannot be searched now."""
+
+    def __init__(self) -> None:
+        super().__init__("tools cannot be searched now; the log of the bridge says why")
+
+
+class Search:
+    """Makes rankers and hands out the newest. Its methods are called on the event loop's thread."""
+
+    def __init__(
+        self,
+        rankers: Callable[[], Rankers],
+        snapshot: Callable[[], Snapshot],
+        says: ServerSays,
+        tags: Callable[[ToolRef], tuple[str, ...]],
+        tasks: OwnedTasks,
+        prepare: Callable[[str], Awaitable[object]] | None = None,
+    ) -> None:
+        """`rankers` is called once, at the first search. `tags`: those of a tool by the configuration.
+
+        `prepare` is told of each query before it is ranked, and waits no longer than a search may.
+        """
+        self._prepare = prepare
+        self._make, self._snapshot, self._says, self._tags, self._tasks = rankers, snapshot, says, tags, tasks
+        self._rankers: Rankers | None = None
+        self._texts: dict[str, tuple[bytes, tuple[str, ...], ToolText]] = {}
+        self._made: tuple[Snapshot, Ranker] | None = None
+        self._making: asyncio.Task[None] | None = None
+        self._failed: Snapshot | None = None
+
+    async def ranker(self, query: str = "") -> Ranker:
+        """That of the current snapshot; waits while it is made, which an unchanged catalog needs once.
+
+        `query`: what it is wanted for.
+
+        Raises:
+            SearchFailed: it cannot be made; the log says why.
+        """
+        while self._made is None or self._made[0] is not self._snapshot():
+            if self._failed is self._snapshot():
+                raise SearchFailed
+            if self._making is None or self._making.done():
+                self._making = self._tasks.spawn(self._remake())
+            if self._making is None:  # the bridge stops
+                raise SearchFailed
+            await asyncio.shield(self._making)
+        if self._prepare is not None and query:
+            await self._prepare(query)
+        return self._made[1]
+
+    def refresh(self) -> None:
+        """The catalog changed: make the next ranker ahead of the next search, if there has been one."""
+        if self._made is not None and (self._making is None or self._making.done()):
+            self._making = self._tasks.spawn(self._remake())
+
+    def text_of(self, ref: ToolRef) -> ToolText:
+        """What this tool says of itself."""
+        tags = self._tags(ref)
+        known = self._texts.get(ref.id)
+        if known is None or known[0] is not ref.published or known[1] != tags:
+            known = self._texts[ref.id] = ref.published, tags, _text_of(ref, tags)
+        return known[2]
+
+    async def _remake(self) -> None:
+        snapshot = self._snapshot()
+        if self._rankers is None:
+            self._rankers = self._make()
+        parts: dict[str, list[ToolRef]] = {}
+        for ref in snapshot.tools.values():
+            if ref.server != BRIDGE and not ref.app_only:
+                parts.setdefault(ref.server, []).append(ref)
+        said = {server: self._says(server) for server in parts}
+        try:
+            self._made = snapshot, await anyio.to_thread.run_sync(self._ranked, parts, said)
+        except Exception as error:
+            log.error("tools cannot be searched", exc_info=error)
+            self._failed = snapshot
+        kept = {ref.id for ref in snapshot.tools.values()}
+        for gone in self._texts.keys() - kept:
+            del self._texts[gone]
+
+    def _ranked(self, parts: Mapping[str, Sequence[ToolRef]], said: Mapping[str, ServerText]) -> Ranker:
+        """In a thread; one at a time, as `_making` is."""
+        assert self._rankers is not None, "`_remake` made it"
+        texts: list[_Part] = [
+            (said[server], tuple(self.text_of(ref) for ref in refs)) for server, refs in parts.items()
+        ]
+        return self._rankers.of(texts)
+
+
+def texts_of(refs: Iterable[ToolRef]) -> list[ToolText]:
+    """What these tools say of themselves, without tags."""
+    return [_text_of(ref, ()) for ref in refs]
+
+
+class _Said(msgspec.Struct):
+    name: str = ""
+    title: Any = None
+    description: Any = None
+    inputSchema: Any = None  # noqa: N815 - as in the protocol
+
+
+_decode = msgspec.json.Decoder(_Said).decode
+
+
+def _text_of(ref: ToolRef, tags: tuple[str, ...]) -> ToolText:
+    try:
+        said = _decode(ref.published)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        said = _Said()
+    return ToolText(
+        ref.id,
+        ref.server,
+        ref.id.removeprefix(f"{ref.server}/"),
+        said.title if isinstance(said.title, str) else "",
+        said.description if isinstance(said.description, str) else "",
+        said.inputSchema if isinstance(said.inputSchema, dict) else None,  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        tags,
+    )

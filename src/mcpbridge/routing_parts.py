@@ -1,0 +1,305 @@
+"""All that routing needs, built from the settings: who is listed what, the search, the tools that find and call."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.builtin.call_tool import CallTool
+from mcpbridge.builtin.describe_tools import DescribeTools
+from mcpbridge.builtin.find_tools import FindTools
+from mcpbridge.builtin.tool import Builtin
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Kind, Snapshot, ToolRef
+from mcpbridge.errors import ConfigError, UnknownName
+from mcpbridge.interaction import Asker
+from mcpbridge.model import BRIDGE, Call, Caller, Plan
+from mcpbridge.owned_tasks import OwnedTasks
+from mcpbridge.policy.decide import Audience, Policy
+from mcpbridge.routing.exposing import Exposing
+from mcpbridge.routing.exposure import Exposure
+from mcpbridge.routing.scopes import Scope
+from mcpbridge.routing.search import Search
+from mcpbridge.routing.settings import (
+    CodeSettings,
+    EmbedderSettings,
+    ExposeSettings,
+    ProfileSettings,
+    RouterSettings,
+    SearchSettings,
+)
+from mcpbridge.routing.sight import Sight
+from mcpbridge.routing.tool_text import ServerText
+from mcpbridge.storage.records import CallRecord
+from mcpbridge.storage.store import Store
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import TRANSFORM, WHOLE
+
+if TYPE_CHECKING:  # loaded when they are needed
+    from mcpbridge.routing.embedding_vectors import Vectors
+    from mcpbridge.routing.feedback import Feedback
+    from mcpbridge.routing.model_router import ModelRouter
+    from mcpbridge.routing.ranker import Rankers
+    from mcpbridge.routing.stubs import Callee
+
+__all__ = ["RoutingParts"]
+
+_LONGEST_SAID = 400
+"""Characters of a server's instructions that count in a search."""
+
+
+class RoutingParts:
+    """The parts of one bridge."""
+
+    def __init__(
+        self,
+        expose: ExposeSettings,
+        profiles: Mapping[str, ProfileSettings],
+        search: SearchSettings,
+        router: RouterSettings,
+        code: CodeSettings,
+        *,
+        catalog: Catalog,
+        pool: Pool,
+        policy: Policy,
+        store: Store,
+        servers: Mapping[str, ServerSettings],
+    ) -> None:
+        """Touches nothing: no file, no process.
+
+        Raises:
+            ConfigError: programs are switched on and cannot run here.
+        """
+        self._search_settings, self._router_settings, self._code = search, router, code
+        self._catalog, self._pool, self._policy, self._store, self._servers = catalog, pool, policy, store, servers
+        self._tasks = OwnedTasks()
+        self._stack = AsyncExitStack()
+        self.exposing = Exposing(expose, profiles, servers, catalog, map_of=self._map_of, signature=_call_line)
+        """Who is listed what."""
+        self._vectors = None if search.embedder.kind == "none" else _opened(search.embedder, self._tasks)
+        prepare = None if self._vectors is None else self._prepare
+        self.search = Search(self._rankers, lambda: catalog.snapshot, self._says, self._tags, self._tasks, prepare)
+        self.feedback = _feedback(store) if search.feedback else None
+        """What calls tell of searches; None: nobody notes that."""
+        self._sights: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, Sight]] = {}
+        self.plan: Plan | None = None
+        """The way of calls that programs make; set when there is one."""
+        own: list[Builtin] = [
+            FindTools(self.look, limit=search.limit, tokens=search.tokens, feedback=self.feedback),
+            DescribeTools(self.look, has_programs=code.enabled),
+            CallTool(),
+        ]
+        if code.enabled:
+            own.append(self._run_code())
+        self.builtins: Mapping[str, Builtin] = {str(builtin.definition["name"]): builtin for builtin in own}
+        catalog.on_change(self._changed)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Owns what goes on beside calls."""
+        async with self._stack as stack:
+            if self._vectors is not None:
+                stack.push_async_callback(self._vectors.close)
+            if self.feedback is not None:
+                await stack.enter_async_context(self.feedback.running())
+            await stack.enter_async_context(self._tasks.running())
+            yield
+
+    def ended(self, record: CallRecord) -> None:
+        """A call has ended."""
+        if self.feedback is not None and record.method == "tools/call" and record.outcome == "ok":
+            self.feedback.called(record.principal, record.tool)
+
+    # -- what clients see
+
+    def look(self, call: Call) -> Sight:
+        """What who makes this call may find."""
+        return self.sight(call.caller)
+
+    def sight(self, caller: Caller) -> Sight:
+        """What this client may find: what the policy and its profile let it."""
+        audience = self._policy.audience(caller.name, caller.principal)
+        scope = self.exposing.of(caller.name, caller.view, caller.profile_name).scope
+        snapshot = self._catalog.view(caller.view, audience)
+        key = caller.view, audience, scope
+        known = self._sights.get(key)
+        if known is None or known[0] is not snapshot:
+            if len(self._sights) >= _MOST_SIGHTS:
+                self._sights.clear()
+            known = self._sights[key] = snapshot, self._sight(snapshot, scope)
+        return known[1]
+
+    def signature_of(self, ref: ToolRef) -> str:
+        """How this tool is called, in a line."""
+        return _call_line(ref.wire, self.search.text_of(ref).schema or {})
+
+    async def choose(self, query: str, client: Caller, exposure: Exposure, asker: Asker) -> Sequence[str] | None:
+        """Ids of the tools for a request, of those that this client may find; None: all of them."""
+        sight = self.sight(client)
+        ranker = await self.search.ranker(query)
+        if self._router_settings.provider == "none":
+            return [hit.id for hit in ranker.rank(query, self._router_settings.max_tools, among=sight.by_id)] or None
+        texts = {wire: self.search.text_of(ref) for wire, ref in self._refs(sight).items()}
+        snapshot = self._catalog.view(client.view, self._policy.audience(client.name, client.principal))
+        key = f"{snapshot.digest}/{exposure.scope.name if exposure.scope is not None else ''}"
+        choice = await self._router.choose(query, texts, ranker, key=key, asker=asker)
+        return None if choice.by == "all" else [texts[name].id for name in choice.names]
+
+    def _sight(self, snapshot: Snapshot, scope: Scope | None) -> Sight:
+        tools = {
+            wire: ref
+            for wire, ref in snapshot.tools.items()
+            if ref.server != BRIDGE and (scope is None or scope.has(ref))
+        }
+        return Sight(tools, self.search.ranker, lambda: self._map_of(tools.values()))
+
+    def _refs(self, sight: Sight) -> dict[str, ToolRef]:
+        return {wire: ref for wire, ref in sight.tools.items() if isinstance(ref, ToolRef) and not ref.app_only}
+
+    def _map_of(self, refs: Iterable[ToolRef]) -> str:
+        from mcpbridge.routing.catalog_map import catalog_map
+
+        tools = [(ref.server, ref.name) for ref in refs if ref.server != BRIDGE and not ref.app_only]
+        return catalog_map(tools, {server: self._says(server) for server in {server for server, _ in tools}})
+
+    def _changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
+        if "tools" in kinds:
+            self.search.refresh()
+
+    # -- what servers say
+
+    def _says(self, server: str) -> ServerText:
+        settings = self._servers.get(server)
+        upstream = self._pool.upstreams.get(server)
+        title = settings.title if settings is not None and settings.title else upstream.title if upstream else ""
+        said = upstream.instructions[:_LONGEST_SAID] if upstream is not None else ""
+        return ServerText(server, title, said, tuple(settings.tags) if settings is not None else ())
+
+    def _tags(self, ref: ToolRef) -> tuple[str, ...]:
+        server = self._servers.get(ref.server)
+        own = server.tool.get(ref.name) if server is not None else None
+        return tuple(own.tags) if own is not None else ()
+
+    def _rankers(self) -> "Rankers":
+        from mcpbridge.routing.index import CatalogRankers
+
+        if self._vectors is None:
+            return CatalogRankers()
+        from mcpbridge.routing.embedded_ranker import EmbeddedRankers
+
+        return EmbeddedRankers(CatalogRankers, self._vectors, self._search_settings.embedder.weight)
+
+    async def _prepare(self, query: str) -> None:
+        from mcpbridge.routing.embedding import texts_of_query
+
+        if self._vectors is not None:
+            await self._vectors.prepare(texts_of_query(query))
+
+    @cached_property
+    def _router(self) -> "ModelRouter":
+        from mcpbridge.routing.model_router import ModelRouter
+
+        router = ModelRouter(self._router_settings)
+        self._stack.push_async_callback(router.close)
+        return router
+
+    # -- programs
+
+    def _run_code(self) -> Builtin:
+        from mcpbridge.builtin.run_code import RunCode
+        from mcpbridge.sandbox.program import why_none
+
+        if reason := why_none():
+            raise ConfigError(reason, key="code.enabled")
+        tool = RunCode(self._code, find=self._callee, call_tool=self._call_within)
+        self._stack.push_async_callback(tool.close)
+        return tool
+
+    def _callee(self, call: Call, name: str) -> "Callee | None":
+        from mcpbridge.routing.stubs import Callee
+
+        sight = self.look(call)
+        try:
+            tool = sight.find(sight.wires_by_function.get(name, name))
+        except UnknownName:
+            return None
+        if not isinstance(tool, ToolRef):
+            return None
+        text = self.search.text_of(tool)
+        return Callee(tool.wire, text.description, text.schema, _output_of(tool))
+
+    async def _call_within(self, outer: Call, wire: str, arguments: Raw) -> Body:
+        """A call that a program makes: as its client would make it, with a result that comes whole.
+
+        Raises:
+            UnknownName: the tool is not there any more.
+        """
+        ref = self.look(outer).tools.get(wire)
+        if self.plan is None or not isinstance(ref, ToolRef):
+            raise UnknownName("tool", wire)
+        params = Body()
+        params.put("name", ref.name)
+        params.put("arguments", arguments)
+        call = Call("tools/call", ref.server, ref.name, params, _meta_within(outer), update=outer.update)
+        call.tool, call.caller, call.around = ref, outer.caller, outer.around
+        call.client, call.within, call.trace = outer.client, outer, outer.trace
+        call.log_level, call.wants_progress = outer.log_level, outer.wants_progress
+        call.needs_task = ref.task_support == "required"
+        call.note("through", "run_code")
+        try:
+            return await self.plan(call)
+        except asyncio.CancelledError:
+            call.cancelled()
+            raise
+
+
+def _meta_within(outer: Call) -> Body:
+    """What a program's call says of itself: run, context and turn of the program's own."""
+    meta = Body()
+    for name, value in (outer.meta.fields if outer.meta is not None else {}).items():
+        if name not in ("progressToken", TRANSFORM):
+            meta.put(name, value)
+    meta.put(WHOLE, "whole")
+    return meta
+
+
+_MOST_SIGHTS = 64
+
+
+def _feedback(store: Store) -> "Feedback":
+    from mcpbridge.routing.feedback import Feedback
+
+    return Feedback(store)
+
+
+def _opened(settings: EmbedderSettings, tasks: OwnedTasks) -> "Vectors | None":
+    from mcpbridge.routing.embedding_opening import open_vectors
+
+    return open_vectors(settings, tasks)
+
+
+def _call_line(name: str, schema: Mapping[str, Any]) -> str:
+    from mcpbridge.routing.signatures import call_line
+
+    return call_line(name, schema)
+
+
+class _Output(msgspec.Struct):
+    outputSchema: Any = None  # noqa: N815 - as in the protocol
+
+
+_decode_output = msgspec.json.Decoder(_Output).decode
+
+
+def _output_of(ref: ToolRef) -> "Mapping[str, Any] | None":
+    try:
+        schema = _decode_output(ref.definition).outputSchema
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    return schema if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
