@@ -15,6 +15,7 @@ from mcpbridge.builtin.find_tools import FindTools
 from mcpbridge.builtin.tool import Builtin
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Kind, Snapshot, ToolRef
+from mcpbridge.downstream.channel import Client
 from mcpbridge.errors import ConfigError, UnknownName
 from mcpbridge.interaction import Asker
 from mcpbridge.model import BRIDGE, Call, Caller, Plan
@@ -40,6 +41,7 @@ from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import TRANSFORM, WHOLE
+from mcpbridge.wire.frame import encode_notification
 
 if TYPE_CHECKING:  # loaded when they are needed
     from mcpbridge.routing.embedding_vectors import Vectors
@@ -90,8 +92,9 @@ class RoutingParts:
         self._sights: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, Sight]] = {}
         self.plan: Plan | None = None
         """The way of calls that programs make; set when there is one."""
+        found = _activate if expose.activate else None
         own: list[Builtin] = [
-            FindTools(self.look, limit=search.limit, tokens=search.tokens, feedback=self.feedback),
+            FindTools(self.look, limit=search.limit, tokens=search.tokens, feedback=self.feedback, found=found),
             DescribeTools(self.look, has_programs=code.enabled),
             CallTool(),
         ]
@@ -270,6 +273,18 @@ def _meta_within(outer: Call) -> Body:
 
 
 _MOST_SIGHTS = 64
+_MOST_ACTIVATED = 64
+_LIST_CHANGED = encode_notification("notifications/tools/list_changed")
+
+
+def _activate(call: Call, ids: Sequence[str]) -> None:
+    """What a search of a legacy session has found is listed from now on. A modern list depends on no earlier call."""
+    client = call.caller
+    if isinstance(client, Client) and not client.modern and client.initialized:
+        activated = tuple(dict.fromkeys([*ids, *client.activated]))[:_MOST_ACTIVATED]
+        if set(activated) != set(client.activated):
+            client.activated = activated
+            client.push(_LIST_CHANGED)
 
 
 def _feedback(store: Store) -> "Feedback":

@@ -227,6 +227,34 @@ async def test_clients_are_told_of_changes_of_their_own_list_only() -> None:
         await searcher.hears("notifications/tools/list_changed")
 
 
+async def test_what_was_found_can_be_listed_from_then_on() -> None:
+    """Where that is switched on, and for clients of the handshake era: modern lists depend on no earlier call."""
+    async with bridged({"up": _scripted("get", "put")}, expose={"mode": "search", "activate": True}) as bridge:
+        ear, other = await _ear(bridge, "someone"), await _ear(bridge, "someone")
+        await _text(ear, "find_tools", query="put", limit=1)
+        await ear.hears("notifications/tools/list_changed")
+        assert [tool["name"] for tool in (await ear.ask("tools/list"))["result"]["tools"]] == [*META, "up__put"]
+        assert [tool["name"] for tool in (await other.ask("tools/list"))["result"]["tools"]] == META
+        await ear.ask_modern("tools/call", {"name": "find_tools", "arguments": {"query": "get", "limit": 1}})
+        assert [tool["name"] for tool in (await ear.ask_modern("tools/list"))["result"]["tools"]] == META
+        assert len(ear.told) == 1
+        assert other.told == []
+
+
+async def test_what_served_before_comes_a_little_earlier_for_the_same_user() -> None:
+    names = ("send_by_road", "send_by_rail")
+    async with bridged({"up": _scripted(*names)}, search={"feedback": True}) as bridge:
+        ear = await _ear(bridge, "someone")
+        first, second = (line.partition("(")[0] for line in (await _text(ear, "find_tools", query="send")).splitlines())
+        for _ in range(6):
+            await ear.ask("tools/call", {"name": second, "arguments": {}})
+            last = await _text(ear, "find_tools", query="send")
+        assert [line.partition("(")[0] for line in last.splitlines()] == [second, first]
+        other = await _ear(bridge, "someone")
+        other.client.principal = "another"
+        assert (await _text(other, "find_tools", query="send")).startswith(first)
+
+
 async def test_the_map_tells_what_there_is_and_stays_within_the_budget() -> None:
     names = [f"{verb}_{thing}" for verb in ("create", "list", "delete") for thing in ("issue", "page", "repository")]
     async with bridged({"forge": _scripted(*names)}, expose={"mode": "search"}) as bridge:

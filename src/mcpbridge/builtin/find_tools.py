@@ -4,7 +4,7 @@ What a caller may not call is not found. What is wrong with a call is told in a 
 model reads it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,11 +39,14 @@ class FindTools:
         limit: int = 8,
         tokens: int = 500,
         feedback: "Feedback | None" = None,
+        found: Callable[[Call, Sequence[str]], object] | None = None,
     ) -> None:
         """`look`: what a caller may find. `limit`, `tokens`: of an answer, where the call does not say.
 
-        `feedback`: what earlier calls of the same principal tell of searches; None: nobody notes that.
+        `feedback`: what earlier calls of the same principal tell of searches; None: nobody notes that. `found`: hears
+        of the ids of the tools that a search was answered with.
         """
+        self._found = found
         self._look, self._limit, self._tokens, self._feedback = look, limit, tokens, feedback
 
     @property
@@ -73,8 +76,11 @@ class FindTools:
         call.note("found", len(found.hits))
         if not found.fits:
             return text_result(nothing_fits(list(found.tools.values()), sight.map, tokens=self._tokens))
+        shown = [ability.id for ability in found.abilities[:limit]]
         if self._feedback is not None:
-            self._feedback.searched(principal, query, [ability.id for ability in found.abilities[:limit]])
+            self._feedback.searched(principal, query, shown)
+        if self._found is not None:
+            self._found(call, shown)
         return text_result(self._answer(found, limit, cast("Any", detail)))
 
     def _adjusted(self, principal: str, query: str, hits: "list[Hit]") -> "list[Hit]":

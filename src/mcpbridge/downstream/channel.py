@@ -104,6 +104,8 @@ class Client:
     """Modern, over HTTP: which of its conversations a request belongs to, as it says."""
     sessions: Sessions | None = None
     """Modern: where the session of one without a channel is found again."""
+    activated: tuple[str, ...] = ()
+    """Legacy: ids of tools that its searches found, which it is listed from then on (`expose.activate`)."""
     audience: Audience = ANYBODY
     """Which rules of the policy are about it; that decides what it sees listed."""
     kept_session: Session | None = None

@@ -88,6 +88,8 @@ class Listing:
             ids = await self._choose(query, client, exposure, asker)
             if ids is not None:
                 exposed = self.exposing.chosen(client.view, client.audience, exposure, ids)
+        elif client.activated and exposed.mode == "search":
+            exposed = self.exposing.chosen(client.view, client.audience, exposure, client.activated)
         return exposed.tools.page(cursor, revision=client.version)
 
     def _list(self, kind: Kind) -> Handler:
