@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge import errors
+from mcpbridge import errors, routing_parts
 from mcpbridge.arguments import showing
-from mcpbridge.builtin import recall_apart, recall_arguments
-from mcpbridge.catalog import definitions, offers
+from mcpbridge.builtin import describe_tools, recall_apart, recall_arguments
+from mcpbridge.catalog import definitions, offers, slim, slim_keywords
 from mcpbridge.cli import exits
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
@@ -17,7 +17,22 @@ from mcpbridge.policy import conditions
 from mcpbridge.redaction import MIN_LENGTH
 from mcpbridge.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
 from mcpbridge.results import preview_table, query_regex, shelf
-from mcpbridge.sandbox import javascript, javascript_worker
+from mcpbridge.routing import (
+    answers,
+    catalog_map,
+    embedding,
+    embedding_cache,
+    exposing,
+    feedback,
+    feedback_prior,
+    model_router,
+    model_router_prompt,
+    request,
+)
+from mcpbridge.routing.clients import TRAITS
+from mcpbridge.routing.exposure import AUTO_TOKENS
+from mcpbridge.routing.vectors import table
+from mcpbridge.sandbox import javascript, javascript_worker, program, program_run
 from mcpbridge.storage.counting import MAX_DAYS
 from mcpbridge.units import show_bytes
 from mcpbridge.upstream import (
@@ -47,6 +62,10 @@ CACHE = Settings().cache
 CALL_LOG = Settings().call_log
 OBSERVE = Settings().observe
 RESULTS = Settings().results
+SEARCH = Settings().search
+ROUTER = Settings().router
+CODE = Settings().code
+CLIENTS = {traits.names[0]: traits for traits in TRAITS}
 
 SAID = {
     "README.md": [
@@ -73,6 +92,10 @@ SAID = {
         f"| {SERVER.max_instances}, {SERVER.instance_idle / 60:g} min | `max_instances`, `instance_idle` |",
         f"| {offers.MOST:,}; {show_bytes(definitions.LARGEST)} |",
         f"at most {Settings().bridge.name_length} characters",
+        f"more than {AUTO_TOKENS:,} tokens",
+        f"by itself | {AUTO_TOKENS:,} | `expose.auto_tokens` |",
+        f"| {SEARCH.limit}; {SEARCH.tokens} | `search.limit`, `search.tokens` |",
+        f"| {CODE.timeout:g} s; {CODE.total_timeout / 60:g} min; {CODE.max_memory} MiB; {CODE.max_calls} |",
         errors.UpstreamUnavailable.advice,
         str(errors.UpstreamTimeout("db", SERVER.timeouts.idle)) + ". " + errors.UpstreamTimeout.advice,
         errors.UpstreamGone.advice,
@@ -141,10 +164,66 @@ SAID = {
         f"in the last {large_tools._SECONDS / 86400:g} days",
         f"kept for {MAX_DAYS}",
     ],
+    "CHANGELOG.md": [
+        f"more than {AUTO_TOKENS:,} tokens",
+        f"(Cursor {CLIENTS['cursor*'].max_tools}, Windsurf {CLIENTS['windsurf*'].max_tools}, "
+        f"VS Code {CLIENTS['visual studio code*'].max_tools})",
+    ],
+    "docs/routing.md": [
+        f"at most {AUTO_TOKENS:,} tokens (`auto_tokens`)",
+        f"Names up to {CLIENTS['claude-code'].name_length} characters, "
+        f"descriptions up to {CLIENTS['claude-code'].description_length:,}",
+        f'`_meta["anthropic/maxResultSizeChars"]` {CLIENTS["claude-code"].result_length:,}',
+        f"| Codex | names up to {CLIENTS['codex-mcp-client'].name_length} characters |",
+        f"| Gemini CLI | names up to {CLIENTS['gemini-cli*'].name_length} characters |",
+        f"| Cursor | {CLIENTS['cursor*'].max_tools} tools; names up to {CLIENTS['cursor*'].name_length} characters |",
+        f"| VS Code | {CLIENTS['visual studio code*'].max_tools} tools; "
+        f"names up to {CLIENTS['visual studio code*'].name_length} characters |",
+        f"| Windsurf | {CLIENTS['windsurf*'].max_tools} tools |",
+        f"| Cline, Roo Code | names up to {CLIENTS['cline*'].name_length} characters |",
+        f"| LibreChat | names up to {CLIENTS['@librechat*'].name_length} characters |",
+        f"at most {Settings().bridge.name_length} characters anyway",
+        f"at most {routing_parts._MOST_ACTIVATED} tools, the last ones",
+        f"`limit` ({SEARCH.limit})",
+        f"`names`, {describe_tools._MOST} at most",
+        f"about {describe_tools._TOKENS:,} tokens",
+        f"about {SEARCH.tokens} tokens (`search.tokens`)",
+        f"in up to {answers.SCHEMA_TOKENS:,} tokens",
+        f"in at most about {catalog_map.MAP_TOKENS} tokens",
+        f"a table of {table().rows:,} word pieces",
+        f"by `weight` ({SEARCH.embedder.weight})",
+        f"`timeout` ({SEARCH.embedder.timeout:g} s)",
+        f"at most {show_bytes(embedding_cache._MAX_BYTES)}",
+        f"the queries ({embedding._QUERY:,} characters) and of each tool up to {embedding._TEXT:,}",
+        f"rises by {feedback_prior.MOST_MOVED:.0%} of the best at most".replace("%", " %"),
+        f"{feedback._KEPT / 86400:g} days after the last one",
+        f"sentences of the description up to {slim._ABOUT} characters; {slim_keywords.SLIM.text} of each parameter's, "
+        f"{slim_keywords.SLIM.all_texts} of all",
+        f"`enum` over {slim_keywords.SLIM.longest_enum} bytes",
+        f"at most `router.max_tools` ({ROUTER.max_tools})",
+        f"the first {request.LONGEST:,} characters count",
+        f"longer than `timeout` ({ROUTER.timeout:g} s)",
+        f"not asked the same for {model_router.AGAIN:g} s then",
+        f"up to {model_router_prompt.LONGEST_REQUEST:,} characters of the request, "
+        f"and of at most `max_index` ({ROUTER.max_index}) tools",
+        f"the first sentence ({model_router_prompt.LONGEST_DESCRIPTION} characters)",
+        f"| computing | {CODE.timeout:g} s |",
+        f"| {CODE.total_timeout:g} s | `code.total_timeout` |",
+        f"| memory | {CODE.max_memory} MiB |",
+        f"| calls; at a time | {CODE.max_calls}; {CODE.max_parallel} |",
+        f"| {program.LIVE}, {program.LIVE_OF_ONE} |",
+        f"| {program.LONGEST_PROGRAM:,}; {program_run.MOST_PRINTED >> 20} Mi; {program_run.LARGEST_RESULT >> 20} MiB |",
+    ],
+    "docs/architecture.md": [f"at most {exposing.MOST} are kept"],
     "docs/configuration.md": [f"`{name}`" for name in process.SAFE_NAMES],
     "docs/security.md": [
         *(f"`{name}`" for name in process.SAFE_NAMES),
         f"fewer than {MIN_LENGTH} characters",
+        f"up to {model_router_prompt.LONGEST_REQUEST:,} characters of the request",
+        f"at most `max_index` ({ROUTER.max_index}) tools",
+        f"the first {model_router_prompt.LONGEST_DESCRIPTION} characters",
+        f"queries, up to {embedding._QUERY:,} characters",
+        f"up to {embedding._TEXT:,}: server",
         f"at most {show_bytes(HTTP.max_body)}",
     ],
     "docs/protocol.md": [

@@ -223,6 +223,8 @@ async def test_clients_are_told_of_changes_of_their_own_list_only() -> None:
         await every.hears("notifications/tools/list_changed")
         assert searcher.told == []
         assert "put" in (await _text(searcher, "find_tools", query="put")), "a search knows it at once"
+        for ear in (every, searcher):  # whoever does not list again can call it all the same
+            assert (await _text(ear, "up__put")) == (await _text(ear, "call_tool", name="up__put")) == "done"
         _grow(upstream, "get", "put", "post")
         await searcher.hears("notifications/tools/list_changed")
 

@@ -1,9 +1,12 @@
-"""Word vectors without numpy: the table, sums of its rows, and products with many tools at once (issue 6, Ranker)."""
+"""Word vectors without numpy: the table, sums of its rows, and numbers of many tools at once (issue 6, Ranker)."""
+
+from array import array
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.routing.dense import ZERO, Lanes, packed
+from mcpbridge.routing.dense import Near, packed
+from mcpbridge.routing.lanes import MOST, Shape
 from mcpbridge.routing.vectors import NORM, TABLE, Table, encode_table, table
 
 DIMS = 3
@@ -31,28 +34,54 @@ def test_long_texts_do_not_overflow() -> None:
     assert list(made.vector([("dark", 1)] * 100_000)) == list(made.vector([("dark", 1)]))
 
 
-@given(st.lists(vectors, min_size=1, max_size=20), vectors, st.integers(0, 20))
-def test_products_are_exact(tools: list[list[int]], query: list[int], cut: int) -> None:
-    lanes = Lanes([packed(tools[:cut]), packed(tools[cut:])], DIMS)
-    found = [product - ZERO for product in lanes.products(query)]
-    assert found == [sum(a * b for a, b in zip(tool, query, strict=True)) for tool in tools]
-
-
-@given(st.lists(vectors, min_size=1, max_size=20), vectors, st.integers(0, NORM**2), st.sets(st.integers(0, 19)))
-def test_near_tools_are_found(tools: list[list[int]], query: list[int], least: int, some: set[int]) -> None:
-    products = Lanes([packed(tools)], DIMS).products(query)
-    cells = list(products)
-    assert products.above(ZERO + least) == [tool for tool, cell in enumerate(cells) if cell > ZERO + least]
-    assert products.nearest() == max(ZERO, *cells)
-    few = products.only(some)
-    assert few.nearest() == max([ZERO, *(cell for tool, cell in enumerate(cells) if tool in some)])
-    assert set(few.above(ZERO)) <= some
+@given(st.lists(vectors, min_size=1, max_size=20), vectors, st.integers(0, 20), st.integers(1, 60))
+def test_products_are_exact(tools: list[list[int]], query: list[int], cut: int, least: int) -> None:
+    shape = Shape(len(tools))
+    near = Near(shape, [packed(tools[:cut]), packed(tools[cut:])], DIMS)
+    told = [value if abs(value) >= least else 0 for value in query]
+    exact = [max(0, sum(a * b for a, b in zip(tool, told, strict=True))) for tool in tools]
+    assert list(shape.cells(near.products(query, least))) == exact
 
 
 def test_there_may_be_no_tools() -> None:
-    products = Lanes([], DIMS).products([1, 2, 3])
-    assert list(products) == products.above(ZERO) == []
-    assert products.nearest() == ZERO
+    shape = Shape(0)
+    cells = shape.cells(Near(shape, [], DIMS).products([1, 2, 3]))
+    assert list(cells) == cells.first(3) == []
+    assert cells.largest() == 0
+
+
+numbers = st.lists(st.one_of(st.integers(0, MOST), st.integers(0, 300)), min_size=1, max_size=30)
+
+
+@given(numbers, st.integers(1, 31))
+def test_the_largest_are_found(cells: list[int], count: int) -> None:
+    shape = Shape(len(cells))
+    found = shape.cells(shape.put(array("H", cells)))
+    assert list(found) == cells
+    assert found.largest() == max(cells)
+    first = found.first(count)
+    assert first == sorted(set(first))
+    telling = [tool for tool, cell in enumerate(cells) if cell > MOST >> 8]
+    assert set(sorted(telling, key=lambda tool: -cells[tool])[: count - 1]) <= set(first) <= set(telling)
+
+
+@given(numbers, st.data())
+def test_only_masked_tools_stay(cells: list[int], data: st.DataObject) -> None:
+    shape = Shape(len(cells))
+    flags = bytes(data.draw(st.lists(st.integers(0, 1), min_size=len(cells), max_size=len(cells))))
+    few = shape.cells(shape.put(array("H", cells)) & shape.mask(flags).lanes)
+    assert list(few) == [cell * flag for cell, flag in zip(cells, flags, strict=True)]
+
+
+@given(numbers, numbers, st.floats(0.1, 0.9))
+def test_two_kinds_of_numbers_are_weighed_against_each_other(one: list[int], other: list[int], share: float) -> None:
+    count = min(len(one), len(other))
+    shape = Shape(count)
+    kinds = [(numbers[:count], part) for numbers, part in ((one, share), (other, 1 - share))]
+    sums = sum(shape.share(shape.put(array("H", cells)), max(cells), part) for cells, part in kinds)
+    for tool, cell in enumerate(shape.cells(sums)):
+        exact = sum(part * cells[tool] / (max(cells) or 1) for cells, part in kinds)
+        assert abs(cell / MOST - exact) < 0.02
 
 
 def near(one: str, other: str) -> float:

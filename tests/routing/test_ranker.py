@@ -46,6 +46,7 @@ CATALOG: Catalog = [
     ),
 ]
 
+IDS = [one.id for _, tools in CATALOG for one in tools]
 WORDS = (
     "create issue list weather forecast mail send get_forecast github server:github tag:code 天气 pull , . and then"
     " search 8.8.8.8 zebra"
@@ -78,9 +79,23 @@ def test_answers_are_ordered_each_once_and_at_most_what_was_asked(ranker: Ranker
     assert ids(hits) == ids(ranker.rank(query, 20))[: len(hits)]
 
 
-@given(queries, st.sets(st.sampled_from([one.id for _, tools in CATALOG for one in tools])))
+@given(queries, st.sets(st.sampled_from(IDS)))
 def test_only_what_is_among_is_answered(ranker: Ranker, query: str, among: set[str]) -> None:
     assert set(ids(ranker.rank(query, 20, among=among))) <= among
+
+
+@given(queries, st.lists(st.sets(st.sampled_from(IDS)), min_size=1, max_size=6))
+@settings(max_examples=60)
+def test_views_that_come_again_are_answered_as_at_first(ranker: Ranker, query: str, views: list[set[str]]) -> None:
+    """What became of a view is kept (it is told by identity); of one that may change, it is not."""
+    kept = [dict.fromkeys(view) for view in views]
+    for _ in range(2):
+        for view, same in zip(kept, views, strict=True):
+            assert ranker.rank(query, 20, among=view) == ranker.rank(query, 20, among=set(same))
+    growing: set[str] = set()
+    for one in IDS:
+        growing.add(one)
+        assert set(ids(ranker.rank("server:*", 20, among=growing))) == growing
 
 
 @given(
