@@ -8,7 +8,7 @@ from typing import Any
 from mcpbridge.conduct import NO_HINTS, Hints
 from mcpbridge.model import Call
 from mcpbridge.routing.index import CatalogRankers
-from mcpbridge.routing.sight import Sight
+from mcpbridge.routing.sight import Look, Sight
 from mcpbridge.routing.tool_text import ServerText, ToolText
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
@@ -66,6 +66,15 @@ def sight_of(tools: Iterable[Tool], map_: str = "~3 tools of 1 server: demo (3)"
         return made
 
     return Sight({tool.wire: tool for tool in every}, ranker, lambda: map_)
+
+
+def looking_at(seen: Sight) -> Look:
+    """Everybody sees this."""
+
+    async def look(_: Call) -> Sight:
+        return seen
+
+    return look
 
 
 def a_call(name: str, arguments: Mapping[str, Any] | object = None) -> Call:

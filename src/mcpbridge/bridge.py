@@ -199,6 +199,7 @@ class Bridge:
             redact=self._redact,
             call_log=call_log_path(settings.call_log, settings.store) if self.call_log is not None else None,
         )
+        self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
         self.routing = RoutingParts(
             settings.expose,
             settings.profiles,
@@ -210,6 +211,7 @@ class Bridge:
             policy=self.policy,
             store=self.store,
             servers=servers,
+            settled=self.startup.settled,
         )
         builtins = {**self.results.builtins, **self.routing.builtins}
         self.catalog.update(Offer(BRIDGE, tuple(encode(builtin.definition) for builtin in builtins.values())))
@@ -234,7 +236,6 @@ class Bridge:
         self._way = Way(settings, parts)
         self.approvals = self._way.approvals
         self.routing.plan = self._way.plans
-        self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
         listing = Listing(
             self.catalog,
             self.pool,
@@ -242,6 +243,7 @@ class Bridge:
             self.routing.exposing,
             choose=self.routing.choose,
             signature=self.routing.signature_of,
+            is_open=lambda tool: self.policy.of(tool).is_open,
         )
         self.server = Server(
             identity,
@@ -441,6 +443,11 @@ class Bridge:
         """What the settings say of tools by name."""
         for number, rule in enumerate(self.settings.permissions, 1):
             yield Selector(f"rule {number} of `permissions`", rule.tools, rule.servers or ("*",))
+        for profile, own in self.settings.profiles.items():
+            if own.tools:
+                yield Selector(f"profile '{profile}' of `profiles`", own.tools, own.servers or ("*",))
+        if self.settings.expose.pins:
+            yield Selector("`expose.pins`", self.settings.expose.pins, ("*",))
         for number, hook in enumerate(self.settings.hooks, 1):
             name = f" ('{hook.name}')" if hook.name else ""
             yield Selector(f"hook {number}{name} of `hooks`", hook.tools, hook.servers)

@@ -281,7 +281,7 @@ def resolve(
         effect=effect,
         seems_read=effect == "unknown" and _matches(spoken, calls.read_names),
         is_destructive=destructive,
-        is_idempotent=idempotent or bool(read_only),
+        is_idempotent=idempotent or (bool(read_only) and nearest("idempotent", default=True)),
         arguments=nearest("arguments", "coerce"),
         inject_defaults=nearest("inject_defaults", default=True),
         timeouts=Timeouts(idle, max(idle, nearest("max_call_timeout", LONGEST_SECONDS))) if has_own_time else None,

@@ -5,11 +5,15 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from mcpbridge.logs import get_logger
+
 __all__ = ["OwnedTasks"]
+
+log = get_logger("mcpbridge")
 
 
 class OwnedTasks:
-    """The tasks that were started while `running` was entered. None of them may raise: it would end all the others."""
+    """The tasks that were started while `running` was entered. One that fails ends alone, and the log says why."""
 
     def __init__(self) -> None:
         self._group: asyncio.TaskGroup | None = None
@@ -37,7 +41,15 @@ class OwnedTasks:
         if self._group is None:
             work.close()
             return None
-        task = self._group.create_task(work)
+        task = self._group.create_task(_contained(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
         return task
+
+
+async def _contained(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as error:
+        log.error("a task in the background failed", exc_info=error)

@@ -1,7 +1,7 @@
 """All that routing needs, built from the settings: who is listed what, the search, the tools that find and call."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,9 @@ from mcpbridge.builtin.tool import Builtin
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Kind, Snapshot, ToolRef
 from mcpbridge.downstream.channel import Client
-from mcpbridge.errors import ConfigError, UnknownName
+from mcpbridge.errors import ArgumentsRefused, ConfigError, UnknownName
 from mcpbridge.interaction import Asker
+from mcpbridge.logs import get_logger
 from mcpbridge.model import BRIDGE, Call, Caller, Plan
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.policy.decide import Audience, Policy
@@ -52,6 +53,8 @@ if TYPE_CHECKING:  # loaded when they are needed
 
 __all__ = ["RoutingParts"]
 
+log = get_logger("mcpbridge.routing")
+
 _LONGEST_SAID = 400
 """Characters of a server's instructions that count in a search."""
 
@@ -72,17 +75,26 @@ class RoutingParts:
         policy: Policy,
         store: Store,
         servers: Mapping[str, ServerSettings],
+        settled: Callable[[], Awaitable[None]],
     ) -> None:
-        """Touches nothing: no file, no process.
+        """Touches nothing: no file, no process. `settled` waits a little while servers start.
 
         Raises:
             ConfigError: programs are switched on and cannot run here.
         """
         self._search_settings, self._router_settings, self._code = search, router, code
         self._catalog, self._pool, self._policy, self._store, self._servers = catalog, pool, policy, store, servers
-        self._tasks = OwnedTasks()
+        self._tasks, self._settled = OwnedTasks(), settled
         self._stack = AsyncExitStack()
-        self.exposing = Exposing(expose, profiles, servers, catalog, map_of=self._map_of, signature=_call_line)
+        self.exposing = Exposing(
+            expose,
+            profiles,
+            servers,
+            catalog,
+            map_of=self._map_of,
+            signature=_call_line,
+            will_search=self._will_search,
+        )
         """Who is listed what."""
         self._vectors = None if search.embedder.kind == "none" else _opened(search.embedder, self._tasks)
         prepare = None if self._vectors is None else self._prepare
@@ -90,13 +102,16 @@ class RoutingParts:
         self.feedback = _feedback(store) if search.feedback else None
         """What calls tell of searches; None: nobody notes that."""
         self._sights: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, Sight]] = {}
+        self._maps: dict[tuple[str, Scope | None], str] = {}
         self.plan: Plan | None = None
         """The way of calls that programs make; set when there is one."""
         found = _activate if expose.activate else None
         own: list[Builtin] = [
-            FindTools(self.look, limit=search.limit, tokens=search.tokens, feedback=self.feedback, found=found),
-            DescribeTools(self.look, has_programs=code.enabled),
-            CallTool(),
+            FindTools(
+                self._settled_look, limit=search.limit, tokens=search.tokens, feedback=self.feedback, found=found
+            ),
+            DescribeTools(self._settled_look, has_programs=code.enabled),
+            CallTool(self._call_tool),
         ]
         if code.enabled:
             own.append(self._run_code())
@@ -121,6 +136,11 @@ class RoutingParts:
 
     # -- what clients see
 
+    async def _settled_look(self, call: Call) -> Sight:
+        await self._settled()
+        self._catalog.flush()
+        return self.look(call)
+
     def look(self, call: Call) -> Sight:
         """What who makes this call may find."""
         return self.sight(call.caller)
@@ -144,13 +164,22 @@ class RoutingParts:
 
     async def choose(self, query: str, client: Caller, exposure: Exposure, asker: Asker) -> Sequence[str] | None:
         """Ids of the tools for a request, of those that this client may find; None: all of them."""
-        sight = self.sight(client)
-        ranker = await self.search.ranker(query)
-        if self._router_settings.provider == "none":
-            return [hit.id for hit in ranker.rank(query, self._router_settings.max_tools, among=sight.by_id)] or None
-        texts = {wire: self.search.text_of(ref) for wire, ref in self._refs(sight).items()}
+        sight, settings = self.sight(client), self._router_settings
         snapshot = self._catalog.view(client.view, self._policy.audience(client.name, client.principal))
-        key = f"{snapshot.digest}/{exposure.scope.name if exposure.scope is not None else ''}"
+        from mcpbridge.routing.finding import find
+
+        try:
+            ranker = await self.search.ranker(query)
+            if settings.provider == "none":
+                found = find(query, settings.max_tools, sight, ranker)
+                return [one.id for one in found.abilities[: settings.max_tools]] if found.fits else None
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the search, a list is answered
+            log.warning("tools cannot be chosen", error=str(error))
+            return None
+        texts = {wire: self.search.text_of(ref) for wire, ref in self._refs(sight).items()}
+        # What the model of one client chose is for that client alone.
+        whose = client.session.id if settings.provider == "client" else ""
+        key = f"{snapshot.digest}/{exposure.scope.name if exposure.scope is not None else ''}/{whose}"
         choice = await self._router.choose(query, texts, ranker, key=key, asker=asker)
         return None if choice.by == "all" else [texts[name].id for name in choice.names]
 
@@ -160,20 +189,32 @@ class RoutingParts:
             for wire, ref in snapshot.tools.items()
             if ref.server != BRIDGE and (scope is None or scope.has(ref))
         }
-        return Sight(tools, self.search.ranker, lambda: self._map_of(tools.values()))
+        return Sight(tools, self.search.ranker, lambda: self._map_of(snapshot, scope))
 
     def _refs(self, sight: Sight) -> dict[str, ToolRef]:
         return {wire: ref for wire, ref in sight.tools.items() if isinstance(ref, ToolRef) and not ref.app_only}
 
-    def _map_of(self, refs: Iterable[ToolRef]) -> str:
-        from mcpbridge.routing.catalog_map import catalog_map
+    def _map_of(self, snapshot: Snapshot, scope: Scope | None) -> str:
+        """What there is, in a few words; made once for each catalog that somebody sees."""
+        known = self._maps.get((snapshot.digest, scope))
+        if known is None:
+            from mcpbridge.routing.catalog_map import catalog_map
 
-        tools = [(ref.server, ref.name) for ref in refs if ref.server != BRIDGE and not ref.app_only]
-        return catalog_map(tools, {server: self._says(server) for server in {server for server, _ in tools}})
+            refs = [ref for ref in snapshot.tools.values() if ref.server != BRIDGE and not ref.app_only]
+            tools = [(ref.server, ref.name) for ref in refs if scope is None or scope.has(ref)]
+            if len(self._maps) >= _MOST_SIGHTS:
+                self._maps.clear()
+            known = catalog_map(tools, {server: self._says(server) for server in {server for server, _ in tools}})
+            self._maps[snapshot.digest, scope] = known
+        return known
 
     def _changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
+        self._sights.clear()
         if "tools" in kinds:
             self.search.refresh()
+
+    def _will_search(self) -> None:
+        self.search.warm()
 
     # -- what servers say
 
@@ -228,33 +269,56 @@ class RoutingParts:
         from mcpbridge.routing.stubs import Callee
 
         sight = self.look(call)
-        try:
-            tool = sight.find(sight.wires_by_function.get(name, name))
-        except UnknownName:
-            return None
+        tool = sight.tools.get(name)
+        if tool is None or tool.app_only:
+            try:
+                tool = sight.find(sight.wires_by_function.get(name, name))
+            except UnknownName:
+                return None
         if not isinstance(tool, ToolRef):
             return None
         text = self.search.text_of(tool)
         return Callee(tool.wire, text.description, text.schema, _output_of(tool))
 
     async def _call_within(self, outer: Call, wire: str, arguments: Raw) -> Body:
-        """A call that a program makes: as its client would make it, with a result that comes whole.
+        """A call that a program makes: its result comes whole.
 
         Raises:
             UnknownName: the tool is not there any more.
         """
         ref = self.look(outer).tools.get(wire)
-        if self.plan is None or not isinstance(ref, ToolRef):
+        if not isinstance(ref, ToolRef):
             raise UnknownName("tool", wire)
+        return await self._made(outer, ref, arguments, _meta_within(outer, is_whole=True), "run_code")
+
+    async def _call_tool(self, outer: Call, name: str, arguments: Raw) -> Body:
+        """A call that `call_tool` makes, where that has to obey rules itself.
+
+        Raises:
+            UnknownName: there is no tool of this name that can be found.
+        """
+        ref = self.look(outer).find(name)
+        if not isinstance(ref, ToolRef):
+            raise UnknownName("tool", name)
+        try:
+            return await self._made(outer, ref, arguments, _meta_within(outer), "call_tool")
+        except ArgumentsRefused as refused:
+            refused.advice = f"{refused.advice} It is called so: {self.signature_of(ref)}".strip()
+            raise
+
+    async def _made(self, outer: Call, ref: ToolRef, arguments: Raw, meta: Body, through: str) -> Body:
+        """A call within another, as its client would make it."""
+        if self.plan is None:
+            raise UnknownName("tool", ref.wire)
         params = Body()
         params.put("name", ref.name)
         params.put("arguments", arguments)
-        call = Call("tools/call", ref.server, ref.name, params, _meta_within(outer), update=outer.update)
+        call = Call("tools/call", ref.server, ref.name, params, meta, update=outer.update)
         call.tool, call.caller, call.around = ref, outer.caller, outer.around
         call.client, call.within, call.trace = outer.client, outer, outer.trace
         call.log_level, call.wants_progress = outer.log_level, outer.wants_progress
         call.needs_task = ref.task_support == "required"
-        call.note("through", "run_code")
+        call.note("through", through)
         try:
             return await self.plan(call)
         except asyncio.CancelledError:
@@ -262,13 +326,14 @@ class RoutingParts:
             raise
 
 
-def _meta_within(outer: Call) -> Body:
-    """What a program's call says of itself: run, context and turn of the program's own."""
+def _meta_within(outer: Call, *, is_whole: bool = False) -> Body:
+    """What a call within another says of itself: run, context and turn of the outer one."""
     meta = Body()
     for name, value in (outer.meta.fields if outer.meta is not None else {}).items():
         if name not in ("progressToken", TRANSFORM):
             meta.put(name, value)
-    meta.put(WHOLE, "whole")
+    if is_whole:
+        meta.put(WHOLE, "whole")
     return meta
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from findable import GITHUB, Tool, a_call, an_object, sight_of
+from findable import GITHUB, Tool, a_call, an_object, looking_at, sight_of
 from mcpbridge.builtin.describe_tools import DescribeTools
 from mcpbridge.conduct import Hints
 from mcpbridge.results.tokens import counter
@@ -29,7 +29,7 @@ TOOLS = [
 
 async def ask(names: Any, *, fails: bool = False, tools: list[Tool] = TOOLS, key: str = "names") -> str:
     seen = sight_of(tools)
-    result = (await DescribeTools(lambda call: seen).run(a_call("describe_tools", {key: names}))).value()
+    result = (await DescribeTools(looking_at(seen)).run(a_call("describe_tools", {key: names}))).value()
     assert result.get("isError", False) is fails
     (block,) = result["content"]
     return block["text"]

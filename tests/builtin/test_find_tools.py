@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from findable import GITHUB, Tool, a_call, an_object, sight_of
+from findable import GITHUB, Tool, a_call, an_object, looking_at, sight_of
 from mcpbridge.builtin.find_tools import FindTools
 from mcpbridge.routing.sight import Sight
 
@@ -21,7 +21,7 @@ TOOLS = [
 
 async def ask(arguments: Any, *, sight: Sight | None = None, fails: bool = False, **settings: Any) -> str:
     seen = sight or sight_of(TOOLS)
-    result = (await FindTools(lambda call: seen, **settings).run(a_call("find_tools", arguments))).value()
+    result = (await FindTools(looking_at(seen), **settings).run(a_call("find_tools", arguments))).value()
     assert result.get("isError", False) is fails
     (block,) = result["content"]
     assert block["type"] == "text"

@@ -31,7 +31,6 @@ from mcpbridge.routing import (
 )
 from mcpbridge.routing.clients import TRAITS
 from mcpbridge.routing.exposure import AUTO_TOKENS
-from mcpbridge.routing.vectors import table
 from mcpbridge.sandbox import javascript, javascript_worker, program, program_run
 from mcpbridge.storage.counting import MAX_DAYS
 from mcpbridge.units import show_bytes
@@ -66,6 +65,7 @@ SEARCH = Settings().search
 ROUTER = Settings().router
 CODE = Settings().code
 CLIENTS = {traits.names[0]: traits for traits in TRAITS}
+VS_CODE = CLIENTS["visual studio code*"]
 
 SAID = {
     "README.md": [
@@ -166,19 +166,18 @@ SAID = {
     ],
     "CHANGELOG.md": [
         f"more than {AUTO_TOKENS:,} tokens",
-        f"(Cursor {CLIENTS['cursor*'].max_tools}, Windsurf {CLIENTS['windsurf*'].max_tools}, "
-        f"VS Code {CLIENTS['visual studio code*'].max_tools})",
+        f"Cursor {CLIENTS['cursor*'].max_tools}, Windsurf {CLIENTS['windsurf*'].max_tools}",
+        f"VS Code {VS_CODE.max_tools})",
     ],
     "docs/routing.md": [
         f"at most {AUTO_TOKENS:,} tokens (`auto_tokens`)",
-        f"Names up to {CLIENTS['claude-code'].name_length} characters, "
+        f"Names up to {CLIENTS['claude-code'].name_length} characters",
         f"descriptions up to {CLIENTS['claude-code'].description_length:,}",
         f'`_meta["anthropic/maxResultSizeChars"]` {CLIENTS["claude-code"].result_length:,}',
         f"| Codex | names up to {CLIENTS['codex-mcp-client'].name_length} characters |",
         f"| Gemini CLI | names up to {CLIENTS['gemini-cli*'].name_length} characters |",
         f"| Cursor | {CLIENTS['cursor*'].max_tools} tools; names up to {CLIENTS['cursor*'].name_length} characters |",
-        f"| VS Code | {CLIENTS['visual studio code*'].max_tools} tools; "
-        f"names up to {CLIENTS['visual studio code*'].name_length} characters |",
+        f"| VS Code | {VS_CODE.max_tools} tools; names up to {VS_CODE.name_length} characters |",
         f"| Windsurf | {CLIENTS['windsurf*'].max_tools} tools |",
         f"| Cline, Roo Code | names up to {CLIENTS['cline*'].name_length} characters |",
         f"| LibreChat | names up to {CLIENTS['@librechat*'].name_length} characters |",
@@ -190,22 +189,21 @@ SAID = {
         f"about {SEARCH.tokens} tokens (`search.tokens`)",
         f"in up to {answers.SCHEMA_TOKENS:,} tokens",
         f"in at most about {catalog_map.MAP_TOKENS} tokens",
-        f"a table of {table().rows:,} word pieces",
         f"by `weight` ({SEARCH.embedder.weight})",
         f"`timeout` ({SEARCH.embedder.timeout:g} s)",
         f"at most {show_bytes(embedding_cache._MAX_BYTES)}",
         f"the queries ({embedding._QUERY:,} characters) and of each tool up to {embedding._TEXT:,}",
         f"rises by {feedback_prior.MOST_MOVED:.0%} of the best at most".replace("%", " %"),
         f"{feedback._KEPT / 86400:g} days after the last one",
-        f"sentences of the description up to {slim._ABOUT} characters; {slim_keywords.SLIM.text} of each parameter's, "
+        f"sentences of the description up to {slim._ABOUT} characters; {slim_keywords.SLIM.text} of each parameter's",
         f"{slim_keywords.SLIM.all_texts} of all",
         f"`enum` over {slim_keywords.SLIM.longest_enum} bytes",
         f"at most `router.max_tools` ({ROUTER.max_tools})",
         f"the first {request.LONGEST:,} characters count",
         f"longer than `timeout` ({ROUTER.timeout:g} s)",
         f"not asked the same for {model_router.AGAIN:g} s then",
-        f"up to {model_router_prompt.LONGEST_REQUEST:,} characters of the request, "
-        f"and of at most `max_index` ({ROUTER.max_index}) tools",
+        f"up to {model_router_prompt.LONGEST_REQUEST:,} characters of the request",
+        f"of at most `max_index` ({ROUTER.max_index}) tools",
         f"the first sentence ({model_router_prompt.LONGEST_DESCRIPTION} characters)",
         f"| computing | {CODE.timeout:g} s |",
         f"| {CODE.total_timeout:g} s | `code.total_timeout` |",

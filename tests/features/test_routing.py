@@ -97,9 +97,36 @@ async def test_call_tool_itself_can_be_denied(place: Place) -> None:
     rules = [{"tools": "mcpbridge/call_tool", "permission": "deny"}]
     async with place.bridge(DEEDS, **SEARCH, permissions=rules) as client:
         await client.initialize()
-        assert await client.tools_with("find_tools") == ["describe_tools", "find_tools"]
+        assert len(await client.tools_with("deeds__peek")) == 6, "nothing can be found, so all is listed"
         assert "denied by the policy" in (await through(client, "deeds__peek")).text
         assert "did peek" in (await client.call("deeds__peek")).text
+
+
+async def test_rules_about_call_tool_itself_are_obeyed(place: Place) -> None:
+    rules = [{"tools": "mcpbridge/call_tool", "when": "args.name == 'deeds__wipe'", "permission": "deny"}]
+    async with place.bridge(DEEDS, **SEARCH, permissions=rules) as client:
+        await client.initialize()
+        assert await client.tools_with("find_tools") == META
+        assert "denied by the policy" in (await through(client, "deeds__wipe")).text
+        assert "did wipe" in (await client.call("deeds__wipe")).text
+        assert "did peek" in (await through(client, "deeds__peek")).text
+        assert "deeds__pay(amount?: int" in (await through(client, "deeds__pay", amount={})).text
+
+
+async def test_what_is_denied_by_default_can_still_be_searched(place: Place) -> None:
+    rules = [{"tools": "deeds/get_note", "permission": "allow"}]
+    async with place.bridge(DEEDS, **SEARCH, permissions=rules, calls={"permission": "deny"}) as client:
+        await client.initialize()
+        assert await client.tools_with("find_tools") == META
+        found = (await client.call("find_tools", query="notes")).text
+        assert "deeds__get_note" in found
+        assert "delete_note" not in found
+
+
+async def test_a_search_waits_for_servers_that_start(place: Place) -> None:
+    async with place.bridge(DEEDS, **SEARCH) as client:
+        await client.initialize()
+        assert (await client.call("find_tools", query="delete a note")).text.startswith("deeds__delete_note")
 
 
 @BOTH_ERAS

@@ -127,7 +127,11 @@ def test_names_that_python_does_not_take() -> None:
 
 
 def test_names_of_functions() -> None:
-    assert wires_by_name(["a__b", "a-b__c", "a.b__c", "class", "print"]) == {"a_b__c": "a-b__c", "class_": "class"}
+    assert wires_by_name(["a__b", "a-b__c", "a.b__c", "class", "print"]) == {"class_": "class"}, (
+        "one name of two is nobody's"
+    )
+    assert wires_by_name(["a_b__c", "a-b__c"]) == {}, "it is another tool's own"
+    assert wires_by_name(["a-b__c", "class"]) == {"a_b__c": "a-b__c", "class_": "class"}
     assert callable_as("print") == ""
     assert stub(Callee("print")).startswith("# only by await call_tool('print', {…})\n")
 

@@ -4,16 +4,17 @@ The front takes the call that stands in its arguments for the call itself (`down
 approval, progress, questions, tasks and errors are those of a direct call. Here is how its arguments are read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from mcpbridge.builtin.meta_definitions import CALL_TOOL
 from mcpbridge.errors import ArgumentsRefused
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import EMPTY_OBJECT
+from mcpbridge.wire.frame import EMPTY_OBJECT, decode_fields
 
 __all__ = ["CallTool", "inner_call"]
 
@@ -22,8 +23,16 @@ _ARGUMENTS = ("arguments", "args", "parameters", "params", "input")
 """Models often take another word than the one they are told."""
 
 
+Within = Callable[[Call, str, Raw], Awaitable[Body]]
+"""Makes a call within another: of the tool of this name, with these arguments."""
+
+
 class CallTool:
-    """The tool, as it is listed."""
+    """The tool."""
+
+    def __init__(self, within: Within) -> None:
+        """`within`: how the call is made where rules are about `call_tool` itself, which the outer call has to obey."""
+        self._within = within
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -31,12 +40,17 @@ class CallTool:
         return CALL_TOOL
 
     async def run(self, call: Call) -> Body:
-        """See `Builtin`. Only calls that no front has unwrapped come here: those of a program of `run_code`.
+        """See `Builtin`. Only calls that no front has unwrapped come here.
 
         Raises:
-            ArgumentsRefused: always.
+            ArgumentsRefused: no tool is named.
         """
-        raise ArgumentsRefused("call_tool cannot be called here: call the tool itself by its name")
+        name, arguments = inner_call(call.params)
+        if bytes(arguments)[:1] != b"{":
+            arguments = _object_in_text(arguments)
+        if arguments is None:
+            raise ArgumentsRefused(f"The arguments of {name[:100]} must be a JSON object")
+        return await self._within(call, name, arguments)
 
 
 def inner_call(params: Body) -> tuple[str, Raw]:
@@ -47,7 +61,10 @@ def inner_call(params: Body) -> tuple[str, Raw]:
     Raises:
         ArgumentsRefused: no tool is named.
     """
-    outer = params.inner("arguments") or Body()
+    outer = params.inner("arguments")
+    if outer is None:
+        said = params.get("arguments")
+        outer = Body((_object_in_text(said) if said is not None else None) or EMPTY_OBJECT)
     members: Mapping[str, Raw] = outer.fields
     key = next((key for key in _NAMES if bytes(members.get(key, b""))[:1] == b'"'), None)
     name = outer.text(key) if key is not None else ""
@@ -62,6 +79,16 @@ def inner_call(params: Body) -> tuple[str, Raw]:
         raise ArgumentsRefused(f"call_tool takes `name` and `arguments`: {stray} belongs into `arguments`")
     value = members[given]
     return name, Raw(EMPTY_OBJECT) if bytes(value) == b"null" else value
+
+
+def _object_in_text(said: Raw) -> Raw | None:
+    """The object that a JSON string holds as text, as models sometimes send it."""
+    try:
+        inside = msgspec.json.decode(said, type=str).strip().encode()
+        decode_fields(inside)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return Raw(inside)
 
 
 def _joined(members: Mapping[str, Raw]) -> bytes:

@@ -3,14 +3,13 @@
 A tool that the caller may not call is unknown, as one that does not exist.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from mcpbridge.builtin.meta_arguments import Refused, arguments_of, text_result
 from mcpbridge.builtin.meta_definitions import DESCRIBE_TOOLS
 from mcpbridge.errors import UnknownName
 from mcpbridge.model import Call
-from mcpbridge.routing.sight import Sight
+from mcpbridge.routing.sight import Look
 from mcpbridge.wire.body import Body
 
 if TYPE_CHECKING:  # loaded with the first call
@@ -26,7 +25,7 @@ _TOKENS = 4000
 class DescribeTools:
     """The tool."""
 
-    def __init__(self, look: Callable[[Call], Sight], *, tokens: int = _TOKENS, has_programs: bool = False) -> None:
+    def __init__(self, look: Look, *, tokens: int = _TOKENS, has_programs: bool = False) -> None:
         """`look`: what a caller may find. `tokens`: of an answer, about. `has_programs`: there is `run_code`."""
         self._look, self._tokens, self._has_programs = look, tokens, has_programs
 
@@ -44,7 +43,7 @@ class DescribeTools:
             names = _names(arguments_of(call.params, {"names": ("names", "name", "tools", "tool")}).get("names"))
         except Refused as error:
             return text_result(str(error), is_error=True)
-        sight = self._look(call)
+        sight = await self._look(call)
         found: dict[str, Any] = {}
         unknown: dict[str, list[str]] = {}
         for name in names:

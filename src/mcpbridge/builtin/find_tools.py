@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from mcpbridge.builtin.meta_arguments import Refused, arguments_of, text_result
 from mcpbridge.builtin.meta_definitions import FIND_TOOLS
 from mcpbridge.model import Call
-from mcpbridge.routing.sight import Sight
+from mcpbridge.routing.sight import Look
 from mcpbridge.wire.body import Body
 
 if TYPE_CHECKING:  # loaded with the first call
@@ -34,7 +34,7 @@ class FindTools:
 
     def __init__(
         self,
-        look: Callable[[Call], Sight],
+        look: Look,
         *,
         limit: int = 8,
         tokens: int = 500,
@@ -68,7 +68,7 @@ class FindTools:
                 raise Refused(f"detail: one of {', '.join(_DETAILS)}")
         except Refused as error:
             return text_result(str(error), is_error=True)
-        sight = self._look(call)
+        sight = await self._look(call)
         principal = call.caller.principal
         if self._feedback is not None:
             await self._feedback.recall(principal)

@@ -4,13 +4,14 @@ A name is resolved once, against the snapshot of that moment; what follows knows
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from msgspec import Raw
 
 from mcpbridge.arguments.coercion import UNWRAPPED, object_within
 from mcpbridge.builtin.call_tool import inner_call
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.delivery import Delivery
 from mcpbridge.downstream.finding import Finding
@@ -22,6 +23,7 @@ from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.model import BRIDGE
 from mcpbridge.pipeline.arguments import told_of
+from mcpbridge.policy.decide import Audience
 from mcpbridge.routing.scopes import Scope
 from mcpbridge.sandbox.suffix import transform_suffix
 from mcpbridge.upstream.pool import Pool
@@ -31,6 +33,8 @@ from mcpbridge.wire.envelope import TRANSFORM, complete_for_modern
 from mcpbridge.wire.frame import Frame
 
 __all__ = ["Calls"]
+
+_Found = TypeVar("_Found")
 
 _NO_COMPLETION = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 
@@ -52,7 +56,7 @@ class Calls:
         """`server_info`: the bridge's own, encoded. `results`: those that are kept. `listing`: answers lists."""
         self._catalog, self._pool = catalog, pool
         self._listing, self._scope_of = listing, listing.scope_of if listing.exposing.scopes else None
-        self._find, self._deliver = finding.find, delivery.deliver
+        self._finding, self._deliver = finding, delivery.deliver
         self._results = results
         self._tasks, self._server_info = tasks, server_info
 
@@ -85,11 +89,11 @@ class Calls:
             meta = params.inner("_meta") or Body()
             meta.put(TRANSFORM, suffixed[1])
             params.put("_meta", meta)
-        ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
+        ref = await self._find(client, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
         return await self._call(client, ref, name, params, notify)
 
     def _call(self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
-        if ref.server == BRIDGE and ref.name == "call_tool" and self._listing.may_see(client, ref):
+        if ref.server == BRIDGE and ref.name == "call_tool" and self._listing.is_open(ref):
             return self._call_inside(client, ref, params, notify)
         if self._scope_of is not None:
             self._require(client, "tool", name, lambda scope: scope.has(ref))
@@ -101,15 +105,28 @@ class Calls:
         name = self._listing.own_name(client, name)
         params.put("name", name)
         params.put("arguments", arguments)
-        ref = await self._find(client.view, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
+        ref = await self._find(client, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
         if ref.id == meta_tool.id:
             raise BadRequest(INVALID_PARAMS, "call_tool calls other tools, not itself")
         self._require(client, "tool", name, lambda scope: scope.has(ref))
         try:
+            if bytes(arguments)[:1] != b"{" and object_within(arguments) is None:
+                raise ArgumentsRefused(f"The arguments of {name} must be a JSON object")
             return await self._call_itself(client, ref, name, params, notify, is_mirrored=False)
         except ArgumentsRefused as refused:
             refused.advice = f"{refused.advice} It is called so: {self._listing.signature_of(ref)}".strip()
             raise
+
+    async def _find(
+        self, client: Client, name: str, look: Callable[[Snapshot], _Found], *, audience: Audience | None = None
+    ) -> _Found:
+        """As `Finding.find`; who is kept to a profile is told no names that may be others'."""
+        try:
+            return await self._finding.find(client.view, name, look, audience=audience)
+        except UnknownName as error:
+            if self._scope_of is None or self._scope_of(client) is None:
+                raise
+            raise UnknownName(error.kind, error.name) from None
 
     def _require(self, client: Client, kind: str, name: str, belongs: Callable[[Scope], bool]) -> None:
         """Raises UnknownName where the profile of this client has no such thing."""
@@ -146,7 +163,7 @@ class Calls:
         """`prompts/get`."""
         params = _params(frame)
         name = text(params, "name")
-        ref = await self._find(client.view, name, lambda snapshot: snapshot.prompt(name))
+        ref = await self._find(client, name, lambda snapshot: snapshot.prompt(name))
         self._require(client, "prompt", name, lambda scope: scope.has_server(ref.server))
         params.put("name", ref.name)
         return await self._deliver(client, "prompts/get", (ref.server, ref.name), params, notify)
@@ -164,7 +181,7 @@ class Calls:
                     raise
             target = owner, uri
         else:
-            target = await self._find(client.view, uri, lambda snapshot: snapshot.resource(uri))
+            target = await self._find(client, uri, lambda snapshot: snapshot.resource(uri))
             self._require(client, "resource", uri, lambda scope: scope.has_server(target[0]))
         params.put("uri", target[1])
         try:
@@ -180,12 +197,14 @@ class Calls:
         kind = text(ref, "type")
         if kind == "ref/prompt":
             name = text(ref, "name")
-            prompt = await self._find(client.view, name, lambda snapshot: snapshot.prompt(name))
+            prompt = await self._find(client, name, lambda snapshot: snapshot.prompt(name))
+            self._require(client, "prompt", name, lambda scope: scope.has_server(prompt.server))
             target = prompt.server, prompt.name
             ref.put("name", prompt.name)
         elif kind == "ref/resource":
             uri = text(ref, "uri")
-            target = await self._find(client.view, uri, lambda snapshot: snapshot.template(uri))
+            target = await self._find(client, uri, lambda snapshot: snapshot.template(uri))
+            self._require(client, "resource template", uri, lambda scope: scope.has_server(target[0]))
             ref.put("uri", target[1])
         else:
             raise BadRequest(INVALID_PARAMS, f"Unknown kind of reference: {kind[:50]!r}")

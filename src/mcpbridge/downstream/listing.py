@@ -43,8 +43,13 @@ class Listing:
         *,
         choose: Choose,
         signature: Callable[[ToolRef], str],
+        is_open: Callable[[ToolRef], bool],
     ) -> None:
-        """`settled` waits while servers start. `signature` tells how a tool is called, in a line."""
+        """`settled` waits while servers start. `signature` tells how a tool is called, in a line.
+
+        `is_open`: every call of a tool is allowed, whoever makes it.
+        """
+        self.is_open = is_open
         self._catalog, self._pool, self._settled = catalog, pool, settled
         self.exposing = exposing
         """Who is listed what."""
@@ -71,10 +76,6 @@ class Listing:
     def own_name(self, client: Client, name: str) -> str:
         """The catalog's name of a tool that this client may have been told of under a shorter one."""
         return self._look(client).names.get(name, name)
-
-    def may_see(self, client: Client, tool: ToolRef) -> bool:
-        """Whether the policy lets it see this tool of the bridge."""
-        return tool.wire in self._catalog.view(client.view, client.audience).unlisted
 
     async def _tools(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         cursor, query = await self._asked(client, frame)

@@ -115,7 +115,7 @@ class Server:
         calls = Calls(catalog, pool, finding, delivery, tasks, server_info, results, listing)
         both = calls.handlers
         opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout, exposing=listing.exposing)
-        self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks))
+        self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks), listing.scope_of)
         self._legacy: dict[str, Handler] = {
             **both,
             **self._watching.legacy,
@@ -258,7 +258,8 @@ class Server:
 
     def _view_changed(self, view: str, kinds: frozenset[str]) -> None:
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
-        self._exposing.refresh(view)
+        if "tools" in kinds:
+            self._exposing.refresh(view)
         for kind in sorted(lists):
             self.listeners.list_changed(kind, view, partial(self._sees_change, kind, view))
 
@@ -268,7 +269,8 @@ class Server:
             return True
         if kind not in self._catalog.changed(view, client.audience):
             return False
-        return self._exposing.changed(view, client.audience, self._listing.exposure_of(client))
+        exposure = self._listing.exposure_of(client)
+        return bool(client.activated) or self._exposing.changed(view, client.audience, exposure)
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         return EMPTY

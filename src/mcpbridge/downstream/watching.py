@@ -16,8 +16,9 @@ from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import EMPTY, Handler, text
 from mcpbridge.downstream.listeners import Listen, Listeners
 from mcpbridge.downstream.task_news import TaskNews
-from mcpbridge.errors import BadRequest, BridgeError, Overloaded
+from mcpbridge.errors import BadRequest, BridgeError, Overloaded, UnknownName
 from mcpbridge.interaction import Asker, Profile
+from mcpbridge.routing.scopes import Scope
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -32,7 +33,16 @@ MAX_OPEN = 64
 class Watching:
     """Handlers of the requests that subscribe."""
 
-    def __init__(self, finding: Finding, pool: Pool, listeners: Listeners, news: TaskNews) -> None:
+    def __init__(
+        self,
+        finding: Finding,
+        pool: Pool,
+        listeners: Listeners,
+        news: TaskNews,
+        scope_of: Callable[[Client], Scope | None],
+    ) -> None:
+        """`scope_of`: the profile that a client is kept to."""
+        self._scope_of = scope_of
         self._finding, self._pool, self._listeners, self._news = finding, pool, listeners, news
         self._open: Counter[object] = Counter()
         """Listen streams by the channel that they share; over HTTP each is a connection of its own."""
@@ -106,6 +116,9 @@ class Watching:
             UpstreamError: there is no instance of it for this client.
         """
         server, own = await self._finding.find(client.view, uri, lambda snapshot: snapshot.resource(uri))
+        scope = self._scope_of(client)
+        if scope is not None and not scope.has_server(server):
+            raise UnknownName("resource", uri)
         base = self._pool.upstreams.get(server)
         subscription = ExitStack()
         if base is None:

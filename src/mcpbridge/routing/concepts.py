@@ -26,6 +26,8 @@ _LONGEST = 4000
 """Characters of a query that are looked at."""
 _WORDS = 400
 """Words that are looked at."""
+_LETTERS = 64
+"""Letters of a word that are looked at: words are kept."""
 _PHRASE = 5
 """Words of the longest term."""
 _SPACELESS = 10
@@ -79,7 +81,7 @@ def expansions(text: str) -> dict[str, float]:
     shown = text[:_LONGEST].lower().replace("ß", "ss").translate(_PLAIN)
     if "'" in shown or "whats" in shown:
         shown = _IS.sub(r"\1 is", shown).replace("'s ", " ").replace("'", "")
-    tokens = _TOKEN.findall(shown)[:_WORDS]
+    tokens = [token[:_LETTERS] for token in _TOKEN.findall(shown)[:_WORDS]]
     weights = dict(words_of_kinds(text))
     lexicon = _lexicon()
     entries = dict.fromkeys(number for numbers in _matches(lexicon, shown, tokens) for number in numbers)
@@ -181,18 +183,18 @@ def _matches(lexicon: _Lexicon, shown: str, tokens: Sequence[str]) -> Iterator[t
     if not shown.isascii():
         for run in _SPACELESS_RUN.findall(shown):
             yield from _inside(lexicon, run)
-    singular = [_singular(token) for token in tokens]
     at = 0
     while at < len(tokens):
         taken = 1
         for size in range(min(lexicon.longest.get(tokens[at], 0), _PHRASE), 1, -1):
-            found = _phrase(lexicon, tokens[at : at + size]) or _phrase(lexicon, singular[at : at + size])
+            words = tokens[at : at + size]
+            found = _phrase(lexicon, words) or _phrase(lexicon, [_singular(word) for word in words])
             if found:
                 yield found
                 taken = size
                 break
         else:
-            yield from _single(lexicon, tokens[at])
+            yield from _single(tokens[at])
         at += taken
 
 
@@ -200,20 +202,19 @@ def _phrase(lexicon: _Lexicon, words: Sequence[str]) -> tuple[int, ...] | None:
     return lexicon.terms.get(" ".join(words))
 
 
-def _single(lexicon: _Lexicon, token: str) -> Iterator[tuple[int, ...]]:
-    terms = lexicon.terms
+@lru_cache(8192)
+def _single(token: str) -> Sequence[tuple[int, ...]]:
+    terms = _lexicon().terms
     for form in _forms(token):
         if (found := terms.get(form)) is not None:
-            yield found
-            return
+            return (found,)
     for size in range(min(len(token), 24), 2, -1):
         if (found := terms.get(token[:size] + "*")) is not None:
-            yield found
-            return
-    if not token.isalnum():
-        for part in re.split(r"\W+", token):
-            if part not in _ADDRESS and (found := terms.get(part)) is not None:
-                yield found
+            return (found,)
+    if token.isalnum():
+        return ()
+    parts = [part for part in re.split(r"\W+", token) if part not in _ADDRESS]
+    return tuple([terms[part] for part in parts if part in terms])
 
 
 def _inside(lexicon: _Lexicon, run: str) -> Iterator[tuple[int, ...]]:

@@ -6,6 +6,7 @@ Made from a snapshot when it is first asked for, then a look-up. What is not in 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from itertools import count
 
 from msgspec import Raw
 
@@ -17,11 +18,14 @@ from mcpbridge.catalog.snapshot import Kind, Snapshot, ToolRef
 from mcpbridge.model import BRIDGE
 from mcpbridge.results.tokens import estimated_tokens
 from mcpbridge.routing.exposure import Exposure, Shown, is_listed, mode_for
+from mcpbridge.routing.scopes import Scope
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
 
-__all__ = ["Exposed", "Shorter"]
+__all__ = ["Exposed", "MapOf", "Shorter"]
 
+MapOf = Callable[[Snapshot, Scope | None], str]
+"""What there is in a catalog, or in a profile's part of it, in a few words."""
 _Change = Callable[[bytes], bytes]
 _Tool = tuple[ToolRef, Entry]
 
@@ -34,7 +38,7 @@ class Exposed:
         snapshot: Snapshot,
         exposure: Exposure,
         *,
-        map_of: Callable[[Iterable[ToolRef]], str],
+        map_of: "MapOf",
         shorter: "Shorter",
         chosen: Sequence[str] | None = None,
     ) -> None:
@@ -59,10 +63,12 @@ class Exposed:
         level = self._level(tools)
         if chosen is None:
             self.mode = mode_for(exposure, len(tools), _tokens(self._entries(tools, level)))
+        if not {"find_tools", "call_tool"} <= {ref.name for ref, _ in own}:
+            self.mode, chosen = "all", None  # the policy hides what finds the others: nobody gets an empty list
         also = frozenset(chosen or ())
         listed = [one for one in (*own, *tools) if is_listed(one[0], self.mode, exposure, also)]
         listed.sort(key=lambda one: one[1].key)
-        self._map = map_of(ref for ref, _ in tools) if self.mode == "search" and exposure.has_map else ""
+        self._map = map_of(snapshot, scope) if self.mode == "search" and exposure.has_map else ""
         entries = list(self._entries(listed, level))
         self.tools: Listing = snapshot.listing("tools").of(entries)
         """The list, in pages."""
@@ -104,9 +110,18 @@ class Exposed:
         """First of all, as the shortest form tells the name as well."""
         length = self._exposure.traits.name_length
         if length and len(ref.wire) > length:
-            short = f"{ref.wire[: length - 7]}_{fingerprint(ref.wire)}"
+            short = self._short(ref.wire, length)
             self.names[short] = ref.wire
             yield lambda definition: _put(definition, "name", encode(short))
+
+    def _short(self, wire: str, length: int) -> str:
+        """A name that no other tool has, whatever its server calls it to be taken for this one."""
+        for number in count():
+            hashed = fingerprint(wire, *([str(number)] if number else []))
+            short = f"{wire[: length - len(hashed) - 1]}_{hashed}"
+            if short not in self.snapshot.tools and self.names.get(short, wire) == wire:
+                return short
+        raise AssertionError("count() is endless")
 
     def _changes(self, ref: ToolRef) -> Iterator[_Change]:
         traits = self._exposure.traits
@@ -139,6 +154,7 @@ class Shorter:
         """`had`: the form that the catalog has by itself. `signature`: how the shortest one tells of arguments."""
         self._had, self._signature = had, signature
         self._made: dict[tuple[bytes, Level], Entry] = {}
+        self._size = 0
 
     def __call__(self, entry: Entry, level: Level) -> Entry:
         """The entry at this level."""
@@ -147,14 +163,17 @@ class Shorter:
         key = entry.digest, level
         made = self._made.get(key)
         if made is None:
-            if len(self._made) >= _MOST_MADE:
-                self._made.clear()
             made = _changed(entry, [lambda definition: slimmed(definition, level, signature=self._signature)])
+            self._size += len(made.legacy) + len(made.modern)
+            if self._size > _MOST_MADE:
+                self._made.clear()
+                self._size = 0
             self._made[key] = made
         return made
 
 
-_MOST_MADE = 50_000
+_MOST_MADE = 64 << 20
+"""Bytes of all that is kept."""
 
 
 def _changed(entry: Entry, changes: Sequence[_Change]) -> Entry:

@@ -1,15 +1,15 @@
 """The lists of tools of all clients: made when one is asked for, shared by clients that see the same."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio.to_thread
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.slim import Signature
-from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.policy.decide import Audience
-from mcpbridge.routing.exposed import Exposed, Shorter
+from mcpbridge.routing.exposed import Exposed, MapOf, Shorter
 from mcpbridge.routing.exposure import Exposure, exposure_of
 from mcpbridge.routing.scopes import Scope, scopes_of
 from mcpbridge.routing.settings import ExposeSettings, ProfileSettings
@@ -37,10 +37,12 @@ class Exposing:
         servers: Mapping[str, ServerSettings],
         catalog: Catalog,
         *,
-        map_of: Callable[[Iterable[ToolRef]], str],
+        map_of: MapOf,
         signature: Signature,
+        will_search: Callable[[], None],
     ) -> None:
-        """`map_of` and `signature`: see `Exposed`."""
+        """`map_of` and `signature`: see `Exposed`. `will_search`: hears that somebody may search soon."""
+        self._will_search = will_search
         self._settings, self._catalog = settings, catalog
         self.scopes = scopes_of(profiles, servers)
         """The profiles by name."""
@@ -67,7 +69,9 @@ class Exposing:
         key = view, audience, exposure
         known = self._made.get(key)
         if known is None or known.snapshot is not snapshot:
-            known = self._made[key] = self._exposed(view, audience, exposure)
+            known = self._made[key] = self._exposed(snapshot, exposure)
+            if known.mode == "search":
+                self._will_search()
             if len(self._made) > MOST:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
@@ -80,14 +84,16 @@ class Exposing:
         is_new = known is None or known.snapshot is not snapshot
         is_shorter = exposure.slim != self._settings.mildest or exposure.slim_budget > 0
         if is_new and is_shorter and len(snapshot.tools) > _FEW:
-            await anyio.to_thread.run_sync(self._exposed, view, audience, exposure)
+            made = await anyio.to_thread.run_sync(self._exposed, snapshot, exposure)
+            self._made[view, audience, exposure] = made
 
     def chosen(self, view: str, audience: Audience, exposure: Exposure, ids: Sequence[str]) -> Exposed:
         """The list for one request that wants these tools in it; it is not kept."""
-        return self._exposed(view, audience, exposure, ids)
+        return self._exposed(self._catalog.view(view, audience), exposure, ids)
 
     def refresh(self, view: str) -> None:
-        """A view of the catalog changed: find out whose list did. Ask `changed` after that."""
+        """Tools of a view of the catalog changed: find out whose list did. Ask `changed` after that."""
+        self._changed = {key: changed for key, changed in self._changed.items() if key[0] != view}
         for key, before in list(self._made.items()):
             if key[0] == view:
                 after = self.look(*key)
@@ -101,12 +107,5 @@ class Exposing:
         """The profile of this name."""
         return self.scopes.get(profile)
 
-    def _exposed(self, view: str, audience: Audience, exposure: Exposure, ids: Sequence[str] | None = None) -> Exposed:
-        snapshot = self._catalog.view(view, audience)
-        return Exposed(
-            snapshot,
-            exposure,
-            map_of=self._map_of,
-            shorter=self._shorter,
-            chosen=ids,
-        )
+    def _exposed(self, snapshot: Snapshot, exposure: Exposure, ids: Sequence[str] | None = None) -> Exposed:
+        return Exposed(snapshot, exposure, map_of=self._map_of, shorter=self._shorter, chosen=ids)

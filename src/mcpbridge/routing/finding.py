@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mcpbridge.routing.doubt import LOOKED_AT, is_doubtful
 from mcpbridge.routing.ranker import Hit, Ranker
+from mcpbridge.routing.ranking import NOTHING_FITS
 from mcpbridge.routing.siblings import Ability, abilities
 from mcpbridge.routing.sight import Findable, Sight
 from mcpbridge.routing.told import Told, told
@@ -60,5 +61,6 @@ def find(
     found = {hit.id: read(tools[hit.id]) for hit in hits}
     texts = {id_: one.text for id_, one in found.items()}
     is_named = any(hit.is_named for hit in hits)
-    fits = bool(hits) and (is_named or not is_doubtful(query, list(texts.values())[:LOOKED_AT]))
+    is_near = bool(hits) and hits[0].score >= NOTHING_FITS
+    fits = bool(hits) and (is_named or is_near or not is_doubtful(query, list(texts.values())[:LOOKED_AT]))
     return Finding(hits, abilities(texts, texts), found, fits)

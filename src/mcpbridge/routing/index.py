@@ -4,9 +4,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcpbridge.routing.dense import Lanes, packed
+from mcpbridge.routing.dense import Near, packed
 from mcpbridge.routing.fields import ServerFields, ToolFields, server_fields, tool_fields
 from mcpbridge.routing.filters import Scope
+from mcpbridge.routing.lanes import Shape
 from mcpbridge.routing.lexical import Postings, WordIndex, postings_of
 from mcpbridge.routing.names import NameIndex
 from mcpbridge.routing.needs import Fits
@@ -89,13 +90,15 @@ class CatalogRankers:
         for server, part in zip(servers, parts, strict=True):
             spans.append((server.name[:_NAME], server.title[:_NAME], range(first, first + len(part.ids))))
             first += len(part.ids)
-        lanes = Lanes([part.vectors for part in parts], self._table.dims) if self._table is not None else None
-        words = WordIndex((len(part.ids), part.postings) for part in parts)
+        shape = Shape(first)
+        near = Near(shape, [part.vectors for part in parts], self._table.dims) if self._table is not None else None
+        words = WordIndex(shape, ((len(part.ids), part.postings) for part in parts))
         return CatalogRanker(
             [one for part in parts for one in part.ids],
             [scope for part in parts for scope in part.scopes],
+            shape,
             NameIndex((names for part in parts for names in part.names), spans),
-            Fits(words, lanes, [stems for part in parts for stems in part.stems]),
+            Fits(shape, words, near, [stems for part in parts for stems in part.stems]),
             self._table,
         )
 

@@ -5,6 +5,9 @@ every lane times that number, at about a nanosecond a lane and without numpy. La
 that. Negative numbers borrow from the next lane, which cancels out in sums; `positive` ends that.
 """
 
+import sys
+from array import array
+from collections.abc import Iterator
 from typing import NamedTuple
 
 __all__ = ["MOST", "Cells", "Mask", "Shape"]
@@ -31,10 +34,13 @@ class Cells:
     """Lanes taken apart: numbers from 0 to `MOST`, by tool."""
 
     def __init__(self, lanes: bytes) -> None:
-        self._cells, self._upper = memoryview(lanes).cast("H"), lanes[1::2]
+        self._cells, self._upper = _swapped(array("H", lanes)), lanes[1::2]
 
     def __len__(self) -> int:
         return len(self._cells)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._cells)
 
     def __getitem__(self, tool: int) -> int:
         return self._cells[tool]
@@ -56,12 +62,13 @@ class Cells:
 
     def _byte_of(self, count: int) -> int:
         """The largest upper byte that `count` tools have, or more."""
-        upper = self._upper
+        left = self._upper
         low, high = 0, 256
         while high - low > 1:
             middle = (low + high) // 2
-            if len(upper.translate(None, _BELOW[middle])) >= count:
-                low = middle
+            above = left.translate(None, _BELOW[middle])
+            if len(above) >= count:
+                low, left = middle, above
             else:
                 high = middle
         return low
@@ -82,24 +89,31 @@ def _where(upper: bytes, byte: int) -> list[int]:
     return found
 
 
+def _swapped(numbers: "array[int]") -> "array[int]":
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
 class Shape:
     """Lanes for so many tools."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._ones = int.from_bytes(b"\1\0" * count, "little")
+        self._half = self._ones << 15
 
-    def put(self, numbers: bytes) -> int:
-        """The lanes of numbers that are 16 bits each, without signs."""
-        return int.from_bytes(numbers, "little")
+    def put(self, numbers: "array[int]") -> int:
+        """The lanes of numbers without signs, an `array("H")`."""
+        return int.from_bytes(_swapped(numbers).tobytes(), "little")
 
     def signed(self, numbers: bytes) -> int:
         """The lanes of numbers that are 16 bits each, with signs."""
         raised = bytearray(numbers)
         raised[1::2] = bytes(raised[1::2]).translate(_FLIPPED)  # each plus 0x8000, and that taken off of all
-        return int.from_bytes(raised, "little") - (self._ones << 15)
+        return int.from_bytes(raised, "little") - self._half
 
-    def of_bytes(self, numbers: bytes) -> int:
+    def of_bytes(self, numbers: bytes | bytearray) -> int:
         """The lanes of numbers that are a byte each."""
         wide = bytearray(2 * self.count)
         wide[::2] = numbers
@@ -112,12 +126,15 @@ class Shape:
 
     def positive(self, lanes: int) -> int:
         """Signed numbers, with 0 for what is negative."""
-        raised = lanes + (self._ones << 15)
+        raised = lanes + self._half
         signs = raised >> 15 & self._ones
         return raised & ((signs << 15) - signs)
 
     def share(self, lanes: int, largest: int, share: float) -> int:
-        """Numbers up to `largest`, brought to `share` of `MOST`, to nine bits. Shares may be added that are 1 together."""
+        """The numbers in a unit in which the `largest` of them is `share` of `MOST`, to nine bits.
+
+        Such numbers may be added where their shares are 1 together.
+        """
         drop = max(0, largest.bit_length() - _BITS)
         if drop:
             lanes = lanes >> drop & ((self._ones << 16 - drop) - self._ones)

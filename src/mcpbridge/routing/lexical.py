@@ -5,16 +5,19 @@ usual length is, is fixed, so that a posting depends on its own tool alone: the 
 serve in every catalog that has the server. How rare a word is, is looked at when a query has it.
 """
 
+from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from heapq import nlargest
 from math import log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mcpbridge.routing.fields import ServerFields, ToolFields
+from mcpbridge.routing.lanes import MOST, Shape
 from mcpbridge.routing.words import stems_of
 
 __all__ = ["Postings", "WordIndex", "postings_of"]
 
-Postings = Mapping[str, tuple[Any, ...]]
+Postings = Mapping[str, tuple[int, ...]]
 """Of each stem the tools that have it: number of the tool within its server, how much the word is there, and so on."""
 
 
@@ -41,14 +44,19 @@ _ABOUT_SERVER = _Field(0.35, 0.7, 14)
 _SATURATION = 1.3
 """`k1` of BM25: how soon a word that comes again adds nothing."""
 
-_STEPS = 1024
-_LEVELS = tuple(step / _STEPS for step in range(_STEPS + 1))
-"""How much a word can be in a tool. Postings share these numbers, which takes a fifth of the memory."""
+_STEPS = 255
+"""How much a word can be in a tool, in whole steps: numbers that are shared, and fit into a byte."""
+_COMMON = 48
+"""A word that one tool in so many has is looked up in lanes, of which all are added at once: then that is quicker."""
+_WORDS = 128
+"""Stems of a request that are looked for, the most telling."""
+_KEPT = 32_000_000
+"""Bytes of lanes that are kept."""
 
 
 def postings_of(server: ServerFields, tools: Sequence[ToolFields]) -> Postings:
     """The postings of a server's tools."""
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[int]] = {}
     common: dict[str, float] = {}
     _count(common, server.name, _SERVER)
     _count(common, server.description, _ABOUT_SERVER)
@@ -60,7 +68,7 @@ def postings_of(server: ServerFields, tools: Sequence[ToolFields]) -> Postings:
         _count(amounts, tool.parameters, _PARAMETERS)
         _count(amounts, tool.details, _DETAILS)
         for stem, amount in amounts.items():
-            level = _LEVELS[int(amount / (amount + _SATURATION) * _STEPS)]
+            level = int(amount / (amount + _SATURATION) * _STEPS) or 1
             if (posting := found.get(stem)) is None:
                 found[stem] = [number, level]
             else:
@@ -78,13 +86,31 @@ def _count(amounts: dict[str, float], text: str, field: _Field) -> None:
         amounts[stem] = get(stem, 0.0) + share
 
 
+class _Posting(NamedTuple):
+    """The tools that have a stem, and how much, in steps."""
+
+    tools: Sequence[int]
+    levels: Sequence[int]
+    most: int
+
+
+class _Common(NamedTuple):
+    """The same, where many tools have it."""
+
+    levels: bytes
+    """Of all tools; 0 where it is not."""
+    lanes: int
+    most: int
+
+
 class WordIndex:
     """The postings of all servers together."""
 
-    def __init__(self, parts: Iterable[tuple[int, Postings]]) -> None:
+    def __init__(self, shape: Shape, parts: Iterable[tuple[int, Postings]]) -> None:
         """`parts`: how many tools a server has, and their postings."""
-        self._parts: dict[str, list[tuple[int, tuple[Any, ...]]]] = {}
-        self._merged: dict[str, tuple[Sequence[int], Sequence[float]]] = {}
+        self._parts: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+        self._merged: dict[str, _Posting] = {}
+        self._shape = shape
         first = 0
         get = self._parts.get
         for size, postings in parts:
@@ -94,47 +120,78 @@ class WordIndex:
                 else:
                     known.append((first, posting))
             first += size
-        self._count = first
+        self._common: dict[str, _Common] = {}
+        self._most_common = max(8, _KEPT // (4 * shape.count + 1))
         self._rarities: dict[str, float] = {}
-        self.rarest: float = log(1 + self._count / 1.5)
+        self.rarest: float = log(1 + shape.count / 1.5)
         """The rarity of a word that one tool has."""
 
     def rarity(self, stem: str) -> float:
         """How much a word tells: 0 for one that no tool has, less for one that many have."""
         known = self._rarities.get(stem)
         if known is None:
-            having = len(self._posting(stem)[0])
-            known = log(1 + (self._count - having + 0.5) / (having + 0.5)) if having else 0.0
+            having = sum([len(posting) for _, posting in self._parts.get(stem, ())]) // 2
+            known = log(1 + (self._shape.count - having + 0.5) / (having + 0.5)) if having else 0.0
             if having:  # what else queries say must not fill the memory
                 self._rarities[stem] = known
         return known
 
-    def scores(self, words: Mapping[str, float]) -> list[float]:
-        """How much of the stems is in each tool, in order; each stem has a weight."""
-        found = [0.0] * self._count
-        for stem, weight in words.items():
-            factor = weight * self.rarity(stem)
-            if factor:
-                for tool, level in zip(*self._posting(stem), strict=True):
-                    found[tool] += factor * level
-        return found
+    def amounts(self, words: Mapping[str, float]) -> int:
+        """How much of the stems is in each tool, as lanes in a unit of their own; each stem has a weight."""
+        telling = [(factor, stem) for stem, weight in words.items() if (factor := weight * self.rarity(stem))]
+        if len(telling) > _WORDS:
+            telling = nlargest(_WORDS, telling)
+        asked = [(factor, self._posting(stem)) for factor, stem in telling]
+        most = sum([factor * posting.most for factor, posting in asked])
+        if not most:
+            return 0
+        unit = (MOST - sum([posting.most for _, posting in asked]) / 2) / most
+        lanes = 0
+        few = array("H", bytes(2 * self._shape.count))
+        for factor, posting in asked:
+            times = round(factor * unit)
+            if isinstance(posting, _Common):
+                lanes += posting.lanes * times
+            else:
+                for tool, level in zip(posting.tools, posting.levels, strict=True):
+                    few[tool] += times * level
+        return lanes + self._shape.put(few)
 
     def shares(self, words: Mapping[str, float], tools: Collection[int]) -> dict[int, float]:
         """The sum of the weights of the stems that each of the tools has, anywhere in its texts."""
         found = dict.fromkeys(tools, 0.0)
         for stem, weight in words.items():
-            for tool in found.keys() & self._posting(stem)[0]:
-                found[tool] += weight
+            posting = self._posting(stem)
+            if isinstance(posting, _Common):
+                levels = posting.levels
+                for tool in found:
+                    if levels[tool]:
+                        found[tool] += weight
+            else:
+                for tool in found.keys() & posting.tools:
+                    found[tool] += weight
         return found
 
-    def _posting(self, stem: str) -> tuple[Sequence[int], Sequence[float]]:
+    def _posting(self, stem: str) -> _Posting | _Common:
         """Tools and levels of a stem; put together when it is asked for first."""
-        if (known := self._merged.get(stem)) is not None:
+        known = self._merged.get(stem) or self._common.get(stem)
+        if known is not None:
             return known
-        parts = self._parts.get(stem, ())
-        tools: list[int] = [first + number for first, posting in parts for number in posting[::2]]
-        levels: list[float] = [level for _, posting in parts for level in posting[1::2]]
-        merged = tools, levels
-        if parts:
-            self._merged[stem] = merged
-        return merged
+        parts = self._parts.get(stem)
+        if parts is None:
+            return _NOWHERE
+        tools = [first + number for first, posting in parts for number in posting[::2]]
+        levels = [level for _, posting in parts for level in posting[1::2]]
+        if len(tools) * _COMMON < self._shape.count:
+            made = self._merged[stem] = _Posting(tools, levels, max(levels))
+            return made
+        flat = bytearray(self._shape.count)
+        for tool, level in zip(tools, levels, strict=True):
+            flat[tool] = level
+        if len(self._common) >= self._most_common:
+            self._common.clear()
+        common = self._common[stem] = _Common(bytes(flat), self._shape.of_bytes(flat), max(levels))
+        return common
+
+
+_NOWHERE = _Posting((), (), 0)

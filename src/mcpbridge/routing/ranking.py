@@ -1,9 +1,12 @@
 """The ranker of one catalog: what a query names comes first, then what fits its needs best."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Sized
+from itertools import compress, islice
+from typing import cast
 
 from mcpbridge.routing.clauses import clauses
 from mcpbridge.routing.filters import Scope, parse_filters
+from mcpbridge.routing.lanes import Mask, Shape
 from mcpbridge.routing.names import NameIndex
 from mcpbridge.routing.needs import Best, Fits, need_of
 from mcpbridge.routing.ranker import Hit
@@ -23,18 +26,27 @@ _SAID = 0.15
 """How much less the parts count that say less."""
 _STEP = 0.94
 """What each further tool for one of several needs scores of what it would, so that the best for each come early."""
-_DEPTH = 40
+_DEPTH = 24
 """Tools that are looked at closely."""
+_SEEN = 4
+"""Sets of tools of which is kept where in the catalog they are."""
 
 
 class CatalogRanker:
     """Ranks by words and vectors. A value; safe to share between threads."""
 
     def __init__(
-        self, ids: Sequence[str], scopes: Sequence[Scope], names: NameIndex, fits: Fits, table: Table | None
+        self,
+        ids: Sequence[str],
+        scopes: Sequence[Scope],
+        shape: Shape,
+        names: NameIndex,
+        fits: Fits,
+        table: Table | None,
     ) -> None:
-        self._ids, self._scopes, self._names = ids, scopes, names
+        self._ids, self._scopes, self._shape, self._names = ids, scopes, shape, names
         self._fits, self._table = fits, table
+        self._seen: tuple[tuple[Container[str], int, Mask], ...] = ()
 
     def rank(self, query: str, limit: int, *, among: Container[str] | None = None) -> list[Hit]:
         """As the protocol says."""
@@ -42,30 +54,41 @@ class CatalogRanker:
         text = text.strip()
         allowed = self._allowed(filters.passes if filters else None, among)
         if filters and not text:
-            numbers = allowed if allowed is not None else range(len(self._ids))
-            return [Hit(self._ids[number], 1.0) for number in numbers][: max(0, limit)]
-        named = [number for number in self._names.named(text) if allowed is None or number in allowed]
+            flags = allowed.flags if allowed is not None else b"\1" * len(self._ids)
+            return [Hit(one, 1.0) for one in islice(compress(self._ids, flags), max(0, limit))]
+        named = [number for number in self._names.named(text) if allowed is None or allowed.flags[number]]
         scores, sure = self._scores(text, max(limit, _DEPTH), allowed)
         for number in named:
             scores.pop(number, None)
         ordered = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
         scale = sure / ordered[0][1] if ordered and ordered[0][1] > 0 else 0.0
         found = [Hit(self._ids[number], 1.0, is_named=True) for number in named]
-        found += [Hit(self._ids[number], max(0.0, min(1.0, score * scale))) for number, score in ordered]
+        found += [
+            Hit(self._ids[number], max(0.0, min(1.0, score * scale))) for number, score in ordered[: max(0, limit)]
+        ]
         return found[: max(0, limit)]
 
-    def _allowed(
-        self, passes: Callable[[Scope], bool] | None, among: Container[str] | None
-    ) -> Mapping[int, None] | None:
-        if passes is None and among is None:
-            return None
-        return {
-            number: None
-            for number, (one, scope) in enumerate(zip(self._ids, self._scopes, strict=True))
-            if (among is None or one in among) and (passes is None or passes(scope))
-        }
+    def _allowed(self, passes: Callable[[Scope], bool] | None, among: Container[str] | None) -> Mask | None:
+        allowed = None if among is None else self._of_these(among)
+        if passes is None:
+            return allowed
+        if allowed is None:
+            return self._shape.mask(bytes(map(passes, self._scopes)))
+        both = zip(allowed.flags, self._scopes, strict=True)
+        return self._shape.mask(bytes([flag and passes(scope) for flag, scope in both]))
 
-    def _scores(self, text: str, depth: int, allowed: Mapping[int, None] | None) -> tuple[dict[int, float], float]:
+    def _of_these(self, among: Container[str]) -> Mask:
+        """The tools of these ids. Callers pass the same mapping again and again: what became of it is kept."""
+        size = len(cast("Sized", among)) if isinstance(among, Mapping | frozenset) else None
+        for seen, before, mask in self._seen:
+            if seen is among and size == before:
+                return mask
+        mask = self._shape.mask(bytes(map(among.__contains__, self._ids)))
+        if size is not None:
+            self._seen = ((among, size, mask), *self._seen[: _SEEN - 1])
+        return mask
+
+    def _scores(self, text: str, depth: int, allowed: Mask | None) -> tuple[dict[int, float], float]:
         """The tools for a request, as a whole and by its parts, with their scores; and how well the best one fits."""
         whole = self._best(text, depth, allowed)
         parts = [self._best(part, depth, allowed) for part in clauses(text)]
@@ -79,5 +102,5 @@ class CatalogRanker:
                 scores[fit.tool] = max(score, scores.get(fit.tool, 0.0))
         return scores, max(best.sure for best in (whole, *parts))
 
-    def _best(self, text: str, depth: int, allowed: Mapping[int, None] | None) -> Best:
+    def _best(self, text: str, depth: int, allowed: Mask | None) -> Best:
         return self._fits.best(need_of(text, self._table), depth, allowed)

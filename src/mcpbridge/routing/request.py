@@ -27,8 +27,13 @@ def request_of(said: "Raw | bytes") -> str:
     messages = value.get("messages") if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if not isinstance(messages, list):
         return ""
-    texts = [text for message in cast("list[Any]", messages) if (text := _of_the_user(message))]
-    return "\n".join(texts[-_NEWEST:])[-LONGEST:]
+    texts: list[str] = []
+    for message in reversed(cast("list[Any]", messages)):
+        if text := _of_the_user(message):
+            texts.insert(0, text)
+        if len(texts) == _NEWEST:
+            break
+    return "\n".join(texts)[-LONGEST:]
 
 
 def _of_the_user(message: object) -> str:

@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
-from mcpbridge.errors import BridgeError
+from mcpbridge.errors import CallRefused
 from mcpbridge.logs import get_logger
 from mcpbridge.model import BRIDGE
 from mcpbridge.owned_tasks import OwnedTasks
@@ -29,7 +29,7 @@ ServerSays = Callable[[str], ServerText]
 _Part = tuple[ServerText, tuple[ToolText, ...]]
 
 
-class SearchFailed(BridgeError):
+class SearchFailed(CallRefused):
     """Tools cannot be searched now."""
 
     def __init__(self) -> None:
@@ -59,31 +59,40 @@ class Search:
         self._made: tuple[Snapshot, Ranker] | None = None
         self._making: asyncio.Task[None] | None = None
         self._failed: Snapshot | None = None
+        self._is_wanted = False
 
     async def ranker(self, query: str = "") -> Ranker:
         """That of the current snapshot; waits while it is made, which an unchanged catalog needs once.
 
-        `query`: what it is wanted for.
+        `query`: what it is wanted for. Of a catalog that changes all the time it is that of a moment ago.
 
         Raises:
             SearchFailed: it cannot be made; the log says why.
         """
-        while self._made is None or self._made[0] is not self._snapshot():
-            if self._failed is self._snapshot():
-                raise SearchFailed
+        self._is_wanted = True
+        for _ in range(2):  # one may be under way, for the catalog before
+            if (self._made is not None and self._made[0] is self._snapshot()) or self._failed is self._snapshot():
+                break
             if self._making is None or self._making.done():
                 self._making = self._tasks.spawn(self._remake())
-            if self._making is None:  # the bridge stops
-                raise SearchFailed
-            await asyncio.shield(self._making)
+            if self._making is not None:
+                await asyncio.shield(self._making)
+        if self._made is None:
+            raise SearchFailed
         if self._prepare is not None and query:
             await self._prepare(query)
         return self._made[1]
 
     def refresh(self) -> None:
-        """The catalog changed: make the next ranker ahead of the next search, if there has been one."""
-        if self._made is not None and (self._making is None or self._making.done()):
+        """The catalog changed: make the next ranker ahead of the next search, if there will be one."""
+        if self._is_wanted and (self._making is None or self._making.done()):
             self._making = self._tasks.spawn(self._remake())
+
+    def warm(self) -> None:
+        """Somebody is about to search."""
+        if not self._is_wanted:
+            self._is_wanted = True
+            self.refresh()
 
     def text_of(self, ref: ToolRef) -> ToolText:
         """What this tool says of itself."""
@@ -94,7 +103,17 @@ class Search:
         return known[2]
 
     async def _remake(self) -> None:
+        """Make the next ranker; whoever waits does so for one, however fast the catalog changes."""
         snapshot = self._snapshot()
+        try:
+            await self._remake_of(snapshot)
+        except Exception as error:
+            log.error("tools cannot be searched", exc_info=error)
+            self._failed = snapshot
+        if self._snapshot() is not snapshot:
+            asyncio.get_running_loop().call_soon(self.refresh)  # it was told of this while it was busy
+
+    async def _remake_of(self, snapshot: Snapshot) -> None:
         if self._rankers is None:
             self._rankers = self._make()
         parts: dict[str, list[ToolRef]] = {}
@@ -102,11 +121,7 @@ class Search:
             if ref.server != BRIDGE and not ref.app_only:
                 parts.setdefault(ref.server, []).append(ref)
         said = {server: self._says(server) for server in parts}
-        try:
-            self._made = snapshot, await anyio.to_thread.run_sync(self._ranked, parts, said)
-        except Exception as error:
-            log.error("tools cannot be searched", exc_info=error)
-            self._failed = snapshot
+        self._made = snapshot, await anyio.to_thread.run_sync(self._ranked, parts, said)
         kept = {ref.id for ref in snapshot.tools.values()}
         for gone in self._texts.keys() - kept:
             del self._texts[gone]

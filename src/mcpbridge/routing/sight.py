@@ -7,10 +7,11 @@ from typing import Protocol
 
 from mcpbridge.catalog.directory import Directory, Listed
 from mcpbridge.conduct import Hints
+from mcpbridge.model import Call
 from mcpbridge.routing.ranker import Ranker
 from mcpbridge.routing.stubs import wires_by_name
 
-__all__ = ["Findable", "Sight"]
+__all__ = ["Findable", "Look", "Sight"]
 
 
 class Findable(Protocol):
@@ -76,3 +77,7 @@ class Sight:
         """
         tool = self.tools.get(name)
         return self._names.find(name) if tool is None or tool.app_only else tool
+
+
+Look = Callable[[Call], Awaitable[Sight]]
+"""What who makes a call may find, once the servers had time to start."""

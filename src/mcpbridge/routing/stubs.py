@@ -55,13 +55,20 @@ def callable_as(wire: str) -> str:
 
 
 def wires_by_name(wires: Iterable[str]) -> dict[str, str]:
-    """The tools by the names of their functions, where those are not the tools' own. Of several the first."""
+    """The tools by the names of their functions, where those are not the tools' own.
+
+    A name that is another tool's own, or would be that of several, is nobody's: `call_tool` calls these.
+    """
+    own = set(wires)
     found: dict[str, str] = {}
-    for wire in wires:
+    ambiguous: set[str] = set()
+    for wire in sorted(own):
         name = callable_as(wire)
-        if name and name != wire:
-            found.setdefault(name, wire)
-    return found
+        if name and name != wire and name not in own:
+            if name in found:
+                ambiguous.add(name)
+            found[name] = wire
+    return {name: wire for name, wire in found.items() if name not in ambiguous}
 
 
 def names_of(schema: Mapping[str, Any] | None) -> dict[str, str]:

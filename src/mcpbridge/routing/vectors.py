@@ -15,7 +15,7 @@ import struct
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from math import sqrt
+from math import isqrt
 from operator import mul
 from pathlib import Path
 
@@ -82,12 +82,19 @@ class Table:
         return (int.from_bytes(wide, "little") - self._zero) * self._factors[row]
 
     def _direction(self, lanes: int) -> Vector:
+        """The lanes as a vector: brought to 15 bits, and then to `NORM` in the upper half of each lane."""
         if not lanes:
             return (0,) * self.dims
-        raw = (lanes + self._half).to_bytes(4 * self.dims, "little")
-        values = [value - 0x80000000 for value in array("I", raw)]
-        scale = NORM / (sqrt(sum(map(mul, values, values))) or 1.0)
-        return [round(value * scale) for value in values]
+        size = 4 * self.dims
+        values = array("i", ((lanes + self._half) ^ self._half).to_bytes(size, "little")).tolist()
+        length = isqrt(sum(map(mul, values, values))) or 1
+        drop = max(0, length.bit_length() - 15)
+        if drop:
+            ones = self._half >> 31
+            shifted = (lanes + self._half) >> drop & ((ones << 32 - drop) - ones)
+            lanes, length = shifted - (self._half >> drop), length >> drop
+        scaled = lanes * round(NORM * 0x10000 / length) + (self._half >> 16)
+        return array("h", ((scaled + self._half) ^ self._half).to_bytes(size, "little"))[1::2]
 
 
 @cache

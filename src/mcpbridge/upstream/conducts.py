@@ -10,7 +10,7 @@ from mcpbridge.upstream.settings import ServerSettings
 __all__ = ["Conducts"]
 
 
-_PROGRAM = CallSettings(read_only=True, call_timeout=3600, max_call_timeout=7200)
+_PROGRAM = CallSettings(read_only=True, idempotent=False, call_timeout=3600, max_call_timeout=7200)
 """Of `run_code`: nothing happens but by the calls that a program makes, and each of these is judged by itself. How
 long it may take the section `code` says."""
 
@@ -25,6 +25,8 @@ class Conducts:
         self, servers: Mapping[str, ServerSettings], calls: CallDefaults, results: ResultSettings | None = None
     ) -> None:
         self._servers, self._calls, self._results = servers, calls, results
+        # What is set for all tools is meant for those of servers: each of them is judged, however it is called.
+        self._own = calls.model_copy(update={"permission": None})
         self._known: dict[str, tuple[str, Hints, Conduct]] = {}
 
     def of(self, tool: Tool) -> Conduct:
@@ -41,7 +43,7 @@ class Conducts:
             hints,
             tool=_PROGRAM if is_program else own,
             server=server,
-            calls=self._calls,
+            calls=self._own if tool.server == BRIDGE else self._calls,
             is_trusted=server.trusted if server is not None else tool.server == BRIDGE,
             limits=(
                 own.max_concurrent if own is not None else 0,
