@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mcpbridge.routing.concepts import expansions
 from mcpbridge.routing.doubt import LOOKED_AT, is_doubtful
 from mcpbridge.routing.ranker import Hit, Ranker
-from mcpbridge.routing.ranking import NOTHING_FITS
 from mcpbridge.routing.siblings import Ability, abilities
 from mcpbridge.routing.sight import Findable, Sight
 from mcpbridge.routing.told import Told, told
@@ -14,6 +14,8 @@ __all__ = ["FURTHER", "NEAREST", "Finding", "find"]
 
 FURTHER = 16
 """Tools beyond the limit that are looked at: near-duplicates come as one, and others that fit are counted."""
+_NEAR = 0.15
+"""A first hit with this score may fit though it has no word of the query: it means about the same."""
 NEAREST = 3
 """Tools that are named as doubtful where none seems to fit."""
 
@@ -61,6 +63,7 @@ def find(
     found = {hit.id: read(tools[hit.id]) for hit in hits}
     texts = {id_: one.text for id_, one in found.items()}
     is_named = any(hit.is_named for hit in hits)
-    is_near = bool(hits) and hits[0].score >= NOTHING_FITS
-    fits = bool(hits) and (is_named or is_near or not is_doubtful(query, list(texts.values())[:LOOKED_AT]))
+    is_near = bool(hits) and hits[0].score >= _NEAR
+    meant = " ".join([query, *expansions(query)])
+    fits = bool(hits) and (is_named or is_near or not is_doubtful(meant, list(texts.values())[:LOOKED_AT]))
     return Finding(hits, abilities(texts, texts), found, fits)

@@ -12,11 +12,7 @@ from mcpbridge.routing.needs import Best, Fits, need_of
 from mcpbridge.routing.ranker import Hit
 from mcpbridge.routing.vectors import Table
 
-__all__ = ["NOTHING_FITS", "CatalogRanker"]
-
-NOTHING_FITS = 0.28
-"""A first hit with a lower score does not fit. Of requests that a catalog has a tool for, one in a hundred is below; of
-those that it has none for, three in four."""
+__all__ = ["CatalogRanker"]
 
 _QUERY = 8000
 """Characters of a query that are looked at."""
