@@ -118,14 +118,14 @@ async def test_concurrent_questions_of_two_clients_are_never_mixed(tmp_path: Pat
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_client_that_thinks_long_holds_up_nobody(tmp_path: Path, transport: str) -> None:
-    servers = {"up": (["legacy", transport], {"call_timeout": 0.5, "queue_timeout": 0.5})}
+    servers = {"up": (["legacy", transport], {"call_timeout": 1.5, "queue_timeout": 1.5})}
     async with world("http", tmp_path, servers) as around:
         slow, quick = await around.person(), await around.person()
         call = slow.begins("up__play", steps=ask(FORM))
         question = await slow.questioned("elicitation/create")
         for _ in range(3):
             assert await quick.asks_on("up", False, FORM, answers=answer) == [ACCEPT]
-        await asyncio.sleep(0.6)  # longer than the server may take for an answer of its own
+        await asyncio.sleep(1.6)  # longer than the server may take for an answer of its own
         await slow.answers(question, ACCEPT)
         assert list_of(await call) == [ACCEPT]
 
