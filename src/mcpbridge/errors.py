@@ -182,6 +182,10 @@ class BudgetSpent(Overloaded):
 class ArgumentsRefused(CallRefused):
     """Arguments that the tool's schema does not allow. The message says what is wrong and how it is right."""
 
+    def tell_signature(self, signature: str) -> None:
+        """Say how the tool is called as well, to somebody who may not have its definition."""
+        self.advice = f"{self.advice} It is called so: {signature}".strip()
+
 
 class NotPermitted(CallRefused):
     """The policy does not let this client make this call."""

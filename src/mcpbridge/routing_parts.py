@@ -303,7 +303,7 @@ class RoutingParts:
         try:
             return await self._made(outer, ref, arguments, _meta_within(outer), "call_tool")
         except ArgumentsRefused as refused:
-            refused.advice = f"{refused.advice} It is called so: {self.signature_of(ref)}".strip()
+            refused.tell_signature(self.signature_of(ref))
             raise
 
     async def _made(self, outer: Call, ref: ToolRef, arguments: Raw, meta: Body, through: str) -> Body:

@@ -92,12 +92,34 @@ class Calls:
         ref = await self._find(client, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
         return await self._call(client, ref, name, params, notify)
 
-    def _call(self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
+    def _call(
+        self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify, *, is_direct: bool = True
+    ) -> Awaitable[bytes | Raw]:
+        """`is_direct`: it came by itself, so headers of the request repeat what the tool says must stand in them."""
         if ref.server == BRIDGE and ref.name == "call_tool" and self._listing.is_open(ref):
             return self._call_inside(client, ref, params, notify)
         if self._scope_of is not None:
             self._require(client, "tool", name, lambda scope: scope.has(ref))
-        return self._call_itself(client, ref, name, params, notify)
+        if ref.name != name:
+            params.put("name", ref.name)
+        else:
+            params.say_once()  # the server must not find another name, or other arguments, than everybody here
+        arguments = params.get("arguments")
+        unwrapped = False
+        if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
+            inside = object_within(arguments)
+            if inside is None:
+                raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
+            params.put("arguments", inside)  # here, so that all stages may count on an object
+            unwrapped = True
+        if ref.is_marked and is_direct and client.param_headers is not None:
+            check_param_headers(ref.published_modern, params, client.param_headers)
+        as_task = False, False
+        if ref.task_support or "task" in params or "extensions" in client.capabilities:
+            as_task = self._tasks.way_of(client, ref, params)
+        target = ref.server, ref.name
+        answer = self._deliver(client, "tools/call", target, params, notify, tool=ref, as_task=as_task)
+        return _unwrapped(answer) if unwrapped else answer
 
     async def _call_inside(self, client: Client, meta_tool: ToolRef, params: Body, notify: Notify) -> bytes | Raw:
         """The call that stands in the arguments of `call_tool`, as if it had come by itself."""
@@ -108,13 +130,12 @@ class Calls:
         ref = await self._find(client, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
         if ref.id == meta_tool.id:
             raise BadRequest(INVALID_PARAMS, "call_tool calls other tools, not itself")
-        self._require(client, "tool", name, lambda scope: scope.has(ref))
         try:
             if bytes(arguments)[:1] != b"{" and object_within(arguments) is None:
                 raise ArgumentsRefused(f"The arguments of {name} must be a JSON object")
-            return await self._call_itself(client, ref, name, params, notify, is_mirrored=False)
+            return await self._call(client, ref, name, params, notify, is_direct=False)
         except ArgumentsRefused as refused:
-            refused.advice = f"{refused.advice} It is called so: {self._listing.signature_of(ref)}".strip()
+            refused.tell_signature(self._listing.signature_of(ref))
             raise
 
     async def _find(
@@ -133,31 +154,6 @@ class Calls:
         scope = self._scope_of(client) if self._scope_of is not None else None
         if scope is not None and not belongs(scope):
             raise UnknownName(kind, name)
-
-    def _call_itself(
-        self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify, *, is_mirrored: bool = True
-    ) -> Awaitable[bytes | Raw]:
-        """`is_mirrored`: headers of the request repeat what the tool says must stand in them."""
-        if ref.name != name:
-            params.put("name", ref.name)
-        else:
-            params.say_once()  # the server must not find another name, or other arguments, than everybody here
-        arguments = params.get("arguments")
-        unwrapped = False
-        if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
-            inside = object_within(arguments)
-            if inside is None:
-                raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
-            params.put("arguments", inside)  # here, so that all stages may count on an object
-            unwrapped = True
-        if ref.is_marked and is_mirrored and client.param_headers is not None:
-            check_param_headers(ref.published_modern, params, client.param_headers)
-        as_task = False, False
-        if ref.task_support or "task" in params or "extensions" in client.capabilities:
-            as_task = self._tasks.way_of(client, ref, params)
-        target = ref.server, ref.name
-        answer = self._deliver(client, "tools/call", target, params, notify, tool=ref, as_task=as_task)
-        return _unwrapped(answer) if unwrapped else answer
 
     async def get_prompt(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         """`prompts/get`."""

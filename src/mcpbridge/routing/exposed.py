@@ -72,8 +72,6 @@ class Exposed:
         entries = list(self._entries(listed, level))
         self.tools: Listing = snapshot.listing("tools").of(entries)
         """The list, in pages."""
-        self.ids = frozenset(ref.id for ref, _ in listed)
-        """Ids of the tools in it."""
 
     def listing(self, kind: Kind) -> Listing:
         """The list of a kind, in pages: of a profile only what its servers have."""

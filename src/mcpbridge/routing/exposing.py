@@ -11,7 +11,7 @@ from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.policy.decide import Audience
 from mcpbridge.routing.exposed import Exposed, MapOf, Shorter
 from mcpbridge.routing.exposure import Exposure, exposure_of
-from mcpbridge.routing.scopes import Scope, scopes_of
+from mcpbridge.routing.scopes import scopes_of
 from mcpbridge.routing.settings import ExposeSettings, ProfileSettings
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -69,11 +69,8 @@ class Exposing:
         key = view, audience, exposure
         known = self._made.get(key)
         if known is None or known.snapshot is not snapshot:
-            known = self._made[key] = self._exposed(snapshot, exposure)
-            if known.mode == "search":
-                self._will_search()
-            if len(self._made) > MOST:
-                self._made.popitem(last=False)
+            known = self._exposed(snapshot, exposure)
+            self._keep(key, known)
         self._made.move_to_end(key)
         return known
 
@@ -84,8 +81,7 @@ class Exposing:
         is_new = known is None or known.snapshot is not snapshot
         is_shorter = exposure.slim != self._settings.mildest or exposure.slim_budget > 0
         if is_new and is_shorter and len(snapshot.tools) > _FEW:
-            made = await anyio.to_thread.run_sync(self._exposed, snapshot, exposure)
-            self._made[view, audience, exposure] = made
+            self._keep((view, audience, exposure), await anyio.to_thread.run_sync(self._exposed, snapshot, exposure))
 
     def chosen(self, view: str, audience: Audience, exposure: Exposure, ids: Sequence[str]) -> Exposed:
         """The list for one request that wants these tools in it; it is not kept."""
@@ -103,9 +99,12 @@ class Exposing:
         """Whether this list is another one since the last change of the view; for one that nobody looked at: it is."""
         return self._changed.get((view, audience, exposure), True)
 
-    def scope(self, profile: str) -> Scope | None:
-        """The profile of this name."""
-        return self.scopes.get(profile)
+    def _keep(self, key: _Key, made: Exposed) -> None:
+        self._made[key] = made
+        if made.mode == "search":
+            self._will_search()
+        if len(self._made) > MOST:
+            self._made.popitem(last=False)
 
     def _exposed(self, snapshot: Snapshot, exposure: Exposure, ids: Sequence[str] | None = None) -> Exposed:
         return Exposed(snapshot, exposure, map_of=self._map_of, shorter=self._shorter, chosen=ids)

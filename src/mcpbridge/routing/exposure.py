@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from mcpbridge.catalog.slim import Level
 from mcpbridge.catalog.snapshot import UNLISTED
-from mcpbridge.model import BRIDGE
+from mcpbridge.model import BRIDGE, Tool
 from mcpbridge.routing.clients import UNKNOWN, Traits, traits_of
 from mcpbridge.routing.scopes import Scope
 from mcpbridge.routing.settings import ClientExposure, ExposeSettings, Mode
@@ -27,15 +27,9 @@ AUTO_TOKENS = 8_000
 """Tokens of a list from which a client that cannot search it gets `search`, if the configuration does not say."""
 
 
-class Listable(Protocol):
+class Listable(Tool, Protocol):
     """A tool, as far as it is decided whether it is listed."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def server(self) -> str: ...
-    @property
-    def name(self) -> str: ...
     @property
     def has_app(self) -> bool: ...
 

@@ -6,24 +6,12 @@ without anybody asking. It is a view, no permission: who may reach the bridge ma
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Protocol
 
-from mcpbridge.model import BRIDGE
+from mcpbridge.model import BRIDGE, Tool
 from mcpbridge.routing.settings import ProfileSettings
 from mcpbridge.upstream.settings import ServerSettings
 
 __all__ = ["Scope", "scopes_of"]
-
-
-class Named(Protocol):
-    """A tool, as far as scopes look at it."""
-
-    @property
-    def server(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def id(self) -> str: ...
 
 
 class Scope:
@@ -51,7 +39,7 @@ class Scope:
             return True
         return not self.settings.servers and any(fnmatchcase(server, glob.partition("/")[0]) for glob in tools)
 
-    def has(self, tool: Named) -> bool:
+    def has(self, tool: Tool) -> bool:
         """Whether this tool belongs to it; the bridge's own belong to all."""
         if tool.server == BRIDGE:
             return True
@@ -62,7 +50,7 @@ class Scope:
             known = self._tools[tool.id] = self._has(tool)
         return known
 
-    def _has(self, tool: Named) -> bool:
+    def _has(self, tool: Tool) -> bool:
         settings = self.settings
         if _matches(settings.exclude, tool.id):
             return False

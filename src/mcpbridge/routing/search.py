@@ -5,7 +5,7 @@ each tool once, whatever the policy and the profiles are.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio.to_thread
@@ -19,7 +19,7 @@ from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.routing.ranker import Ranker, Rankers
 from mcpbridge.routing.tool_text import ServerText, ToolText
 
-__all__ = ["Search", "SearchFailed", "texts_of"]
+__all__ = ["Search", "SearchFailed"]
 
 log = get_logger("mcpbridge.routing")
 
@@ -133,11 +133,6 @@ class Search:
             (said[server], tuple(self.text_of(ref) for ref in refs)) for server, refs in parts.items()
         ]
         return self._rankers.of(texts)
-
-
-def texts_of(refs: Iterable[ToolRef]) -> list[ToolText]:
-    """What these tools say of themselves, without tags."""
-    return [_text_of(ref, ()) for ref in refs]
 
 
 class _Said(msgspec.Struct):

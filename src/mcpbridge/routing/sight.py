@@ -6,31 +6,18 @@ from functools import cached_property
 from typing import Protocol
 
 from mcpbridge.catalog.directory import Directory, Listed
-from mcpbridge.conduct import Hints
-from mcpbridge.model import Call
+from mcpbridge.model import Call, Tool
 from mcpbridge.routing.ranker import Ranker
 from mcpbridge.routing.stubs import wires_by_name
 
 __all__ = ["Findable", "Look", "Sight"]
 
 
-class Findable(Protocol):
+class Findable(Tool, Protocol):
     """A tool that may be found. See `ToolRef` for the fields."""
 
     @property
-    def server(self) -> str: ...  # noqa: D102 - as in `ToolRef`
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def wire(self) -> str: ...  # noqa: D102
-    @property
-    def id(self) -> str: ...  # noqa: D102
-    @property
-    def definition(self) -> bytes: ...  # noqa: D102
-    @property
-    def published(self) -> bytes: ...  # noqa: D102
-    @property
-    def hints(self) -> Hints: ...  # noqa: D102
+    def published(self) -> bytes: ...  # noqa: D102 - as in `ToolRef`
     @property
     def app_only(self) -> bool: ...  # noqa: D102
     @property
