@@ -159,6 +159,7 @@ class Place:
         self._runtime.mkdir(mode=0o700, exist_ok=True)
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "PYTHONPATH") if name in os.environ}
         own = {"HOME": str(self.folder), "XDG_RUNTIME_DIR": str(self._runtime), COOKIE: self.cookie}
+        own["MCPBRIDGE_STANDALONE"] = "1"  # most tests are about one process
         return {**kept, **own, **self.env}
 
     def config(self, servers: Mapping[str, Mapping[str, Any]], **sections: Mapping[str, Any]) -> Path:

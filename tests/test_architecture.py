@@ -16,6 +16,8 @@ SOURCE = Path(mcpbridge.__file__).parent
 
 LAYERS = [
     "_version",
+    "places",  # the standard library alone, as the next
+    "shim",
     "errors",
     "units",
     "logs",
@@ -44,6 +46,7 @@ LAYERS = [
     "pipeline",
     "downstream",
     "config",
+    "client_files",
     "telemetry",
     "result_parts",
     "routing_parts",
@@ -51,6 +54,8 @@ LAYERS = [
     "standing",
     "bridge",
     "admin",
+    "doctor",
+    "daemon",
     "cli",
     "__main__",
     "__init__",

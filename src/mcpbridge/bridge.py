@@ -52,6 +52,7 @@ from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.auth_grant import SecretStore
 from mcpbridge.upstream.conducts import Conducts
 from mcpbridge.upstream.listings import Lists
+from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup import StartupWait
@@ -100,6 +101,7 @@ class Bridge:
         approver: ApprovalHandler | None = None,
         hooks: Sequence[Hook] = (),
         is_whole: bool = True,
+        manifest: Manifest | None = None,
     ) -> None:
         """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
 
@@ -108,7 +110,9 @@ class Bridge:
         local tools find in `call.context.dependencies`. `approver` is asked first whether a call may be made that
         somebody must agree to. `hooks` see calls, after those of the configuration: see `hooks/calls.py`.
         `is_whole`: these are all servers that there are; otherwise what rules and hooks name may be of others.
+        `manifest` remembers what servers offered, so that they need not run to be listed; None: nothing does.
         """
+        self._manifest = manifest
         self.settings = settings
         self._functions = tuple(hooks)
         self.events = EventBus()
@@ -188,7 +192,15 @@ class Bridge:
         conducts = Conducts(servers, settings.calls, settings.results)
         self.policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
         self.catalog = Catalog(settings.servers, builder, policy=self.policy)
-        self.pool = Pool(servers, self._make_transport, self, client_info=server_info)
+        self.pool = Pool(
+            servers,
+            self._make_transport,
+            self,
+            client_info=server_info,
+            manifest=self._manifest,
+            warm_up=settings.daemon.warm_up,
+            revalidate=settings.daemon.revalidate,
+        )
         self.results = ResultParts(
             settings.results,
             self.store,

@@ -402,10 +402,10 @@ async def test_what_a_client_has_under_way_ends_with_it() -> None:
 # -- roots
 
 
-@pytest.mark.parametrize("isolation", ["shared", "client", "project"])
-async def test_a_change_of_roots_is_told_to_the_instances_that_the_client_uses(isolation: str) -> None:
+@pytest.mark.parametrize("share", ["shared", "session", "project"])
+async def test_a_change_of_roots_is_told_to_the_instances_that_the_client_uses(share: str) -> None:
     transport = ScriptedTransport(LEGACY_SERVER)
-    async with bridged({"up": transport}, servers={"up": {"isolation": isolation}}) as bridge:
+    async with bridged({"up": transport}, servers={"up": {"share": share}}) as bridge:
         lines = []
         for name in ("one", "two"):
             ear = Ear(bridge.server)
@@ -414,7 +414,7 @@ async def test_a_change_of_roots_is_told_to_the_instances_that_the_client_uses(i
             ear.tell("notifications/initialized")
             before = {id(line) for line in transport.lines if line.asked("tools/call")}
             call = asyncio.ensure_future(ear.ask("tools/call", {"name": "up__echo"}))
-            if isolation == "project":
+            if share == "project":
                 asked = await ear.hears("roots/list")
                 answer = {"id": asked["id"], "result": {"roots": [{"uri": f"file:///{name}"}]}}
                 bridge.server.answered(ear.client, decode_frame(json.dumps(answer).encode()))
@@ -425,7 +425,7 @@ async def test_a_change_of_roots_is_told_to_the_instances_that_the_client_uses(i
         assert len(lines[1].asked("notifications/roots/list_changed")) == 1
         told = [line for line in transport.lines if line.asked("notifications/roots/list_changed")]
         assert told == [lines[1]]
-        assert (lines[0] is lines[1]) == (isolation == "shared")
+        assert (lines[0] is lines[1]) == (share == "shared")
 
 
 # -- levels, subscriptions, streams
@@ -673,7 +673,7 @@ async def test_each_client_hears_of_its_own_subscriptions_and_the_server_is_told
 async def test_who_is_kept_apart_subscribes_where_its_calls_go(modern: bool) -> None:
     """What one client's calls change is no news to another, whose server is another."""
     transport = ScriptedTransport(RESOURCEFUL)
-    servers = {"up": {"isolation": "client", "instance_idle": 0.01}}
+    servers = {"up": {"share": "session", "instance_idle": 0.01}}
     async with bridged({"up": transport}, servers=servers) as bridge:
         ears = [Ear(bridge.server) for _ in range(2)]
         streams: list[asyncio.Future[Any]] = []

@@ -227,7 +227,7 @@ async def test_results_are_for_the_principal_that_called_unless_they_are_shared(
 
 async def test_where_a_server_keeps_clients_apart_so_does_the_cache(place: Place) -> None:
     async with (
-        place.http_bridge({"c": {**counting(), "isolation": "client", "cache_scope": "shared"}}) as one,
+        place.http_bridge({"c": {**counting(), "share": "session", "cache_scope": "shared"}}) as one,
         HttpClient(one.url, one.command) as two,
     ):
         for client in (one, two):

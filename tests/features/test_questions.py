@@ -643,7 +643,7 @@ async def test_a_question_that_is_withdrawn_while_its_call_is_parked(tmp_path: P
 @pytest.mark.parametrize("capabilities", [{"experimental": {}}, ALL], ids=["nothing", "everything"])
 async def test_clients_that_are_kept_apart_have_servers_of_their_own(tmp_path: Path, capabilities: Message) -> None:
     """Issue 3, isolation per client: also of clients that can be asked nothing."""
-    async with world("http", tmp_path, {"up": (["legacy"], {"isolation": "client"})}) as around:
+    async with world("http", tmp_path, {"up": (["legacy"], {"share": "session"})}) as around:
         people = [await around.person(**capabilities) for _ in range(2)]
         people.append(await around.person(modern=True, **capabilities))
         places = [json.loads((await person.calls("up__where", answer)).text)[0] for person in people * 2]
@@ -655,7 +655,7 @@ async def test_clients_that_are_kept_apart_have_servers_of_their_own(tmp_path: P
 
 
 async def test_the_clients_of_a_project_share_a_server_that_works_in_it(tmp_path: Path) -> None:
-    async with world("http", tmp_path, {"up": (["legacy"], {"isolation": "project"})}) as around:
+    async with world("http", tmp_path, {"up": (["legacy"], {"share": "project"})}) as around:
         folders = [tmp_path / "one", tmp_path / "two words"]
         for folder in folders:
             folder.mkdir()

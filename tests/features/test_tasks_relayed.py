@@ -331,7 +331,7 @@ async def test_a_question_that_comes_beside_all_requests_still_finds_its_session
 
 async def test_a_task_stays_with_the_server_instance_that_made_it(tmp_path: Path) -> None:
     """A server that keeps clients apart; the instance lives on while a task of its is followed."""
-    settings = {"isolation": "client", "instance_idle": 0.2}
+    settings = {"share": "session", "instance_idle": 0.2}
     async with jobs("http", tmp_path, {"up": (["legacy", "stdio"], settings)}) as around:
         people = [await around.person(elicitation={}) for _ in range(2)]
         ids = [(await made(person, steps=[{}, {}, {"result": DONE}]))["taskId"] for person in people]

@@ -60,7 +60,7 @@ async def end(*tasks: "asyncio.Task[Any]") -> None:
 
 async def test_a_project_of_two_principals_is_two() -> None:
     """The directory is what a client says it is; who it is was authenticated."""
-    pool = pool_of({"up": silent(**{"tools/call": LEGACY_SERVER["tools/call"]})}, up={"isolation": "project"})
+    pool = pool_of({"up": silent(**{"tools/call": LEGACY_SERVER["tools/call"]})}, up={"share": "project"})
     alice, bob, again = (Someone(project="file:///same", form=True) for _ in range(3))
     alice.principal, bob.principal, again.principal = "alice", "bob", "alice"
     with anyio.fail_after(10):
@@ -71,11 +71,11 @@ async def test_a_project_of_two_principals_is_two() -> None:
             assert base not in found
 
 
-@pytest.mark.parametrize("isolation", ["project", "client"])
-async def test_clients_that_share_a_project_or_a_name_are_asked_one_at_a_time(isolation: str) -> None:
+@pytest.mark.parametrize("share", ["project", "session"])
+async def test_clients_that_share_a_project_or_a_name_are_asked_one_at_a_time(share: str) -> None:
     """A question names no call, so while one's call runs the other's waits (spec 2.3)."""
     transport = silent()
-    pool = pool_of({"up": transport}, up={"isolation": isolation})
+    pool = pool_of({"up": transport}, up={"share": share})
     first, second = (Someone(project="file:///same", home="principal x", form=True) for _ in range(2))
     with anyio.fail_after(10):
         async with pool.running():
@@ -199,7 +199,7 @@ async def test_an_instance_does_not_end_while_a_person_answers_between_two_round
         return {"resultType": "input_required", "inputRequests": asked, "requestState": "kept here"}
 
     transport = ScriptedTransport(MODERN_SERVER, **{"tools/call": rounds})
-    pool = pool_of({"up": transport}, up={"isolation": "client", "instance_idle": 0.02})
+    pool = pool_of({"up": transport}, up={"share": "session", "instance_idle": 0.02})
     someone = Someone(form=True)
     with anyio.fail_after(10):
         async with pool.running():
@@ -222,7 +222,7 @@ async def test_an_instance_does_not_end_while_a_client_is_expected_back_with_an_
     asked = {"q": {"method": "elicitation/create", "params": FORM}}
     result = {"resultType": "input_required", "inputRequests": asked, "requestState": "kept here"}
     transport = ScriptedTransport(MODERN_SERVER, **{"tools/call": result})
-    pool = pool_of({"up": transport}, up={"isolation": "client", "instance_idle": 0.02})
+    pool = pool_of({"up": transport}, up={"share": "session", "instance_idle": 0.02})
     someone = Someone(form=True)
     someone.relays = True  # pyright: ignore[reportAttributeAccessIssue] - as a modern one does
     with anyio.fail_after(10):

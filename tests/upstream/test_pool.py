@@ -261,7 +261,7 @@ async def test_an_instance_does_not_end_before_the_tasks_that_somebody_waits_for
 
 async def test_clients_that_are_kept_apart_share_nothing() -> None:
     transport = ScriptedTransport(LEGACY_SERVER)
-    pool = pool_of({"up": transport}, up={"isolation": "client"})
+    pool = pool_of({"up": transport}, up={"share": "session"})
     with anyio.fail_after(10):
         async with pool.running():
             assert await pool.settled(5)
@@ -284,7 +284,7 @@ async def test_clients_of_a_project_share_an_instance_that_works_there(tmp_path:
         made.append(settings.cwd)
         return transport
 
-    settings = {"up": ServerSettings.model_validate({"command": "x", "isolation": "project"})}
+    settings = {"up": ServerSettings.model_validate({"command": "x", "share": "project"})}
     pool = Pool(settings, make, Watcher(), client_info={"name": "b"})
     here, gone = tmp_path.as_uri(), (tmp_path / "gone").as_uri()
     with anyio.fail_after(10):
@@ -305,7 +305,7 @@ async def test_clients_of_a_project_share_an_instance_that_works_there(tmp_path:
 async def test_clients_whose_project_is_not_known_can_be_asked_all_the_same() -> None:
     """As every modern client. Each principal's have a session that declares what they can be asked."""
     transport = ScriptedTransport(LEGACY_SERVER)
-    pool = pool_of({"up": transport}, up={"isolation": "project"})
+    pool = pool_of({"up": transport}, up={"share": "project"})
     with anyio.fail_after(10):
         async with pool.running():
             assert await pool.settled(5)
@@ -320,13 +320,13 @@ async def test_clients_whose_project_is_not_known_can_be_asked_all_the_same() ->
     assert declared(transport)[1:3] == [{"elicitation": {"form": {}}}] * 2
 
 
-@pytest.mark.parametrize("isolation", ["client", "project"])
+@pytest.mark.parametrize("share", ["session", "project"])
 async def test_a_question_on_an_instance_that_several_share_is_put_to_the_client_whose_call_it_is(
-    isolation: str,
+    share: str,
 ) -> None:
     """Two sessions in one project, or two modern requests of one home: their calls take turns."""
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
-    pool = pool_of({"up": transport}, up={"isolation": isolation})
+    pool = pool_of({"up": transport}, up={"share": share})
     first, second = (Someone(form=True, home="principal ada", project="file:///work") for _ in range(2))
     with anyio.fail_after(10):
         async with pool.running():
@@ -523,7 +523,7 @@ async def test_roots_are_of_the_session_and_may_be_told_after_the_call_in_which_
 ) -> None:
     """Servers ask for them as soon as they are initialized, which is when the first call comes to a new instance."""
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
-    pool = pool_of({"up": transport}, up={"isolation": "client"})
+    pool = pool_of({"up": transport}, up={"share": "session"})
     someone = Someone(roots=True)
     someone.relays = relays  # pyright: ignore[reportAttributeAccessIssue] - of a modern client
     with anyio.fail_after(10):

@@ -14,6 +14,18 @@ __all__ = ["run"]
 
 _SUMMARIES = {
     "serve": "Serve all configured servers as one, on stdio or over HTTP.",
+    "init": "Set up: find servers, write servers.toml, put the bridge into your clients.",
+    "import": "Take over the servers that your clients have in their files.",
+    "install": "Put the bridge into a client's file.",
+    "uninstall": "Take it out again.",
+    "doctor": "Find out what is wrong, and what to do about it.",
+    "up": "Start the daemon in the background.",
+    "down": "Stop it.",
+    "restart": "Stop it and start it anew; clients stay connected.",
+    "reload": "Have running bridges read their configuration again.",
+    "logs": "Show what the daemon logs.",
+    "service": "Have the system start the daemon.",
+    "daemon": "Be the daemon, in the foreground.",
     "list": "List what the servers offer.",
     "search": "Find tools by what they do.",
     "call": "Call a tool.",
@@ -47,7 +59,8 @@ class _Commands(click.Group):
             return None
         if cmd_name == "serve":  # has a parser of its own, and is dispatched before this module is imported
             return click.Command("serve")
-        return importlib.import_module(f"mcpbridge.cli.{cmd_name}").command
+        module = "import_servers" if cmd_name == "import" else cmd_name  # the word is Python's
+        return importlib.import_module(f"mcpbridge.cli.{module}").command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -26,7 +26,7 @@ from mcpbridge.storage.settings import StoreSettings
 from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.settings import ServerSettings
 
-__all__ = ["BridgeSettings", "LimitSettings", "LogSettings", "Settings"]
+__all__ = ["BridgeSettings", "DaemonSettings", "LimitSettings", "LogSettings", "Settings"]
 
 
 class BridgeSettings(BaseModel):
@@ -88,6 +88,28 @@ class LogSettings(BaseModel):
     """`json`: one object a line; `console`: for people; `auto`: `console` on a terminal, else `json`."""
 
 
+class DaemonSettings(BaseModel):
+    """The `daemon` section: the process in the background that `mcpbridge serve` on stdio shares with all clients."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    idle_exit: Seconds = Field(default=600, ge=0)
+    """Seconds without a client after which it ends, if `mcpbridge serve` started it. 0: never."""
+
+    http: str | None = None
+    """An address where it serves HTTP as well: `127.0.0.1:8808`."""
+
+    watch: bool = True
+    """Whether an edited configuration file takes effect by itself. `mcpbridge reload` does it in any case."""
+
+    warm_up: int = Field(default=2, ge=0)
+    """Servers that are started in the background at a time, to see whether they still offer what they did. 0: none."""
+
+    revalidate: Seconds = Field(default=86400, ge=0)
+    """Seconds for which it is believed what a `command` offered last, without starting it to look. What has a `url` is
+    looked at whenever the daemon starts."""
+
+
 class Settings(BaseModel):
     """A configuration file, read and checked."""
 
@@ -143,6 +165,9 @@ class Settings(BaseModel):
 
     code: CodeSettings = CodeSettings()
     """Programs that call tools."""
+
+    daemon: DaemonSettings = DaemonSettings()
+    """The process in the background."""
 
     cache: CacheSettings = CacheSettings()
     """How much is kept of results of tools with `cache`."""

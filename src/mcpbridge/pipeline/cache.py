@@ -169,7 +169,7 @@ class _Cached:
         self._cache, self._id, self._seconds = cache, tool.id, conduct.cache
         self._definition = canonical_digest(tool.definition)
         self._is_shared = conduct.is_cache_shared
-        self._is_apart = server is not None and server.isolation != "shared"
+        self._is_apart = server is not None and server.share != "shared"
         self._may_ask = server is None or server.questions == "auto"
         self._use = cache.uses.setdefault(tool.id, _Use())
 

@@ -21,6 +21,7 @@ from mcpbridge.errors import Overloaded
 from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
+from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
 from mcpbridge.wire.transport import Transport
@@ -57,7 +58,13 @@ class Pool:
         observer: Observer,
         *,
         client_info: dict[str, str],
+        manifest: Manifest | None = None,
+        warm_up: int = 2,
+        revalidate: float = 86400,
     ) -> None:
+        """`manifest` remembers what servers offered. Those it knows are started at their first use, and looked at in
+        the background, `warm_up` at a time, when what it knows is older than `revalidate` seconds."""
+        self._manifest, self._warm_up, self._revalidate = manifest, warm_up, revalidate
         self._make_transport, self._observer, self._client_info = make_transport, observer, client_info
         self.upstreams: dict[str, Upstream] = {
             name: self._make(name, settings) for name, settings in sorted(servers.items()) if not settings.disabled
@@ -114,10 +121,10 @@ class Pool:
             Overloaded: it has as many instances as it may.
         """
         settings = base.settings
-        if settings.isolation == "shared":
+        if settings.share == "shared":
             return await self._shared(base, client)
         profile = NOTHING if settings.questions == "never" else client.profile
-        if settings.isolation == "client":
+        if settings.share == "session":
             return self._other(base, profile, client.home) if client.home else base
         project = await client.project()
         if not project and (base.modern or profile is NOTHING):
@@ -185,7 +192,7 @@ class Pool:
                 "(`max_instances`); another one is not opened"
             )
         log.info("another instance", upstream=base.name, declares=sorted(profile.capabilities(modern=True)))
-        if settings.isolation != "shared":
+        if settings.share != "shared":
             upstream = self._make(base.name, _in_project(settings, whose), profile=profile, home=whose, is_base=False)
             instance = self._start(upstream, key)
         else:

@@ -18,7 +18,7 @@ from pydantic import (
 
 from mcpbridge.conduct import CALL_SECONDS, LONGEST_SECONDS, CallSettings
 from mcpbridge.result_settings import ResultSettings
-from mcpbridge.units import RateText, Seconds
+from mcpbridge.units import Bytes, RateText, Seconds
 from mcpbridge.upstream.auth_settings import AuthSettings
 from mcpbridge.upstream.lifecycle import BreakerSettings
 from mcpbridge.wire.deadlines import Timeouts
@@ -172,8 +172,9 @@ class ServerSettings(CallSettings, BaseModel):
     Relative ones are taken from the directory of the configuration file.
     """
 
-    isolation: Literal["shared", "client", "project"] = "shared"
-    """Who shares a session: all clients, nobody (one for each client), or the clients of one project."""
+    share: Literal["shared", "session", "project"] = "shared"
+    """Who shares a process, or a session with `url`: all clients (`shared`), nobody, so that every client has its own
+    (`session`), or the clients of one project (`project`)."""
 
     max_instances: int = Field(default=8, ge=1)
     """Sessions beside the first one that may be open, for clients of other kinds or that are kept apart."""
@@ -183,6 +184,17 @@ class ServerSettings(CallSettings, BaseModel):
 
     disabled: bool = False
     """Leave this server out."""
+
+    start: Literal["lazy", "eager"] = "lazy"
+    """When it is started: `lazy`, at its first use, if it is known from earlier what it offers, else at once; `eager`,
+    with the bridge, and then it stays."""
+
+    idle_stop: Seconds | None = Field(default=None, ge=0)
+    """Seconds without use after which it is stopped; it stays listed, and starts again at its next use. 0: never. Left
+    out: 15 minutes for a `command` with `start = "lazy"`, never for others."""
+
+    memory_limit: Bytes | None = Field(default=None, ge=16 * 1024**2)
+    """Bytes of memory that the processes of a `command` may hold together; it is started anew when they hold more."""
 
     init_timeout: Seconds = Field(default=30, gt=0)
     """Seconds for the server to start and agree on a protocol revision."""

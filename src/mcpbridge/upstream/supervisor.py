@@ -88,7 +88,7 @@ class Upstream:
         """
         self.name, self.settings, self.transport = name, settings, transport
         self.is_base, self.home = is_base, home
-        self.is_shared = settings.isolation == "shared"
+        self.is_shared = settings.share == "shared"
         self.profile = profile
         self.plain_profile: Profile | None = None
         """Calls of clients that can be asked exactly this go to this instance without a further look: the usual case,

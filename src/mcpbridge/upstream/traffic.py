@@ -72,7 +72,7 @@ class Traffic:
             patience=settings.queue_timeout,
         )
         self._queue_timeout = settings.queue_timeout
-        self._is_apart = settings.isolation != "shared"
+        self._is_apart = settings.share != "shared"
         # Where clients are kept apart there is no other instance to go to: a turn is worth as much time as a call.
         patience = settings.timeouts.idle if self._is_apart else settings.queue_timeout
         self._turns = Turns(name, places=settings.max_queued, patience=patience)
