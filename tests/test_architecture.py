@@ -3,7 +3,8 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,18 +87,23 @@ APART = {
 """Modules of one layer that must not know each other: transports, and the stages of a call."""
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield path, ast.parse(path.read_text("utf-8"))
+@cache
+def modules() -> Mapping[Path, ast.Module]:
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+@cache
+def nodes(path: Path) -> Sequence[ast.AST]:
+    return list(ast.walk(modules()[path]))
 
 
 def name_of(path: Path) -> tuple[str, ...]:
     return path.relative_to(SOURCE).with_suffix("").parts
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[str, ...]]:
+def imports(path: Path) -> Iterator[tuple[str, ...]]:
     """Every module of ours that is imported anywhere in the file, functions and TYPE_CHECKING blocks included."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -112,14 +118,14 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, ...]]:
 
 
 def test_every_module_belongs_to_a_layer() -> None:
-    assert {name_of(path)[0] for path, _ in modules()} <= set(LAYERS)
+    assert {name_of(path)[0] for path in modules()} <= set(LAYERS)
 
 
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: "/".join(name_of(path)))
 def test_imports_point_one_way(path: Path) -> None:
     own = name_of(path)
     rank = LAYERS.index(own[0])
-    for imported in imports(ast.parse(path.read_text("utf-8"))):
+    for imported in imports(path):
         assert imported[0] in LAYERS, f"mcpbridge.{'.'.join(imported)} is in no layer"
         assert LAYERS.index(imported[0]) <= rank, f"{'/'.join(own)} imports mcpbridge.{'.'.join(imported)} upward"
         apart = APART.get(own[0], set())
@@ -134,7 +140,7 @@ def test_package_files_below_the_top_are_empty() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [path for path, tree in modules() if tree.body and not ast.get_docstring(tree)]
+    silent = [path for path, tree in modules().items() if tree.body and not ast.get_docstring(tree)]
     assert silent == []
 
 
@@ -178,8 +184,8 @@ def test_every_setting_is_documented_and_unknown_keys_are_forbidden(model: type[
 def test_only_telemetry_and_commands_write_to_standard_streams() -> None:
     """On stdio, standard output belongs to the protocol."""
     writers = set[str]()
-    for path, tree in modules():
-        for node in ast.walk(tree):
+    for path in modules():
+        for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
                 writers.add(name_of(path)[0])
     assert writers <= {"cli", "wire"}  # wire/launch.py is a program of its own
@@ -187,7 +193,7 @@ def test_only_telemetry_and_commands_write_to_standard_streams() -> None:
 
 def test_only_the_logs_know_who_writes_them() -> None:
     """`structlog` brings much that a start need not pay for; `logs.get_logger` loads it with the first line."""
-    for path, tree in modules():
+    for path in modules():
         if name_of(path) not in {("logs",), ("telemetry",)}:
-            known = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+            known = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
             assert "structlog" not in known, f"{'/'.join(name_of(path))} imports structlog"
