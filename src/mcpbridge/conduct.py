@@ -6,11 +6,11 @@ with what is known of the tool itself into one `Conduct`, from which the tool's 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from typing import Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.result_settings import ResultConduct
@@ -188,8 +188,7 @@ class CallDefaults(CallSettings, BaseModel):
     server can name a tool so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """What a tool says of itself (spec, tools, annotations); None where it says nothing."""
 
     read_only: bool | None = None
@@ -202,8 +201,7 @@ NO_RETRY = RetrySettings(tries=1)
 DEFAULT_RESULTS = ResultConduct()
 
 
-@dataclass(frozen=True, slots=True)
-class Conduct:
+class Conduct(Struct, frozen=True):
     """How the calls of one tool are treated: every setting, resolved."""
 
     permission: Permission = "allow"

@@ -7,11 +7,11 @@ say of themselves in `_meta` is what they say: only the principal, and a tenant 
 import asyncio
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct, field
 
 from mcpbridge.events import EventBus
 from mcpbridge.wire.body import Body
@@ -36,8 +36,7 @@ _LONGEST = 200
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Session:
+class Session(Struct, eq=False, weakref=True):
     """What lasts over the calls of one client: a legacy session, a modern channel, or who the requests are of."""
 
     principal: str = ""
@@ -73,8 +72,7 @@ class Cancellation:
             self._event.set()
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeContext:
+class BridgeContext(Struct, frozen=True):
     """What is the same for all calls of one bridge."""
 
     dependencies: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
@@ -88,8 +86,7 @@ NOWHERE = BridgeContext()
 """Of calls that are made outside of any bridge."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallEvents:
+class CallEvents(Struct, frozen=True):
     """Publishes in the name of one call."""
 
     bus: EventBus
@@ -102,8 +99,7 @@ class CallEvents:
         self.bus.publish(name, data, run=self.run, session=self.session, tool=self.tool)
 
 
-@dataclass(slots=True, eq=False)
-class CallContext:
+class CallContext(Struct, eq=False):
     """What hooks, rules with conditions and local tools may know of a call beside its arguments."""
 
     run: str

@@ -8,14 +8,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 __all__ = ["Event", "EventBus", "Subscription"]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """Something that happened, as those hear who subscribed."""
 
     name: str

@@ -6,11 +6,11 @@ between there is one thing only: a `Question`, put to the `Asker` that came with
 """
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Protocol, cast
 
-from msgspec import DecodeError, Raw
+from msgspec import DecodeError, Raw, Struct
+from msgspec.structs import replace
 
 from mcpbridge.errors import BridgeError
 from mcpbridge.wire.body import Body
@@ -46,8 +46,7 @@ ELICITATION_SINCE = "2025-06-18"
 URL_SINCE = TOOLS_SINCE = "2025-11-25"
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """What a client can be asked: what it declared, as far as the bridge relays it. False when that is nothing.
 
     An upstream session of the handshake era is opened with exactly one profile, since what it declares is fixed.
@@ -118,8 +117,7 @@ class Profile:
         return f"Method not found: {method[:100]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """One request of an upstream to whoever is behind a call."""
 
     upstream: str

@@ -4,9 +4,9 @@
 other programs use for the same things are understood as well.
 """
 
-from dataclasses import dataclass
 from typing import Literal, Self
 
+from msgspec import Struct
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.units import Bytes, Seconds
@@ -107,8 +107,7 @@ class ResultDefaults(ResultSettings, BaseModel):
     the extra `tokens` is installed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultConduct:
+class ResultConduct(Struct, frozen=True):
     """How results of one tool are treated: every setting, resolved."""
 
     strategy: Strategy = "preview"

@@ -1,13 +1,13 @@
 """Definitions for clients of older revisions (spec 1.7): nothing that they must not know, all else as it came."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types.methods import validate_server_result
+from msgspec.structs import replace
 
 from catalog.catalogs import dumps, prompt, resource, settings, template, tool
 from mcpbridge.catalog.definitions import KINDS, Kind

@@ -1,12 +1,12 @@
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from catalog.catalogs import prompt, resource, resources, settings, template, tool, tools
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot, build

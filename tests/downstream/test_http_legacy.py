@@ -4,11 +4,11 @@ import asyncio
 import hashlib
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from http_front import LEGACY, Http, events, request, said, serving
 from mcpbridge.downstream.channel import Answer, Client, Notify

@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mcpbridge.approvals.desk import AlreadyDecided, Desk, UnknownApproval, _Decided
 from mcpbridge.approvals.grants import Grants

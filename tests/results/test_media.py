@@ -3,12 +3,12 @@
 import base64
 import io
 import struct
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from PIL import Image
 
 from mcpbridge.results.media import Media, decoded_size, large_media, link_block, shown_size

@@ -6,13 +6,13 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from mcpbridge.errors import StoreFailed
@@ -389,7 +389,7 @@ async def test_many_records_are_few_transactions(path: Path) -> None:
 
 APPEND_FOREVER = """
 import sys, asyncio
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import CallLogSettings

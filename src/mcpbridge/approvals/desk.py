@@ -8,11 +8,10 @@ its record now and then; once that is gone, somebody answered elsewhere.
 import asyncio
 import time
 from collections import Counter
-from dataclasses import dataclass
 
 import anyio
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Audit, Scope, Verdict
@@ -48,8 +47,7 @@ class AlreadyDecided(Exception):
         self.verdict = verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """One request that can be answered."""
 
     request: ApprovalRequest
@@ -61,8 +59,7 @@ class Pending:
     """This bridge waits; else it may be another that shares the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Decided:
+class _Decided(Struct, frozen=True):
     """An answer that was heard."""
 
     verdict: Verdict

@@ -4,9 +4,8 @@ A grant is found by what it is for (`binding_of`), so a call with other argument
 of somebody else or under another policy finds none. Of several callers exactly one gets a grant for one call.
 """
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.approvals.request import ApprovalRequest, Scope
 from mcpbridge.storage.store import Store
@@ -16,8 +15,7 @@ __all__ = ["Grant", "Grants"]
 _KIND = "grant"
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """A yes that was kept."""
 
     request: str

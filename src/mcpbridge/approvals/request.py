@@ -2,11 +2,11 @@
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 __all__ = ["ID_LENGTH", "ApprovalEvent", "ApprovalRequest", "Audit", "Scope", "Verdict", "binding_of", "new_id"]
 
@@ -19,8 +19,7 @@ ID_LENGTH = 8
 """Forty bits: enough for something that is known for minutes, and that only those can answer who may."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True):
     """One call that waits for a person."""
 
     id: str
@@ -51,8 +50,7 @@ class ApprovalRequest:
         return msgspec.json.decode(self.arguments_json)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What a person said."""
 
     granted: Scope | Literal[""]
@@ -63,8 +61,7 @@ class Verdict:
     """Of a no: how it came about, as the end of a sentence about the call; empty: somebody said no."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalEvent:
+class ApprovalEvent(Struct, frozen=True):
     """One step of an approval, to be written down."""
 
     event: Literal["asked", "granted", "denied", "expired", "cancelled", "unavailable", "used"]

@@ -5,8 +5,9 @@ one of a hundred literals, was 100,000 errors: two seconds in which nobody else 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from mcpbridge.arguments.check import Schema, Width
 from mcpbridge.arguments.places import follow, is_schema
@@ -33,8 +34,7 @@ def width_of(root: Schema) -> Width:
     return Width(found.errors, found.within)
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     errors: int = 1
     within: int = 0
     has_members: bool = False

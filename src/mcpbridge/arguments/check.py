@@ -6,13 +6,12 @@ nothing from anywhere, asserts no formats, and bounds the work that a `pattern` 
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from typing import Any, NoReturn, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.logs import get_logger
 
@@ -58,8 +57,7 @@ class Uncheckable(Exception):
     """The schema is none that values can be checked against; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One thing that is wrong with a value."""
 
     path: Path
@@ -77,8 +75,7 @@ class Fault:
     """For `anyOf` and `oneOf`: what keeps the value from being each of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Width:
+class Width(Struct, frozen=True):
     """How many errors each member and item of a value can be, since schemas have alternatives."""
 
     errors: int = 1

@@ -7,11 +7,10 @@ A mending that could be meant in two ways is none: `"a,b"` for a list of strings
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.arguments.check import Check, Fault, Path, decode_exact
 from mcpbridge.arguments.places import declared, governing, has_patterns, owner
@@ -34,8 +33,7 @@ _SEPARATORS = re.compile(r"[_\-\s]+")
 _OF_SEVERAL = re.compile(r"[,;|\n]")
 
 
-@dataclass(frozen=True, slots=True)
-class Slip:
+class Slip(Struct, frozen=True):
     """One thing that was mended."""
 
     path: Path
@@ -60,16 +58,14 @@ UNWRAPPED = Slip((), "parsed", "a string", "an object", ("a string", "an object"
 """The arguments themselves came as a string with JSON in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mended:
+class Mended(Struct, frozen=True):
     """Arguments that are right now."""
 
     raw: Raw
     slips: tuple[Slip, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mending:
+class _Mending(Struct, frozen=True):
     edit: Edit
     what: str
 

@@ -5,10 +5,9 @@ schema. A branch of `anyOf`, or what a `$ref` leads to, may not be meant at all;
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.arguments.check import Path, Schema, Uncheckable, compiled, decode_exact
 from mcpbridge.arguments.places import is_schema
@@ -24,8 +23,7 @@ MAX_DEFAULTS, MAX_BYTES = 200, 128 << 10
 _SHARED = ("$schema", "$defs", "definitions")
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
+class Default(Struct, frozen=True):
     """What one member is when it is left out."""
 
     name: str
@@ -36,8 +34,7 @@ class Default:
     """The same with the name, as it stands in an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(Struct, frozen=True):
     """The defaults of one object."""
 
     own: tuple[Default, ...]

@@ -5,9 +5,10 @@ right stands beside them (`arguments/piece.py`). Values are shown only if they a
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.arguments.check import Fault, Path, Schema
 from mcpbridge.arguments.piece import schema_piece
@@ -31,8 +32,7 @@ _MAX_OTHERS = 4
 """Parameters that may have been meant by a name that is near none of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(Struct, frozen=True):
     """One fault in words, and which parameters (by their path) it is about."""
 
     path: Path

@@ -5,9 +5,10 @@ in the piece. Detail goes step by step until it fits: descriptions first, types 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.arguments.check import Path, Schema
 from mcpbridge.arguments.places import declared, follow, is_schema
@@ -23,8 +24,7 @@ _PARTS = 400
 """Schemas in one piece: `$ref`s that lead back to themselves unfold without end."""
 
 
-@dataclass(slots=True)
-class _Detail:
+class _Detail(Struct):
     """How much of each schema goes into the piece."""
 
     characters: int

@@ -1,9 +1,8 @@
 """Changes of single places in JSON text; whatever nobody changes keeps its bytes. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.arguments.check import Path
 from mcpbridge.wire.frame import decode_batch, decode_fields, encode
@@ -11,8 +10,7 @@ from mcpbridge.wire.frame import decode_batch, decode_fields, encode
 __all__ = ["Edit", "applied", "at"]
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """One change. Without a new value or name the member goes."""
 
     path: Path

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct, field
 
 from mcpbridge.builtin.recall_definition import ARGUMENTS
 from mcpbridge.errors import nearest
@@ -47,8 +47,7 @@ _QUERIES = ("path", "where", "select", "sort", "aggregate", "group_by", "find", 
 _TRUE, _FALSE = (True, "true", "True", 1), (None, False, "false", "False", 0, "")
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What a call wants."""
 
     handles: tuple[tuple[str, str], ...] = ()

@@ -1,8 +1,9 @@
 """What is kept, as `recall` lists it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from mcpbridge.builtin.recall_arguments import Wanted
 from mcpbridge.results.card import Card
@@ -14,8 +15,7 @@ LOOKED_AT = 500
 """Kept results that are looked at, the newest."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedCall:
+class LoggedCall(Struct, frozen=True):
     """A call of the call log."""
 
     tool: str

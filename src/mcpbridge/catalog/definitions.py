@@ -6,12 +6,11 @@ listed is refused alone, with the reason: a typed client would refuse the whole 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.catalog.apps import app_uris, is_for_apps_only, respelled
 from mcpbridge.catalog.schemas import HEADER_MARK, Schema, is_presentable, mended_keywords, without_header_marks
@@ -54,8 +53,7 @@ _UNCHANGED: Changes = MappingProxyType({})
 _NO_HEADERS: Mapping[tuple[str, ...], str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """A definition that can be listed."""
 
     kind: Kind
@@ -86,8 +84,7 @@ class Definition:
     """The annotations of a tool."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
+class Unusable(Struct, frozen=True):
     """A definition that cannot be listed. `name` is what could be read of it, or empty."""
 
     name: str

@@ -4,8 +4,9 @@ One server at a time: that names of several servers clash is for `snapshot.py` t
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+
+from msgspec import Struct, field
 
 from mcpbridge.catalog.definitions import KINDS, Changes, Definition, Kind, Unusable, check
 from mcpbridge.upstream.settings import NameFilter, ServerSettings
@@ -20,8 +21,7 @@ _LONGEST_NAME_SHOWN = 200
 _NO_CHANGES: Changes = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """What one upstream offers now: its raw definitions, each the bytes as they came."""
 
     server: str
@@ -39,8 +39,7 @@ class Offer:
         return {"tools": self.tools, "prompts": self.prompts, "resources": self.resources}.get(kind, self.templates)
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """Something that a server offers and clients do not see, and why."""
 
     server: str
@@ -52,8 +51,7 @@ class Dropped:
     """The member that was left out or mended; None when the whole definition was left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A definition that passed, and what the configuration makes of it."""
 
     name: str
@@ -62,8 +60,7 @@ class Item:
     changes: Changes
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """An offer after all checks, each kind in canonical order."""
 
     server: str

@@ -7,11 +7,11 @@ restart, and still means the right place when the list has changed in between (s
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import compress
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.catalog.definitions import Kind
 from mcpbridge.catalog.older_forms import older_form
@@ -32,8 +32,7 @@ _MEMBER: dict[Kind, bytes] = {
 _Key = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One thing in a listing: where it sorts, and its definition as the newest revision of either era sees it."""
 
     key: _Key

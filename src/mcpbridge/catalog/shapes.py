@@ -8,27 +8,24 @@ Fields that the schemas do not know are nobody's business.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from mcpbridge.wire.frame import decode_batch, decode_fields, encode
 
 __all__ = ["OPTIONAL_FIELDS", "Shape", "fits", "is_object", "mended"]
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
+class Members(Struct, frozen=True):
     """An object whose known members, where present, have these shapes."""
 
     known: Mapping[str, "Shape"]
     required: frozenset[str] = field(default_factory=frozenset[str])
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(Struct, frozen=True):
     """An array of this shape."""
 
     each: "Shape"

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = [
     "ANNOTATIONS",
@@ -22,8 +23,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRules:
+class SchemaRules(Struct, frozen=True):
     """How much of a schema stays."""
 
     text: int | None = None

@@ -1,12 +1,11 @@
 """Where a schema stands in another one, which decides what may be done with it."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = ["Place"]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a schema stands."""
 
     name: str = ""

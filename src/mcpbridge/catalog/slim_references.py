@@ -3,11 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.wire.frame import Fields, decode_fields
 
@@ -25,8 +24,7 @@ _OTHER_WAYS = re.compile(
 """What makes a reference mean something else than a path from the top."""
 
 
-@dataclass(frozen=True, slots=True)
-class References:
+class References(Struct, frozen=True):
     """What may be done with the definitions of one schema."""
 
     definitions: Mapping[Target, Raw]

@@ -7,13 +7,13 @@ for is then a look-up.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from types import MappingProxyType
 from typing import TypeVar
 
-from msgspec import Raw
+from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from mcpbridge.catalog.definitions import KINDS, Changes, Kind, form_for_legacy, form_for_modern, with_ui_uris
 from mcpbridge.catalog.directory import Directory, Listed
@@ -48,8 +48,7 @@ __all__ = [
 _Ref = TypeVar("_Ref")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRef:
+class ToolRef(Struct, frozen=True):
     """One tool: whose it is, what it is called where, and its definition."""
 
     server: str
@@ -79,8 +78,7 @@ class ToolRef:
     """`optional` or `required`: the tool may, or must, run as a task (2025-11-25); empty: it does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRef:
+class PromptRef(Struct, frozen=True):
     """One prompt; the fields mean what they do in `ToolRef`."""
 
     server: str
@@ -92,8 +90,7 @@ class PromptRef:
     published_modern: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceRef:
+class ResourceRef(Struct, frozen=True):
     """One listed resource. `uri` is the upstream's own, `published_uri` what clients see."""
 
     server: str
@@ -104,8 +101,7 @@ class ResourceRef:
     published_modern: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateRef:
+class TemplateRef(Struct, frozen=True):
     """One resource template. `template` is the upstream's own, `published_template` what clients see."""
 
     server: str
@@ -116,8 +112,7 @@ class TemplateRef:
     published_modern: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """What all upstreams offer together. Made by `build` or a `Builder`."""
 
     digest: str

@@ -6,10 +6,10 @@ not listed yet may still have the tool: until then nothing is said of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.catalog.guesses import likely_meant
 from mcpbridge.policy.tool_globs import ToolGlobs
@@ -20,8 +20,7 @@ __all__ = ["Selector", "Unmatched", "UnmatchedNames"]
 _WILD = frozenset("*?[")
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Struct, frozen=True):
     """What somebody wrote to name tools."""
 
     where: str
@@ -32,8 +31,7 @@ class Selector:
     """Globs on servers; one of these must match too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unmatched:
+class Unmatched(Struct, frozen=True):
     """Names that match nothing."""
 
     where: str

@@ -8,10 +8,9 @@ could be several servers' is refused with the forms that name one, never guessed
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.catalog.guesses import likely_meant
 from mcpbridge.catalog.offers import lets_through, matches_any
@@ -43,8 +42,7 @@ _Target = tuple[str, str]
 _EVERYTHING = NameFilter()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerUris:
+class ServerUris(Struct, frozen=True):
     """The URIs of one server."""
 
     server: str

@@ -10,7 +10,8 @@ Lenient where it only decides who is asked: variables may be empty, and in a que
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["LONGEST_URI", "UriBits", "UriTemplate"]
 
@@ -66,8 +67,7 @@ class UriBits:
         return int("".join("1" if wanted(char) else "0" for char in self._backwards) or "0", 2)
 
 
-@dataclass(frozen=True, slots=True)
-class _Variables:
+class _Variables(Struct, frozen=True):
     """One `{expression}`: nothing, or its first character (if it has one) and then values up to a stop."""
 
     first: str

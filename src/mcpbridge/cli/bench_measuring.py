@@ -1,9 +1,10 @@
 """Asks a bridge queries whose right tools are known, and counts what lists and answers cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from mcpbridge.bridge import Bridge
 from mcpbridge.catalog.slim import visible

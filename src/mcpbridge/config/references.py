@@ -6,8 +6,9 @@ theirs (`catalog/unmatched.py`).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+from msgspec import Struct
 
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import nearest
@@ -18,8 +19,7 @@ __all__ = ["Stranger", "strangers"]
 _WILD = frozenset("*?[")
 
 
-@dataclass(frozen=True, slots=True)
-class Stranger:
+class Stranger(Struct, frozen=True):
     """A name of a server that none has."""
 
     key: tuple[str, ...]

@@ -7,13 +7,13 @@ import asyncio
 import socket
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
 import anyio
 import uvicorn
+from msgspec import Struct
 
 from mcpbridge.downstream.core import RunningBridge
 from mcpbridge.downstream.http_app import HttpFront, make_app
@@ -35,8 +35,7 @@ _IDLE_CONNECTION = 75
 """Seconds that a connection without requests is kept: longer than clients keep theirs, so that they close first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entrance:
+class Entrance(Struct, frozen=True):
     """An address that is ours, and who may come in there. Whoever connects waits until it is served."""
 
     listener: socket.socket

@@ -5,10 +5,11 @@ What does not depend on the request (a parsed `Accept`, a header list) is comput
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
 
 from mcpbridge.downstream.http_deadline import Deadline
 from mcpbridge.errors import BadRequest
@@ -93,8 +94,7 @@ class ClientLeft(Exception):
     """The client closed the connection before its request was complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepts:
+class Accepts(Struct, frozen=True):
     """What the client can read."""
 
     json: bool

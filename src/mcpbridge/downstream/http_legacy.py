@@ -7,8 +7,9 @@ transports), only `notifications/cancelled` and the end of the session are.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from mcpbridge.downstream.batches import make_one_turn
 from mcpbridge.downstream.channel import Answer, Notify

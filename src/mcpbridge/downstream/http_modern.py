@@ -4,9 +4,10 @@ No sessions, no GET, no DELETE. The headers repeat parts of the body for those w
 request that disagrees with itself is refused; the rules are the SDK's. Leaving the response is the cancel.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from mcpbridge.context import short
 from mcpbridge.downstream.channel import Answer, Client, Notify

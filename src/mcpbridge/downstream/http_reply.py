@@ -8,7 +8,8 @@ JSON is preferred for a reason besides cost: SDK clients refuse an event over 1 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.downstream.channel import Answer, Notify
 from mcpbridge.downstream.http_exchange import NO_HEADERS, Exchange, Headers, Refused
@@ -52,8 +53,7 @@ class Underway:
             await self._emptied.wait()
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(Struct, frozen=True):
     """How a kind of client is replied to. A legacy session and a modern request differ in these points only."""
 
     underway: Underway

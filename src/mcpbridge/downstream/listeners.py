@@ -6,10 +6,9 @@ that was not asked for. Events are level triggers ("look again"), so losing a re
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.updates import log_notification
@@ -33,8 +32,7 @@ class _Filter(msgspec.Struct, rename="camel"):
 _decode_filter = msgspec.json.Decoder(_Filter).decode
 
 
-@dataclass(slots=True, eq=False)
-class Listen:
+class Listen(Struct, eq=False):
     """One open listen stream."""
 
     id: bytes

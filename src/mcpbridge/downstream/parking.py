@@ -11,9 +11,8 @@ the sealed state names it. Each state opens once, for the same request of the sa
 import asyncio
 import secrets
 from collections import Counter
-from dataclasses import dataclass, field
 
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from mcpbridge.downstream.asking import CANCELLED, modern_home
 from mcpbridge.downstream.channel import Client
@@ -44,8 +43,7 @@ MAX_PARKED = 64
 _OVER = "The call that this belongs to is over"
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     """A question that waits for the client."""
 
     question: Question
@@ -53,8 +51,7 @@ class _Open:
     answer: asyncio.Future[Raw]
 
 
-@dataclass(slots=True, eq=False)
-class _Parked:
+class _Parked(Struct, eq=False):
     """One call that outlives its requests."""
 
     id: str

@@ -6,10 +6,9 @@ progress, its status) goes to that session: on a stream that asks for the task i
 """
 
 import asyncio
-from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.downstream.asking import LegacyAsker
@@ -37,8 +36,7 @@ LOOKS_AT_ONCE = 8
 """Tasks that are looked at side by side for a list."""
 
 
-@dataclass(slots=True, eq=False)
-class _Task:
+class _Task(Struct, eq=False):
     """One task and whose it is."""
 
     shown: str

@@ -1,9 +1,7 @@
 """What a hook answers, as JSON: nothing, other arguments, a result, or a refusal. Pure."""
 
-from dataclasses import dataclass
-
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.hooks.settings import HookEvent
 from mcpbridge.wire.body import Body
@@ -19,8 +17,7 @@ class HookFailedError(Exception):
     """A hook could not do its work; the message says why, and nothing that the hook itself said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What is to become of the call; at most one is set."""
 
     arguments: Raw | None = None

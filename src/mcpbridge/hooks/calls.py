@@ -5,12 +5,11 @@ Functions become hooks by `before` and `after`, and are given to `Bridge(hooks=[
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, overload
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from mcpbridge.context import CallContext
 from mcpbridge.errors import BridgeError, UpstreamAnswered
@@ -22,8 +21,7 @@ from mcpbridge.wire.frame import EMPTY_OBJECT, encode
 __all__ = ["Answer", "Happening", "Hook", "HookCall", "HookFunction", "after", "before"]
 
 
-@dataclass(frozen=True, slots=True)
-class HookCall:
+class HookCall(Struct, frozen=True):
     """One call, as the hooks before this one have left it. Nothing in it changes the call: what a hook returns does."""
 
     event: HookEvent
@@ -50,8 +48,7 @@ class HookCall:
     """What happened to it on its way: `cache`, `retries`, and so on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a hook returns to give the result itself: before a call, nothing is sent then; after it, in its place."""
 
     result: Mapping[str, Any] | str
@@ -63,8 +60,7 @@ HookFunction = Callable[[HookCall], Any | Awaitable[Any]]
 `HookRefused` to refuse it. A function that is not async runs on the event loop: it must not take long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """A function of the program that sees calls; made by `before` and `after`."""
 
     event: HookEvent
@@ -156,8 +152,7 @@ def _several(globs: str | Sequence[str]) -> Sequence[str]:
     return (globs,) if isinstance(globs, str) else tuple(globs)
 
 
-@dataclass(slots=True, eq=False)
-class Happening:
+class Happening(Struct, eq=False):
     """A call at the moment when its hooks run."""
 
     tool: Tool

@@ -5,7 +5,8 @@ What servers and clients send is data to a model: it stands between two marks, a
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["ModelFailed", "Prompt", "Written", "defuser", "excerpt_of", "whole_characters", "without_thoughts"]
 
@@ -16,8 +17,7 @@ class ModelFailed(Exception):
     """Nothing came of asking a model; the message says why, and may be shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """What a model is given."""
 
     system: str
@@ -35,8 +35,7 @@ class Prompt:
         return self.prefix + self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """What a model wrote."""
 
     text: str

@@ -12,11 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.conduct import CallDefaults, Conduct
@@ -54,8 +54,7 @@ class CacheSettings(BaseModel):
     not the same. All others count for nothing, since many clients number their calls there."""
 
 
-@dataclass(slots=True)
-class _Use:
+class _Use(Struct):
     """How the cache served one tool."""
 
     hits: int = 0

@@ -10,10 +10,9 @@ holds.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import cast
 
-from msgspec import Raw, structs
+from msgspec import Raw, Struct, structs
 
 from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
@@ -41,8 +40,7 @@ log = get_logger("mcpbridge.hooks")
 _RAN = "The call ran, and what it did stands: do not repeat it. Tell the user that its result is withheld."
 
 
-@dataclass(frozen=True, slots=True)
-class _Seer:
+class _Seer(Struct, frozen=True):
     """One hook, ready to run."""
 
     event: HookEvent

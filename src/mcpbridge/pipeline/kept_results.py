@@ -6,7 +6,8 @@ rest as it came. No I/O; the time is passed in.
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode, encode_fields
@@ -24,8 +25,7 @@ _OVERHEAD = 600
 _MARK = encode(CACHE_META) + b":"
 
 
-@dataclass(slots=True, eq=False)
-class Kept:
+class Kept(Struct, eq=False):
     """One result. Its `tool` and `server` are names by which it can be dropped."""
 
     server: str

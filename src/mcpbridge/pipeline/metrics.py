@@ -6,8 +6,9 @@ Names that clients and servers choose make series, so there is a limit to each; 
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import accumulate
+
+from msgspec import Struct, field
 
 from mcpbridge.storage.records import Outcome
 
@@ -84,8 +85,7 @@ class Durations:
         return {name: round(seconds, 4) for name, seconds in told.items() if seconds is not None}
 
 
-@dataclass(slots=True, eq=False)
-class Series:
+class Series(Struct, eq=False):
     """What is counted of the calls of one tool (or method, for requests that call no tool) by one client."""
 
     server: str = ""
@@ -206,8 +206,6 @@ def _count(names: dict[str, int], name: str) -> None:
 
 class Total(Series):
     """The sum of several series."""
-
-    __slots__ = ()
 
     def include(self, other: Series) -> None:
         """Add those of another."""

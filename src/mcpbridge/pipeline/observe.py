@@ -6,10 +6,10 @@ about tasks are left out: polling says nothing of the work.
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from time import perf_counter
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mcpbridge.conduct import Conduct
 from mcpbridge.context import run_of

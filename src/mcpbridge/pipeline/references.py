@@ -10,11 +10,10 @@ Other things are called `$ref` as well. What is no handle, or only looks a littl
 import re
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import ArgumentsRefused
@@ -115,8 +114,7 @@ class References:
         return answers
 
 
-@dataclass(frozen=True, slots=True)
-class _Reference:
+class _Reference(Struct, frozen=True):
     """What stands in the arguments."""
 
     handle: str
@@ -128,8 +126,7 @@ class _Reference:
     """What follows where `#` should stand."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(Struct, frozen=True):
     """What a reference stands for."""
 
     text: str

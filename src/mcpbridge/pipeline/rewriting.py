@@ -7,10 +7,11 @@ the caller must learn of them.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.catalog.apps import app_uris
 from mcpbridge.errors import StoreFailed
@@ -42,8 +43,7 @@ _WHOLE = 64_000
 """Characters of a result that passes whole where it cannot be kept; of a longer one the rest is lost, and that said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
+class Rewritten(Struct, frozen=True):
     """A result in its new form, and what that cost and saved in tokens."""
 
     result: Body
@@ -55,8 +55,7 @@ class Rewritten:
     """It was rewritten since it is too large, not for another reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(Struct, frozen=True):
     """One result on its way."""
 
     call: Call
@@ -83,8 +82,7 @@ class _Job:
         return self.how.strategy != "off" and self.contents.chars > self.how.threshold
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(Struct, frozen=True):
     """What is shown in place of the text of a result."""
 
     form: Form

@@ -8,11 +8,10 @@ Arguments and results are content of people: they are in no span unless the conf
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import UpstreamAnswered
@@ -30,8 +29,7 @@ _PARENT, _STATE = "traceparent", "tracestate"
 Attributes = dict[str, str | int]
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """One server, as spans name it."""
 
     version: str = ""

@@ -6,10 +6,11 @@ Paths are written so that an expression can be made of them: `user.login`, `labe
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 __all__ = ["Column", "Lists", "Table", "joined", "table_of"]
 
@@ -21,8 +22,7 @@ _MOST_NAMES = 40
 _PLAIN_NAME = re.compile(r"[^\s.\[\]\"{},:|]{1,80}")
 
 
-@dataclass(slots=True)
-class Column:
+class Column(Struct):
     """The scalar values at one path, in the order of the rows."""
 
     path: str
@@ -40,8 +40,7 @@ class Column:
         return self.possible - len(self.values)
 
 
-@dataclass(slots=True)
-class Lists:
+class Lists(Struct):
     """The lists at one path."""
 
     path: str
@@ -49,8 +48,7 @@ class Lists:
     rows: Sequence[int]
 
 
-@dataclass(slots=True)
-class Table:
+class Table(Struct):
     """Rows and their columns, in the order in which the fields come."""
 
     rows: Sequence[Any]

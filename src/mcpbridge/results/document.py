@@ -3,8 +3,9 @@
 Everything that looks into results (previews, recall, transforms, references) looks at a `Document`.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from mcpbridge.results.exact_json import NotReadable, parse_json
 
@@ -18,8 +19,7 @@ STRUCTURED: frozenset[Kind] = frozenset(("json", "ndjson", "csv", "repr", "table
 """Kinds that have a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One text, read."""
 
     text: str

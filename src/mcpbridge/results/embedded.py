@@ -1,8 +1,9 @@
 """JSON among other text: one value with a heading or in a fence, or one value a line."""
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mcpbridge.results.exact_json import NotReadable, parse_json
 
@@ -17,8 +18,7 @@ _ODD_LINES = 0.1
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Struct, frozen=True):
     """A value, and the text before and after it."""
 
     value: Any

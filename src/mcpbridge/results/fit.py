@@ -4,7 +4,8 @@ Pure. Of large documents it takes a while: call it in a thread.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.result_settings import ResultConduct
 from mcpbridge.results.document import Document
@@ -20,8 +21,7 @@ SMALLEST_ROOM = 150
 """Characters that a preview needs to say anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """A document in its new form."""
 
     form: Form

@@ -7,12 +7,12 @@ up. Days are those of UTC.
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Literal
 
 import anyio
+from msgspec import Struct
 
 from mcpbridge.errors import StoreFailed
 from mcpbridge.logs import get_logger
@@ -48,8 +48,7 @@ _PARTS: tuple[By, ...] = ("day", "server", "tool", "client")
 """What a key in the store is made of, in this order."""
 
 
-@dataclass(slots=True)
-class Line:
+class Line(Struct):
     """What was counted of one tool and client since it was last written down. Tokens, but for the first two."""
 
     calls: int = 0
@@ -76,8 +75,7 @@ class Line:
         return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """Sums over some days, of all lines that have this in common."""
 
     key: tuple[str, ...]

@@ -1,8 +1,9 @@
 """The same value in fewer characters: nothing is lost, and it can be turned back."""
 
 import zlib
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from mcpbridge.results.document import Document
 from mcpbridge.results.exact_json import NotReadable, write_json
@@ -12,8 +13,7 @@ __all__ = ["Form", "Lossless", "shortest"]
 Form = Literal["as sent", "minified", "table"]
 
 
-@dataclass(frozen=True, slots=True)
-class Lossless:
+class Lossless(Struct, frozen=True):
     """A rewriting that loses nothing."""
 
     form: Form

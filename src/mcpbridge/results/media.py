@@ -6,9 +6,10 @@ Pure, and nothing is decoded but the beginning of an image, to tell its size.
 import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from mcpbridge.results.frame import defused
 from mcpbridge.results.media_headers import LARGEST_HEADER, Pixels, image_pixels
@@ -57,8 +58,7 @@ _ENDINGS = {
 _TO_DO: Mapping[MediaKind, str] = {"image": "see", "audio": "hear", "blob": "get"}
 
 
-@dataclass(frozen=True, slots=True)
-class Media:
+class Media(Struct, frozen=True):
     """One content block that is no text."""
 
     index: int

@@ -1,7 +1,8 @@
 """How paths are written: their text, and the steps that it says."""
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.results.query_refused import QueryRefused, clipped
 
@@ -19,22 +20,19 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'', re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(Struct, frozen=True):
     """The member of that name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(Struct, frozen=True):
     """One element; below 0 from the end."""
 
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """Some elements."""
 
     start: int | None
@@ -42,13 +40,11 @@ class Slice:
     step: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Each:
+class Each(Struct, frozen=True):
     """Every element or member."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deep:
+class Deep(Struct, frozen=True):
     """The value itself and everything in it."""
 
 

@@ -6,9 +6,10 @@ index. Evaluating is lazy, and linear in what is visited.
 """
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.path_steps import Deep, Each, Index, Name, Slice, Step, parse_steps, scan_steps, show_name
 from mcpbridge.results.query_refused import Meter, QueryRefused, known_names
@@ -53,8 +54,7 @@ class Place:
             place = place.parent
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(Struct, frozen=True):
     """A parsed path."""
 
     text: str

@@ -5,7 +5,8 @@ character. Where the line stands, and where in the line, does not depend on what
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mcpbridge.results.tokens import estimated_tokens_of
 
@@ -15,8 +16,7 @@ CHARS_IN_TOKEN = 3.2
 """In what previews say, on average."""
 
 
-@dataclass(slots=True)
-class Fact:
+class Fact(Struct):
     """Something worth saying of a line's subject."""
 
     text: str
@@ -28,8 +28,7 @@ class Fact:
     """It goes on with the fact before it, and is said only with that."""
 
 
-@dataclass(slots=True)
-class Line:
+class Line(Struct):
     """What can be said of one subject, in the order in which it is said."""
 
     title: str

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.results.preview_words import cut
 
@@ -16,8 +17,7 @@ PLAINEST = len(_SHORTER) - 1
 _Tree = dict[str, "_Tree | Field"]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One path, for the list of fields."""
 
     path: str

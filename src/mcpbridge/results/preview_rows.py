@@ -1,7 +1,8 @@
 """Some rows of a table, as many columns and rows as are worth most: the first ones, and always the last."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.results.identity import cell
 from mcpbridge.results.preview_facts import cost_of
@@ -41,8 +42,7 @@ _WORTH_A_LIST = -4.0
 """How much less than nothing what the rows are called may be worth, and is told."""
 
 
-@dataclass(slots=True)
-class Rows:
+class Rows(Struct):
     """The rows of one table."""
 
     columns: list[tuple[Profile, float]]

@@ -3,8 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mcpbridge.results.columns import Column, Lists, Table, table_of
 from mcpbridge.results.identity import cell, identities, mark_copies, row_columns
@@ -28,8 +29,7 @@ _STATES_LISTED = "status state phase health result outcome severity level conclu
 _STATES = frozenset(_STATES_LISTED.split())
 
 
-@dataclass(slots=True)
-class Section:
+class Section(Struct):
     """One part of what a preview says: a table, a tree, or the plain fields of an object."""
 
     title: str

@@ -1,8 +1,9 @@
 """What previews say of trees: how many nodes and leaves, how deep, the first level with what is below, an outline."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.preview_facts import Line
 from mcpbridge.results.preview_outline import Field
@@ -18,8 +19,7 @@ _SHORT_OUTLINE = 900
 """Characters; a tree that can be told in so many is told whole, if there is room."""
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     value: dict[str, Any]
     depth: int
     above: int

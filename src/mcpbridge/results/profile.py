@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, localcontext
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from mcpbridge.results.columns import Column
 
@@ -31,8 +32,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]{1,10}://\S+")
 _PLENTY = Context(prec=200, traps=[])
 
 
-@dataclass(slots=True)
-class Profile:
+class Profile(Struct):
     """A column, looked at."""
 
     column: Column

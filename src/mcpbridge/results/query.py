@@ -8,12 +8,13 @@ handle as `$handle`, and else are answered one after the other.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.results.document import Document
 from mcpbridge.results.paths import Place
@@ -34,8 +35,7 @@ ONE_LINE = 2000
 """Characters of the lines of a text, on average, from which `lines` counts those of its JSON written readably."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a query says."""
 
     text: str

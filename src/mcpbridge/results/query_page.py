@@ -7,9 +7,10 @@ string; lists and objects stand as JSON in such a string; an empty cell is a mis
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.query_refused import clipped
 from mcpbridge.results.query_values import without_halves, written
@@ -32,8 +33,7 @@ _BARE = re.compile(r'[^\s",\[\]{}][^",\n\r]*')
 _LITERAL = re.compile(r"true|false|null|-?\d[\d.eE+-]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """What a page needs of the rows: how many, the value of each, and where each stands."""
 
     total: int
@@ -41,8 +41,7 @@ class Row:
     path: Callable[[int], str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """How rows are written."""
 
     name: str

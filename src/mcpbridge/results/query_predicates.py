@@ -1,8 +1,9 @@
 """Tests of one row: what `where` is made of, whichever way it was written."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mcpbridge.results.paths import Place
 from mcpbridge.results.query_refused import Meter, QueryRefused
@@ -18,8 +19,7 @@ Operand = Term | tuple[Any]
 """A field, or a value in a tuple."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Struct, frozen=True):
     """A condition on rows."""
 
     text: str

@@ -1,8 +1,10 @@
 """The rows that a query selects of values: path, where, find, groups or sort."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.path_steps import Each, Name
 from mcpbridge.results.paths import Path, Place
@@ -18,8 +20,7 @@ _EACH = Path("[]", (Each(),))
 _COUNT = Aggregate("count", "count", None)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """What was selected: rows, or one value."""
 
     rows: list[Place]

@@ -1,9 +1,10 @@
 """Rows put in order and in groups."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
+
+from msgspec import Struct
 
 from mcpbridge.results.paths import Place
 from mcpbridge.results.query_aggregates import aggregate_named
@@ -17,16 +18,14 @@ COMBINATIONS = 1000
 """Groups that one row may belong to."""
 
 
-@dataclass(frozen=True, slots=True)
-class SortKey:
+class SortKey(Struct, frozen=True):
     """One thing to sort by."""
 
     term: Term
     is_descending: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Struct, frozen=True):
     """One thing to know of many rows."""
 
     name: str

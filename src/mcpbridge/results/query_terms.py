@@ -6,8 +6,9 @@ names of what it is in) and `$handle`.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.paths import Path, Place, parse_path
 from mcpbridge.results.query_aggregates import AGGREGATES, aggregate_named
@@ -54,8 +55,7 @@ def function_named(name: str) -> Callable[[list[Any]], Any] | None:
     return _of_elements(aggregate_named(known)) if known in AGGREGATES else None
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """Something to ask of each row."""
 
     text: str

@@ -4,12 +4,12 @@ Everything else of the result stays the bytes that came: unknown members, blocks
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mcpbridge.results.contents import Block, Contents
 from mcpbridge.results.frame import RESULT, defused

@@ -1,7 +1,8 @@
 """A document as a script gets it; pure. The same for `_transform` on a call and on `recall`."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.document import Document
 from mcpbridge.results.exact_json import NotReadable
@@ -12,8 +13,7 @@ __all__ = ["Source", "script_input"]
 _BEGINS_JSON = frozenset('{["-0123456789tfn')
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """What `JavaScript.evaluate` is given; see there."""
 
     text: str

@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.columns import joined
 
@@ -17,8 +18,7 @@ _SHORT_LIST = 5
 _LONG_TEXT = 100
 
 
-@dataclass(slots=True)
-class Part:
+class Part(Struct):
     """One part of a value."""
 
     path: str

@@ -5,7 +5,7 @@ to the interpreter, so that in a thread a result of 100 MB would still stop ever
 and comes out can be pickled.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mcpbridge.result_settings import ResultConduct
 from mcpbridge.results.collecting import uncollected
@@ -21,8 +21,7 @@ from mcpbridge.wire.body import Body
 __all__ = ["Frame", "Noted", "Shown", "noted", "script_source", "shown", "shown_output", "shown_summary"]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """What the line above a result says besides what the result is."""
 
     handle: str = ""
@@ -37,8 +36,7 @@ class Frame:
         return f"{line}\n{self.error}" if self.error else line
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Struct, frozen=True):
     """What is written down of a result."""
 
     kind: str
@@ -47,8 +45,7 @@ class Noted:
     """Tokens that came."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A text in place of a result."""
 
     form: Form

@@ -5,8 +5,9 @@ with what was sent.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.exact_json import write_json
 
@@ -22,8 +23,7 @@ WEIGHED = 32
 """How many times the room a value is measured to, when room is dealt out in proportion."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """One list or object that lost something."""
 
     path: str

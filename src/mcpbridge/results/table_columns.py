@@ -1,8 +1,9 @@
 """How each column of a table is told in the fewest characters: as a constant, from other columns, or by its cells."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mcpbridge.results.table_flat import Column, spread
 from mcpbridge.results.table_notation import BELOW, MISSING, Path, cell_text, is_list, is_object, path_text
@@ -21,8 +22,7 @@ _SOURCES = 60
 """Columns that others may be told from; more cost too much time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """Objects that are written once, in a table of their own, and named by a key elsewhere."""
 
     table: str
@@ -30,8 +30,7 @@ class Keys:
     """`id` of an object: its key."""
 
 
-@dataclass(slots=True)
-class Planned:
+class Planned(Struct):
     """One column, ready to be written."""
 
     spec: Spec

@@ -1,8 +1,9 @@
 """The way back from a lossless form to the value: what proves that nothing is lost."""
 
 import re
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.results.exact_json import NotReadable, parse_json
 from mcpbridge.results.table_flat import assemble
@@ -18,8 +19,7 @@ _PLACES = re.compile(r'"(?:[^"\\]|\\.)*"|@(\w+)(?:\{\})?')
 _MARK = "\0table "
 
 
-@dataclass(slots=True)
-class _Table:
+class _Table(Struct):
     sign: str
     is_map: bool
     key: Path | None

@@ -1,8 +1,9 @@
 """Objects that stand in a value again and again, such as the user in each of forty issues: found, and given keys."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mcpbridge.results.exact_json import write_json
 from mcpbridge.results.table_notation import is_list, is_object
@@ -20,8 +21,7 @@ _WORK = 6
 _CONTAINERS = (dict, list)
 
 
-@dataclass(slots=True)
-class Shared:
+class Shared(Struct):
     """The objects of one shape."""
 
     name: str

@@ -14,8 +14,9 @@ type={children?"directory":"file"}    told by whether the row has those
 """
 
 import re
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from mcpbridge.results.exact_json import write_json
 from mcpbridge.results.table_notation import Path, cell_text, path_text, read_cell, read_path, read_template_text
@@ -30,8 +31,7 @@ _STEPS = re.compile(r"(-?[0-9]+)([+-][0-9]+)\*i\}")
 _TABLE = re.compile(r"\w+")
 
 
-@dataclass(slots=True)
-class Spec:
+class Spec(Struct):
     """One column."""
 
     path: Path

@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import Lines
@@ -18,8 +19,7 @@ _REQUEST = re.compile(
 _DURATION = re.compile(r"\d{1,6}\.\d{1,6}")
 
 
-@dataclass(slots=True)
-class Requests:
+class Requests(Struct):
     """What is known of the requests so far. Places of lines are those of all lines that are looked at."""
 
     times: list[str] = field(default_factory=list[str])

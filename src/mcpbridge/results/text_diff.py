@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mcpbridge.results.text_facts import Fact, cut, many
 from mcpbridge.results.text_lines import Lines
@@ -12,8 +13,7 @@ __all__ = ["diff_facts"]
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
-@dataclass(slots=True)
-class Change:
+class Change(Struct):
     """What was changed in one file."""
 
     path: str

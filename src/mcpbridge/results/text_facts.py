@@ -5,7 +5,8 @@ to the next, and what is left over goes to lists that had to be cut. What is cut
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["ENOUGH", "Fact", "cut", "filled", "many", "tally", "told"]
 
@@ -22,8 +23,7 @@ FIRST = 1
 """The last rank of the facts whose lists may use all of a room."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """One thing to tell: a heading, and what is listed under it."""
 
     rank: int

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = [
     "PATH",
@@ -97,8 +98,7 @@ class Present:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """The lines of a text that are looked at."""
 
     first: list[str]

@@ -6,8 +6,9 @@ Lines without a time and a level (traces, output of test runs and builds) are re
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from mcpbridge.results.text_access import access_facts
 from mcpbridge.results.text_facts import Fact, cut, tally
@@ -58,8 +59,7 @@ _SIGNS = ' \t[]()<>-|:"='
 PROCESS = re.compile(r"\s*(?:[\w.-]+ )?([A-Za-z][\w./-]{1,60})(?:\[\d+\])?: ")
 
 
-@dataclass(slots=True)
-class Told:
+class Told(Struct):
     """What is known of the lines so far."""
 
     marks: Present

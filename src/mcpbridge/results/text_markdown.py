@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import Lines
@@ -26,8 +27,7 @@ _KEY = re.compile(r"\s{0,3}(?:[-*+] )?(?:\*\*|`)?([A-Za-z][\w ./-]{0,40}?)(?:\*\
 _RULE = re.compile(r"\|?[\s:|-]*-[\s:|-]*$")
 
 
-@dataclass(slots=True)
-class Outline:
+class Outline(Struct):
     """What was found of a document."""
 
     headings: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])

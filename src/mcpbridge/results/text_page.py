@@ -7,8 +7,9 @@ skipped.
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from html import unescape
+
+from msgspec import Struct, field
 
 __all__ = ["LOOKED_AT", "PARAGRAPHS", "ROWS", "Page", "page_of"]
 
@@ -51,8 +52,7 @@ KNOWN = HEADINGS | {
 """Elements of which more is told than how many there are."""
 
 
-@dataclass(slots=True)
-class Page:
+class Page(Struct):
     """What was found of a page."""
 
     title: str = ""

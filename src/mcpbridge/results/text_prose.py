@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mcpbridge.results.text_ends import ends
 from mcpbridge.results.text_facts import ENOUGH, Fact, cut, filled, many, tally
@@ -55,8 +56,7 @@ def prose_preview(text: str, lines: Lines, room: int) -> str:
     return f"{told}\n{shown}" if told and shown else (told or shown)
 
 
-@dataclass(slots=True)
-class Outline:
+class Outline(Struct):
     """What was found of a text."""
 
     headings: list[str] = field(default_factory=list[str])

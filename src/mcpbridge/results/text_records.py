@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
+
+from msgspec import Struct, field
 
 from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import Lines
@@ -32,8 +33,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?(Z
 _NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?")
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """The records of a text."""
 
     keys: list[str]

@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct, field
 
 from mcpbridge.results.text_facts import Fact, cut, many, tally
 from mcpbridge.results.text_lines import Lines, Present, zeroed
@@ -72,8 +73,7 @@ TROUBLE = ("error", "fail", "exception", "panic", "fatal", "err!", "cannot", "de
 CAUTION = ("warn", "deprecat")
 
 
-@dataclass(slots=True)
-class Runs:
+class Runs(Struct):
     """What is known of such lines so far. Places of lines are those of all lines that are looked at."""
 
     endings: Present

@@ -7,7 +7,8 @@ what stands where they differ is told: counts of few values, the range of number
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.results.text_facts import cut
 
@@ -24,8 +25,7 @@ _ZEROS = str.maketrans(dict.fromkeys("123456789", "0"))
 _NUMBER = re.compile(r"([^\d\-+]*?)(-?\d{1,15}(?:\.\d{1,9})?)([^\d]{0,12})")
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """Lines that say the same."""
 
     text: str

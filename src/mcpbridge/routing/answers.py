@@ -5,10 +5,10 @@ of servers stand on one line each, and nothing in them can look like a line of t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from mcpbridge.results.frame import defused
 from mcpbridge.results.tokens import Counter, estimated_tokens_of
@@ -48,8 +48,7 @@ _EVEN = 16
 """How evenly lines are shortened: the larger, the less it counts that one stands further down."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a search found."""
 
     abilities: Sequence[Ability]
@@ -123,8 +122,7 @@ def _apart(lines: Sequence["_Line"], found: Found) -> str:
     )
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """One tool of an answer, as long as it is for now."""
 
     ability: Ability

@@ -6,9 +6,10 @@ answers that no tool seems to fit, it names the nearest as doubtful; these lines
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct
 
 from mcpbridge.routing.bench_queries import Asked
 from mcpbridge.routing.siblings import Ability
@@ -31,8 +32,7 @@ _CLOSE = 1 / 3
 _NAME = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What one query found."""
 
     asked: Asked
@@ -65,8 +65,7 @@ class Outcome:
         return tuple(id_ for need in self.asked.needs for id_ in need)
 
 
-@dataclass(frozen=True, slots=True)
-class Confusion:
+class Confusion(Struct, frozen=True):
     """Two tools of one server with close names, of which one came first where the other was right."""
 
     tools: tuple[str, str]
@@ -76,8 +75,7 @@ class Confusion:
     """Queries for which one of the two was right."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """Some numbers together."""
 
     count: int

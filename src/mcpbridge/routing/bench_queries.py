@@ -8,8 +8,10 @@ need alike, a list of these: `[["github/create_issue", "gitlab/create_issue"], [
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.errors import UnknownName
 
@@ -24,8 +26,7 @@ Needs = tuple[tuple[str, ...], ...]
 """What a request needs: for each need the tools of which any one meets it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One query."""
 
     text: str

@@ -10,7 +10,8 @@ import re
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.results.tokens import Counter, estimated_tokens_of
 from mcpbridge.routing.stemming import stem
@@ -77,8 +78,7 @@ def catalog_map(
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Region:
+class _Region(Struct, frozen=True):
     """What one server has."""
 
     server: str

@@ -4,15 +4,15 @@ Facts, measured or from their documentation; `[expose.clients]` of the configura
 proves nothing, so nothing here permits or forbids.
 """
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+
+from msgspec import Struct
 
 __all__ = ["TRAITS", "UNKNOWN", "Traits", "traits_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(Struct, frozen=True):
     """How one kind of client treats lists of tools."""
 
     names: tuple[str, ...] = ()

@@ -5,9 +5,9 @@ What does not fit is left out, the exact schemas first, and named.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.conduct import Hints
 from mcpbridge.results.frame import defused
@@ -46,8 +46,7 @@ def described(
     return defused("\n\n".join([*(part.text for part in parts if part.text), *lines, *missing]))
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """One tool."""
 
     told: Told

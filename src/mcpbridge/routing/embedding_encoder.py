@@ -5,15 +5,15 @@ attention goes text by text. So nothing is padded and nothing masked.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.routing.embedding_weights import Array, Matrix, numpy
 
 __all__ = ["Encoder"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Linear:
+class _Linear(Struct, frozen=True):
     weight: Array
     bias: Array
 
@@ -21,8 +21,7 @@ class _Linear:
         return rows @ self.weight + self.bias
 
 
-@dataclass(frozen=True, slots=True)
-class _Norm:
+class _Norm(Struct, frozen=True):
     weight: Array
     bias: Array
     epsilon: float
@@ -33,8 +32,7 @@ class _Norm:
         return rows / (spread + self.epsilon) ** 0.5 * self.weight + self.bias
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
+class _Layer(Struct, frozen=True):
     asked: _Linear
     """Queries, keys and values beside each other."""
     mixed: _Linear

@@ -10,10 +10,11 @@ import mmap
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 __all__ = ["Array", "Matrix", "load_numpy", "numpy", "read_weights"]
 
@@ -50,8 +51,7 @@ def load_numpy() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
+class Matrix(Struct, frozen=True):
     """Numbers, maybe small ones that a scale makes large. It is multiplied out where it is used."""
 
     numbers: Array
@@ -109,8 +109,7 @@ def _safetensors(data: memoryview) -> dict[str, Matrix]:
 # -- ONNX: protocol buffers, of which a handful of fields matter
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     kind: str = ""
     inputs: list[str] = field(default_factory=list[str])
     outputs: list[str] = field(default_factory=list[str])

@@ -4,11 +4,11 @@ Made from a snapshot when it is first asked for, then a look-up. What is not in 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from itertools import count
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from mcpbridge.catalog.names import fingerprint
 from mcpbridge.catalog.paging import Entry, Listing

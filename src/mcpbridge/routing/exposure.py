@@ -5,9 +5,10 @@ endpoint's profile, the settings, and what there is. Whatever is not listed can 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from mcpbridge.catalog.slim import Level
 from mcpbridge.catalog.snapshot import UNLISTED
@@ -34,8 +35,7 @@ class Listable(Tool, Protocol):
     def has_app(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """All that decides what a client is listed, but the catalog itself."""
 
     mode: Mode = "all"

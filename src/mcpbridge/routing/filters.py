@@ -1,9 +1,10 @@
 """`server:NAME` and `tag:NAME` in a query: which tools it is about at all."""
 
 import re
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
+
+from msgspec import Struct
 
 from mcpbridge.routing.tool_text import ServerText, ToolText
 
@@ -16,8 +17,7 @@ _WILDCARDS = 8
 """Wildcards that a glob may have: more are no name, and slow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What filters look at in a tool, in lower case."""
 
     server: str
@@ -29,8 +29,7 @@ class Scope:
         return cls(server.name.casefold(), frozenset(tag.casefold() for tag in (*server.tags, *tool.tags)))
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(Struct, frozen=True):
     """The filters of a query: several of a kind are alternatives, both kinds must fit."""
 
     servers: tuple[re.Pattern[str], ...] = ()

@@ -1,7 +1,8 @@
 """What a search finds: the tools that fit, near-duplicates as one; none where nothing seems to fit. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.routing.concepts import expansions
 from mcpbridge.routing.doubt import LOOKED_AT, is_doubtful
@@ -20,8 +21,7 @@ NEAREST = 3
 """Tools that are named as doubtful where none seems to fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What was found for one query."""
 
     hits: Sequence[Hit]

@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mcpbridge.routing.dense import Near, packed
 from mcpbridge.routing.fields import ServerFields, ToolFields, server_fields, tool_fields
@@ -24,8 +25,7 @@ _SAID = 400
 """Characters of a description from which its vector is made: what it begins with says what the tool is for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _Part(Struct, frozen=True, eq=False):
     """What is made of one server."""
 
     texts: int

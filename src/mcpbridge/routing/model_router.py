@@ -6,11 +6,12 @@ outcome says who chose. A model can only choose among the tools that it is given
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from time import monotonic
 from typing import Literal
+
+from msgspec import Struct
 
 from mcpbridge.interaction import NOBODY, Asker
 from mcpbridge.logs import get_logger
@@ -34,8 +35,7 @@ MOST_FAILURES = 3
 """Failures of a service in a row, with whatever it was asked, after which it is asked nothing for `AGAIN` seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The tools for a request."""
 
     names: tuple[str, ...]
@@ -46,8 +46,7 @@ class Choice:
     """Why not the model; empty where it chose. It may be shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
+class _Question(Struct, frozen=True):
     """One request about one catalog."""
 
     request: str

@@ -6,7 +6,6 @@ The weights were fitted on requests to 4,700 tools, by cross-validation; none ma
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
 
@@ -44,8 +43,7 @@ _MARKED = 4
 """The least that a dimension of a need's vector says: a fifth of them say less, and change a product by 0.005."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(Struct, frozen=True):
     """What a request, or a part of it, asks for."""
 
     own: Mapping[str, float]
@@ -84,8 +82,7 @@ class Fit(Struct, frozen=True, gc=False):
     """From 0 to 1, by itself: how much of what is asked it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
+class Best(Struct, frozen=True):
     """The best tools for a need."""
 
     fits: Sequence[Fit]

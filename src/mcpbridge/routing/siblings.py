@@ -6,11 +6,13 @@ over. Within one server tools differ, if only by a word of their names; there a 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, takewhile
 from math import sqrt
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.results.tokens import Counter, estimated_tokens_of
 from mcpbridge.routing.schema_reading import as_schema
@@ -44,8 +46,7 @@ _TELLING = frozenset(_SAYING.split())
 """Words that often say how a tool differs from another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ability:
+class Ability(Struct, frozen=True):
     """A tool that fits, and others that are nearly the same."""
 
     id: str

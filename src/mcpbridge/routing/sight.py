@@ -1,9 +1,10 @@
 """What one caller may find: the tools, a ranker over them, and a few words on what there is."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
+
+from msgspec import Struct
 
 from mcpbridge.catalog.directory import Directory, Listed
 from mcpbridge.model import Call, Tool
@@ -24,8 +25,7 @@ class Findable(Tool, Protocol):
     def task_support(self) -> str: ...  # noqa: D102
 
 
-@dataclass(frozen=True)
-class Sight:
+class Sight(Struct, frozen=True, dict=True):
     """One caller's view of the catalog at one moment. What it works out is kept, so one may serve many calls."""
 
     tools: Mapping[str, Findable]

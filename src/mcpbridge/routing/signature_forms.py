@@ -1,12 +1,11 @@
 """How much of a tool a signature tells, from most to least."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = ["FORMS", "NAMES", "Detail", "Form"]
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(Struct, frozen=True):
     """How much is told. What is not is marked."""
 
     depth: int = 2
@@ -23,8 +22,7 @@ class Detail:
     """Characters altogether, about; what comes after is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """How much of a tool is told on one line."""
 
     description: int

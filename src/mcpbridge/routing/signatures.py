@@ -7,10 +7,11 @@ the mark says all that the definition says. Pure; never raises, whatever a serve
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.routing.schema_literals import literal
 from mcpbridge.routing.schema_reading import Member, as_schema
@@ -34,8 +35,7 @@ _FULL = Detail(depth=8, members=100, literals=2000, is_exact=True, texts=2000, r
 _FULL_DESCRIPTION = 12_000
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """A tool in few words."""
 
     text: str

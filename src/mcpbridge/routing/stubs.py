@@ -9,8 +9,9 @@ Always one that Python parses. A tool whose name is no identifier has one made o
 
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec import Struct
 
 from mcpbridge.routing.stub_types import ANY, Types, one_line, properties_of, python_name
 
@@ -28,8 +29,7 @@ _TAKEN = frozenset({*dir(builtins), CALL_TOOL, "tools", "asyncio"})
 """Names that mean something else in a program."""
 
 
-@dataclass(frozen=True, slots=True)
-class Callee:
+class Callee(Struct, frozen=True):
     """A tool that a program may call. What it says of itself may be malformed."""
 
     wire: str
@@ -41,8 +41,7 @@ class Callee:
     """Its `outputSchema`, likewise."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
+class _Parameter(Struct, frozen=True):
     text: str
     comment: str
     is_required: bool

@@ -1,10 +1,10 @@
 """The definition of a tool, as it is read to be told of: whatever is malformed in it counts as not there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.routing.schema_reading import as_schema
 from mcpbridge.routing.sight import Findable
@@ -13,8 +13,7 @@ from mcpbridge.routing.tool_text import ToolText
 __all__ = ["Told", "told"]
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """A tool, read."""
 
     tool: Findable

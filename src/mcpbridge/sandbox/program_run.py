@@ -6,10 +6,9 @@ cancelled before anybody hears of that.
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.sandbox.program_complaints import complaint, time_is_over
 from mcpbridge.sandbox.program_frames import Called, Done, Failed, Frame, Looked, Printed, Slept, Waiting, framed
@@ -28,8 +27,7 @@ FRAMES = 2000
 """Frames that a process may send beside those of its calls: who sends more only wants to keep us busy."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramLimits:
+class ProgramLimits(Struct, frozen=True):
     """What a program may use, beside its time (`Watch`)."""
 
     seconds: float
@@ -41,8 +39,7 @@ class ProgramLimits:
     """Calls under way at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """What a call gives: a JSON value."""
 
     data: bytes | Raw
@@ -75,8 +72,7 @@ class Toolbox(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """What came of a program."""
 
     text: str = ""

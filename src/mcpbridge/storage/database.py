@@ -9,7 +9,6 @@ import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +21,8 @@ from mcpbridge.storage.sqlite_file import BUSY_SECONDS, Schema, SharedFile
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file
     from sqlite3 import Connection
+
+from msgspec import Struct
 
 __all__ = ["CLOSE_SECONDS", "Database", "Done", "Work"]
 
@@ -48,16 +49,14 @@ Done = Callable[[Exception | None], object]
 """Called on the loop when a posted piece of work is on disk, or with why it is not."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _End:
+class _End(Struct, frozen=True, eq=False):
     """The last that is handed over; the future is done when the file is closed."""
 
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Job:
+class _Job(Struct, frozen=True, eq=False):
     work: Work[Any]
     writes: bool
     loop: asyncio.AbstractEventLoop

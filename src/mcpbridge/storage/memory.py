@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpbridge.errors import ValueTooLarge
 from mcpbridge.storage.counting import MAX_TALLIES, add, oldest_day
@@ -19,8 +21,7 @@ _SWEEP = 60.0
 """Seconds between two sweeps; they happen when something is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+class _Value(Struct, frozen=True):
     form: int
     data: bytes
     size: int

@@ -1,7 +1,8 @@
 """What is remembered of one call: the value that observers make and the call log keeps."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 __all__ = ["CallRecord", "Outcome"]
 
@@ -10,8 +11,7 @@ Outcome = Literal["ok", "tool_error", "refused", "failed", "cancelled", "asked"]
 `asked`: the answer was a question, the call goes on with another request."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(Struct, frozen=True):
     """One call, as far as it can be told without looking at what people said. Nothing here is encoded or hashed yet."""
 
     at: float

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from mcpbridge.errors import StoreFailed
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file, since most starts open none
     from sqlite3 import Connection
+
+from msgspec import Struct
 
 __all__ = ["BUSY_SECONDS", "Schema", "SharedFile", "give_back_room", "may_exist", "open_file"]
 
@@ -35,8 +36,7 @@ _making = threading.Lock()
 also those of a connection of another `Database` of this process: nobody must have opened the file by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """The tables of a file, as the steps that led to them: the first makes them, each later one changes them."""
 
     id: int

@@ -6,8 +6,9 @@ key, damaged), or it is another's looks the same from outside.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 __all__ = ["Entry", "Store", "Tallies"]
 
@@ -15,8 +16,7 @@ Tallies = dict[tuple[str, ...], list[int]]
 """Numbers by what they are counted of; the first part of each key is the day, `YYYY-MM-DD`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What is known of one value without reading it. Times are seconds since 1970."""
 
     handle: str

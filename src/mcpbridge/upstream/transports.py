@@ -3,8 +3,9 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mcpbridge.logs import get_logger
 from mcpbridge.upstream.auth import Authorization

@@ -6,14 +6,14 @@ A clock stops while the other side waits for us: the time that a person takes fo
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 __all__ = ["Deadlines", "Timed", "Timeouts"]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Deadlines of one request, in seconds."""
 
     idle: float

@@ -4,7 +4,7 @@ The rules are those of the HTML standard, section "Parsing an event stream". Cut
 places gives the same events, and a line that arrives in many pieces costs linear time.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 __all__ = ["Event", "EventStreamParser", "EventTooLarge"]
 
@@ -18,8 +18,7 @@ class EventTooLarge(ValueError):
     """An event grew over the limit. The parser is of no further use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One event. Its `data` may be empty."""
 
     data: bytes

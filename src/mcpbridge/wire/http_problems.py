@@ -7,13 +7,13 @@ did not, a connection that broke after the request was written means that nobody
 import re
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from html import unescape
 from http import HTTPStatus
 
 import httpx2
+from msgspec import Struct
 
 from mcpbridge.errors import (
     BridgeError,
@@ -53,8 +53,7 @@ _MESSAGES = [
 """Where JSON bodies say what is wrong, the most telling first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why a request got no answer, and whether the server may have acted on it."""
 
     error: BridgeError

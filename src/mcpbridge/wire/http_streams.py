@@ -7,9 +7,9 @@ purpose: it sends an id and a `retry`, closes, and answers on a later GET (spec 
 import asyncio
 import random
 from collections.abc import AsyncIterable, Callable
-from dataclasses import dataclass
 
 import httpx2
+from msgspec import Struct
 
 from mcpbridge.errors import UpstreamGarbled, UpstreamGone
 from mcpbridge.logs import get_logger
@@ -37,8 +37,7 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that may be gone at the next attempt."""
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(Struct):
     """Where a stream stands, over all the connections it takes."""
 
     last_event_id: bytes = b""

@@ -6,7 +6,6 @@ No I/O but the reading of certificates.
 import os
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
+from msgspec import Struct
 
 from mcpbridge.errors import ConfigError
 from mcpbridge.wire.bearer import Authorizer
@@ -25,8 +25,7 @@ T = TypeVar("T")
 _LIKE = {"ws": "http", "wss": "https"}
 
 
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
+class TlsOptions(Struct, frozen=True):
     """What TLS trusts, and what it shows of us. Paths are of PEM files."""
 
     ca: str = ""
@@ -107,8 +106,7 @@ def default_ssl_context() -> ssl.SSLContext:
     return context
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Struct, frozen=True):
     """The way to one server."""
 
     tls: TlsOptions = _DEFAULT

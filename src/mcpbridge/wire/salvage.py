@@ -8,39 +8,35 @@ to decode come here: nothing in this file costs a healthy server anything.
 
 import json
 import re
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from mcpbridge.wire.frame import DEPTH_LIMIT_TEXT, Frame, decode_batch, decode_frame
 
 __all__ = ["Batch", "Item", "Noise", "Spoiled", "Unfinished", "clean_utf8", "find_ids", "salvage", "salvage_noise"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spoiled:
+class Spoiled(Struct, frozen=True):
     """A protocol message that cannot be read. `ids`: raw request ids found in it, most likely first."""
 
     ids: list[bytes]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(Struct, frozen=True):
     """Text that is no protocol message, such as a stray print of the server."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """A JSON-RPC batch (revision 2025-03-26 only), its members in order."""
 
     members: list[Frame | Spoiled]
 
 
-@dataclass(frozen=True, slots=True)
-class Unfinished:
+class Unfinished(Struct, frozen=True):
     """The beginning of an object that later lines may finish (pretty-printed JSON)."""
 
     line: bytes

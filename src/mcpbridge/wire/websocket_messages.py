@@ -6,8 +6,8 @@ was, and the connection lives on. The library alone would end it, and every call
 
 import logging
 from collections.abc import Generator
-from dataclasses import dataclass
 
+from msgspec import Struct
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.streams import StreamReader
@@ -80,8 +80,7 @@ class WsProtocol(ClientProtocol):
         yield from super().parse()
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message, text or binary."""
 
     data: bytes
