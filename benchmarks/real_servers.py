@@ -219,7 +219,7 @@ def _ten_at_once(world: _World, figures: Figures) -> None:
         lines = list(world.processes().values())
         programs = {name: program for servers in (_NODE, _PYTHON) for name, (program, _, _) in servers.items()}
         for name, program in programs.items():
-            figures.per_server[name] = sum(f"/{program}" in line for line in lines)
+            figures.per_server[name] = sum(f"/{program} " in f"{line} " for line in lines)
         figures.shim_mib = statistics.median(memory_mib(pid)["pss"] for _, pid, _ in begun)
         daemon = [pid for pid, line in world.processes().items() if " daemon " in line]
         figures.daemon_mib = memory_mib(daemon[0])["rss"] if daemon else 0.0
