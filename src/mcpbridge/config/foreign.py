@@ -7,14 +7,14 @@ Cursor, VS Code (`servers`, `type`), Gemini CLI (`httpUrl`, `includeTools`, mill
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from mcpbridge.errors import ConfigError
 from mcpbridge.model import BRIDGE
 from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings
 
-__all__ = ["NAME", "NAME_LENGTH", "plain_json", "translate"]
+__all__ = ["NAME", "NAME_LENGTH", "as_globs", "plain_json", "translate", "translate_server", "usable_name"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NAME_LENGTH = 32
@@ -40,7 +40,7 @@ _HARMLESS = {"$schema", "description", "displayName", "gallery", "icon", "id", "
 }
 """Keys that say nothing to a bridge: not worth a warning."""
 
-_OURS = ServerSettings.model_fields.keys() - {"unavailable", "transport"}
+_OURS = (ServerSettings.model_fields.keys() - {"unavailable", "project_texts", "transport"}) | {"isolation"}
 
 _JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
@@ -65,14 +65,15 @@ def translate(document: object, file: str) -> tuple[dict[str, object], list[str]
     translated: dict[str, object] = {}
     warnings: list[str] = []
     for name, given in servers.items():
-        known_as = _usable(name)
+        known_as = usable_name(name)
         if known_as in translated:
             raise ConfigError(f"another server is called {known_as!r} as well", file=file, key=name, hint="Rename one.")
         if known_as != name:
             warnings.append(f"{file}: the server {name!r} is called {known_as!r} here")
         if not isinstance(given, dict):
             raise ConfigError("expected an object that describes a server", file=file, key=name)
-        server, unknown = _server(cast("dict[str, object]", given))
+        server, unknown = translate_server(cast("dict[str, object]", given))
+        unknown = [key for key in unknown if key not in _HARMLESS]
         warnings += [f"{file}: {name}: the key {key!r} is not known here and was left out" for key in unknown]
         translated[known_as] = server
     return {"servers": translated}, warnings
@@ -89,14 +90,15 @@ def _servers(document: object, file: str) -> dict[str, object]:
     raise ConfigError("expected an object with `mcpServers` (or `servers`)", file=file, hint=hint)
 
 
-def _usable(name: str) -> str:
+def usable_name(name: str) -> str:
     """A name that other programs allow, as one that we do."""
     if name == BRIDGE:  # in a client's file usually the bridge itself, or another one
         return f"{BRIDGE}-server"
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:NAME_LENGTH] or "server"
 
 
-def _server(given: dict[str, object]) -> tuple[dict[str, object], list[str]]:
+def translate_server(given: dict[str, object]) -> tuple[dict[str, object], list[str]]:
+    """One foreign server in our words, unchecked, and those of its keys that have no counterpart here."""
     server: dict[str, object] = {}
     unknown: list[str] = []
     for key, value in given.items():
@@ -109,13 +111,18 @@ def _server(given: dict[str, object]) -> tuple[dict[str, object], list[str]]:
                 tools |= cast("dict[str, object]", translated)
             else:
                 server[name] = translated
-        if not ours and key not in _HARMLESS:
+        if not ours:
             unknown.append(key)
     if "url" in server and "command" not in server:
         server = {key: value for key, value in server.items() if key not in ("args", "env", "cwd") or value}
     if isinstance(longest := server.get("call_timeout"), int | float) and longest > 600:
         server.setdefault("max_call_timeout", longest)
     return server, unknown
+
+
+def as_globs(names: Iterable[object]) -> list[str]:
+    """Patterns that match just these names."""
+    return [re.sub(r"([*?[])", r"[\1]", str(name)) for name in names]
 
 
 def _member(key: str, value: object) -> Iterator[tuple[str, object]]:
@@ -126,10 +133,13 @@ def _member(key: str, value: object) -> Iterator[tuple[str, object]]:
         yield "url", value
     elif key in ("enabled", "isActive"):
         yield "disabled", not value
-    elif key == "timeout" and isinstance(value, int | float):
+    elif key == "timeout" and isinstance(value, int | float) and abs(value) < 1e12:
         yield "call_timeout", value / 1000 if value >= 1000 else value  # some count milliseconds, some seconds
     elif key in _FILTERS and isinstance(value, list):
-        names = cast("list[object]", value)
-        yield "tools", {_FILTERS[key]: [re.sub(r"([*?[])", r"[\1]", str(name)) for name in names]}
+        yield "tools", {_FILTERS[key]: as_globs(cast("list[object]", value))}
+    elif key == "tools" and not isinstance(value, dict):
+        if isinstance(value, list):  # Copilot CLI; `*` there is all
+            names = cast("list[object]", value)
+            yield "tools", {} if "*" in names else {"include": as_globs(names)}
     elif key in _OURS:
         yield key, value

@@ -1,0 +1,221 @@
+"""Plan what `servers.toml` gets of the servers that were found; `import_writing.py` carries the plan out.
+
+The plan holds the whole text and every file that would be written, so that it can be shown first. A text that the
+bridge would refuse is no plan.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, cast
+
+from mcpbridge.client_files.editing import NotEditable
+from mcpbridge.client_files.file_writing import decoded, read_bytes
+from mcpbridge.client_files.found import Found, FoundServer
+from mcpbridge.client_files.merging import Outcome, merge
+from mcpbridge.client_files.needed import missing_in
+from mcpbridge.client_files.secret_names import Moved, Proposed, name_secrets
+from mcpbridge.client_files.secrets import without_secrets
+from mcpbridge.client_files.servable import servable
+from mcpbridge.client_files.server_tables import Table, with_servers
+from mcpbridge.config import position
+from mcpbridge.config.check import check, refuse_what_only_loading_sets
+from mcpbridge.errors import ConfigError
+
+__all__ = ["Plan", "SecretsTo", "plan_import"]
+
+Json = dict[str, object]
+
+SecretsTo = Literal["env", "file", "keep"]
+"""Where secrets go: into variables that people set, into private files, or nowhere: they stay in the text."""
+
+_SECRETS = "secrets"
+"""The folder of private files, beside the configuration."""
+_VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?(?!PROJECT_ROOT\})([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be written, and what became of each server."""
+
+    path: Path
+    """The configuration; no symbolic link."""
+
+    before: bytes | None = field(repr=False)
+    """What stands there now; None: there is no such file."""
+
+    text: str = field(repr=False)
+    """What will; perhaps with secrets, if they are kept."""
+
+    outcomes: tuple[Outcome, ...]
+    secrets_to: SecretsTo
+    moved: tuple[Moved, ...] = ()
+    """Secrets that go into variables or files."""
+
+    kept: tuple[str, ...] = field(default=(), repr=False)
+    """Secrets that stay in the text; never to be shown."""
+
+    unset: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Variables that are used and not set now, and the servers that wait for each."""
+
+    waiting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What each server that the file then has would wait for: variables that are not set, files that are not there."""
+
+    @property
+    def written(self) -> list[Outcome]:
+        """What goes into the file."""
+        return [outcome for outcome in self.outcomes if outcome.is_written]
+
+    @property
+    def before_text(self) -> str:
+        """What stands there now, as text."""
+        return decoded(self.before, self.path) if self.before is not None else ""
+
+    @property
+    def folder(self) -> Path:
+        """Where private files go."""
+        return self.path.parent / _SECRETS
+
+
+def plan_import(
+    found: Found, path: Path, environ: Mapping[str, str], *, secrets_to: SecretsTo = "env", replacing: bool = False
+) -> Plan:
+    """What `path` would be with these servers in it. Reads it and changes nothing.
+
+    Raises:
+        ConfigError: the file is there and wrong, or not of the kind that can take servers.
+    """
+    if path.suffix.lower() in (".json", ".jsonc", ".yaml", ".yml"):
+        hint = "Name a TOML file to write: --output servers.toml."
+        raise ConfigError("servers can be put into a servers.toml only", file=str(path), hint=hint)
+    path = path.resolve()
+    before = read_bytes(path)
+    text = decoded(before, path) if before is not None else ""
+    existing = _checked(text, path, environ).get("servers")
+    own = cast("dict[str, Json]", existing) if isinstance(existing, dict) else {}
+    servers = [_beside(servable(one), path.parent) for one in found.servers]
+    outcomes = merge(servers, own, replacing=replacing)
+    if secrets_to == "file":
+        outcomes = [_mended(one, own, environ, path.parent) for one in outcomes]
+    chosen = {outcome.name: outcome for outcome in outcomes if outcome.is_written}
+    proposed = _proposed(chosen)
+    held = partial(_held, path.parent / _SECRETS) if secrets_to == "file" else environ.get
+    names, moved = name_secrets(proposed, held) if secrets_to != "keep" else ({}, [])
+    tables = [_table(name, outcome, names, secrets_to) for name, outcome in chosen.items()]
+    try:
+        after = with_servers(text, tables)
+    except NotEditable as error:
+        where = f"{path}:{error.line}" if error.line else str(path)
+        raise ConfigError(error.what, file=where) from error
+    written = cast("dict[str, Json]", _checked(after, path, environ).get("servers") or {})
+    files = {f"${{file:{_SECRETS}/{one.variable}}}" for one in moved} if secrets_to == "file" else set[str]()
+    return Plan(
+        path,
+        before,
+        after,
+        tuple(outcomes),
+        secrets_to,
+        tuple(moved),
+        tuple({one.value for one in proposed}) if secrets_to == "keep" else (),
+        _unset(tables, environ),
+        {
+            name: tuple(one for one in missing_in(server, environ, path.parent) if one not in files)
+            for name, server in written.items()
+        },
+    )
+
+
+def _checked(text: str, path: Path, environ: Mapping[str, str]) -> Json:
+    """The document that a text is, if the bridge takes it.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    try:
+        document = tomllib.loads(plain)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = re.search(r"line (\d+)", str(error))
+        where = f"{path}:{found[1]}" if found else str(path)
+        raise ConfigError(
+            "not valid TOML", file=where, hint="Mend it first, or name another: --output FILE."
+        ) from error
+    line_of = partial(position.toml_line, plain)
+    refuse_what_only_loading_sets(document, str(path), line_of)
+    check(document, path, environ, line_of)
+    return tomllib.loads(plain)
+
+
+def _mended(outcome: Outcome, own: Mapping[str, Json], environ: Mapping[str, str], directory: Path) -> Outcome:
+    """A server that is there and waits for what the client's file holds is written anew, unless people changed it."""
+    there = own.get(outcome.name, {})
+    if outcome.became != "there" or not missing_in(there, environ, directory):
+        return outcome
+    found = without_secrets(outcome.name, outcome.found.server, lambda _name, _value: "${}")
+    is_as_imported = _blind(there) == _blind(found) and not missing_in(outcome.found.server, environ, directory)
+    return (
+        replace(outcome, became="replaced", detail="gets the secret that it waits for") if is_as_imported else outcome
+    )
+
+
+def _blind(server: Json) -> str:
+    """A server as text, with all that is brought in left out."""
+    return re.sub(r"\$\{[^}]*\}", "${}", json.dumps(server, sort_keys=True, default=str))
+
+
+def _beside(found: FoundServer, directory: Path) -> FoundServer:
+    """A server of the project that the configuration itself is in does not name that project's directory."""
+    if found.project is None or found.server.get("cwd") != str(found.project) or found.project.resolve() != directory:
+        return found
+    return replace(found, server={**found.server, "cwd": "."})
+
+
+def _proposed(chosen: Mapping[str, Outcome]) -> list[Proposed]:
+    proposed: list[Proposed] = []
+    for server, outcome in chosen.items():
+        without_secrets(server, outcome.found.server, _noting(server, proposed))
+    return list(dict.fromkeys(proposed))
+
+
+def _noting(server: str, proposed: list[Proposed]) -> Callable[[str, str], str]:
+    def note(name: str, value: str) -> str:
+        proposed.append(Proposed(server, name, value))
+        return ""
+
+    return note
+
+
+def _table(name: str, outcome: Outcome, names: Mapping[Proposed, str], secrets_to: SecretsTo) -> Table:
+    found = outcome.found
+    server = without_secrets(name, found.server, partial(_reference, name, names, secrets_to))
+    origin = f"from {found.title}: {found.place}"
+    return Table(name, server, origin, found.left_out, outcome.became == "replaced")
+
+
+def _reference(server: str, names: Mapping[Proposed, str], secrets_to: SecretsTo, name: str, value: str) -> str:
+    """What stands in a secret's place."""
+    known_as = names.get(Proposed(server, name, value))
+    if known_as is None:
+        return value.replace("${", "$${")
+    return f"${{file:{_SECRETS}/{known_as}}}" if secrets_to == "file" else f"${{{known_as}}}"
+
+
+def _held(folder: Path, name: str) -> str | None:
+    """The secret that a private file of this name holds."""
+    try:
+        return (folder / name).read_text("utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _unset(tables: list[Table], environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for table in tables:
+        for name in _VARIABLE.findall(str(list(table.server.values()))):
+            if name not in environ:
+                found.setdefault(name, {})[table.name] = None
+    return {name: tuple(servers) for name, servers in found.items()}

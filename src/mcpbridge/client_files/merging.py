@@ -1,0 +1,118 @@
+"""From servers that many files name to the servers of one file: each once, each with a name of its own. Pure.
+
+The first that is found keeps its name. What is there already keeps its own, too, and what it says: people may have
+changed it since it was imported.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mcpbridge.client_files.found import FoundServer
+from mcpbridge.client_files.sameness import is_bridge, start_of
+from mcpbridge.client_files.secrets import without_secrets
+from mcpbridge.config.foreign import NAME_LENGTH, usable_name
+
+__all__ = ["Became", "Outcome", "merge"]
+
+Json = dict[str, object]
+
+Became = Literal["new", "replaced", "there", "kept", "same", "bridge", "left-out"]
+"""What became of a server: written; written over another; there already, under this name or another; not taken since
+another of its name is there; the same as one before; the bridge itself; not servable."""
+
+_ABOUT_IT = {"call_timeout", "max_call_timeout", "init_timeout", "tools", "title", "start", "share", "transport"}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one server that was found."""
+
+    found: FoundServer
+    became: Became
+    name: str = ""
+    """Its name in `servers.toml`, or of the one that stands for it."""
+
+    detail: str = ""
+    """Why; for people."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it goes into the file."""
+        return self.became in ("new", "replaced")
+
+
+def merge(servers: Sequence[FoundServer], existing: Mapping[str, Json], *, replacing: bool = False) -> list[Outcome]:
+    """What becomes of each server, in their order. `existing`: those of the file, by name, as written there."""
+    merging = _Merging(existing, replacing)
+    for found in servers:
+        merging.add(found)
+    return merging.outcomes
+
+
+class _Merging:
+    def __init__(self, existing: Mapping[str, Json], replacing: bool) -> None:
+        self._existing, self._replacing = existing, replacing
+        self._starts = {start_of(server): name for name, server in existing.items()}
+        self._first: dict[str, int] = {}
+        """By start, the outcome of the one that was found first."""
+        self._names: set[str] = set()
+        self.outcomes: list[Outcome] = []
+
+    def add(self, found: FoundServer) -> None:
+        self.outcomes.append(self._outcome(found))
+
+    def _outcome(self, found: FoundServer) -> Outcome:
+        if found.skipped:
+            return Outcome(found, "left-out", detail=found.skipped)
+        if is_bridge(found.name, found.server):
+            return Outcome(found, "bridge", detail="is this bridge")
+        start = start_of(found.server)
+        if (index := self._first.get(start)) is not None:
+            return self._again(found, index)
+        self._first[start] = len(self.outcomes)
+        name = self._name_for(found)
+        self._names.add(name)
+        renamed = "" if name == found.name else f"called {name!r} here"
+        if (there := self._there(found, name)) is not None:
+            return Outcome(found, "there", there, "" if there == found.name else f"called {there!r} here")
+        if name in self._existing:
+            if self._replacing:
+                return Outcome(found, "replaced", name, "takes the place of the one of this name")
+            return Outcome(found, "kept", name, "another of this name is in it; --replace takes this one")
+        return Outcome(found, "new", name, renamed)
+
+    def _there(self, found: FoundServer, name: str) -> str | None:
+        """The name of the same server in the file. Under its own name, its secrets may have become variables."""
+        if (own := self._existing.get(name)) is not None:
+            cleaned = without_secrets(name, found.server, _somewhere_else)
+            if start_of(own, blind=True) in (start_of(one, blind=True) for one in (found.server, cleaned)):
+                return name
+        return self._starts.get(start_of(found.server))
+
+    def _again(self, found: FoundServer, index: int) -> Outcome:
+        """The same server as one before, which is on if one of them is."""
+        first = self.outcomes[index]
+        server = first.found.server
+        if server.get("disabled") and not found.server.get("disabled"):
+            enabled = {key: value for key, value in server.items() if key != "disabled"}
+            self.outcomes[index] = replace(first, found=replace(first.found, server=enabled))
+        differs = sorted(key for key in _ABOUT_IT if server.get(key) != found.server.get(key))
+        what = f"is {first.name!r} of {first.found.title}"
+        detail = f"{what}, whose {', '.join(f'`{key}`' for key in differs)} counts" if differs else what
+        return Outcome(found, "same", first.name, detail)
+
+    def _name_for(self, found: FoundServer) -> str:
+        """A name that no other server found before has."""
+        name = usable_name(found.name)
+        if name not in self._names:
+            return name
+        for suffix in (f"-{found.client or 'file'}", *(f"-{number}" for number in range(2, 1000))):
+            longer = name[: NAME_LENGTH - len(suffix)].rstrip("-_") + suffix
+            if longer not in self._names:
+                return longer
+        return name  # a thousand of one name; the last of them counts
+
+
+def _somewhere_else(name: str, _: str) -> str:
+    return f"${{{name}}}"
