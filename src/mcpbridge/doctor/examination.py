@@ -1,0 +1,202 @@
+"""The examination: everything that is looked at, side by side where it takes time, as one report."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from mcpbridge.client_files.finding import find_all
+from mcpbridge.client_files.found import Found
+from mcpbridge.config.load import Loaded
+from mcpbridge.config.schema import Settings
+from mcpbridge.doctor.boot import Boot
+from mcpbridge.doctor.client_entries import about_clients_files
+from mcpbridge.doctor.daemons import Status, about_daemon, about_standing, running_of, standing
+from mcpbridge.doctor.directories import about_copies, about_reach, about_relative_paths
+from mcpbridge.doctor.failures import explain, unavailable
+from mcpbridge.doctor.finding import About, Edit, Finding
+from mcpbridge.doctor.fronts import about_way
+from mcpbridge.doctor.launchers import with_yes
+from mcpbridge.doctor.limits import about_clients
+from mcpbridge.doctor.machine import Machine, about_machine, look
+from mcpbridge.doctor.offers import about_offers
+from mcpbridge.doctor.report import Report, ServerReport
+from mcpbridge.doctor.selectors import about_unmatched
+from mcpbridge.doctor.source import Source
+from mcpbridge.doctor.starting import catalog_of, look_at_all, reach, report_of, tokens_of
+from mcpbridge.doctor.written import about_configuration, secret_arguments
+from mcpbridge.redaction import Redactor
+from mcpbridge.upstream.settings import ServerSettings
+
+__all__ = ["Examiner"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What is looked at besides the servers."""
+
+    machine: Machine
+    running: Status
+    clients: Found
+
+
+class Examiner:
+    """Examines one configuration, and single servers of it again after a change."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        home: Path,
+        platform: str,
+        project: Path | None,
+        redact: Redactor,
+        seconds: float | None = None,
+        told: Callable[[Boot], None] = lambda boot: None,
+    ) -> None:
+        """`seconds`: what each server has to start, instead of its `init_timeout`; `told` hears as each is done.
+
+        `home`, `platform` and `project` tell where the files of clients are.
+        """
+        self._environ, self._home, self._platform, self._project = environ, home, platform, project
+        self._redact, self._seconds, self._told = redact, seconds, told
+
+    async def examine(self, loaded: Loaded, servers: Mapping[str, ServerSettings], *, is_whole: bool) -> Report:
+        """Start these servers, look at everything, and say what was found.
+
+        `is_whole`: they are all that there are; else nothing is said of the whole.
+        """
+        self._learn(servers)
+        homeless = {name for name, server in servers.items() if server.needs_project and self._project is None}
+        started = {name: server for name, server in servers.items() if name not in homeless}
+        async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(to_thread.run_sync(self._look_beside, loaded.settings.source))
+            starting = tasks.create_task(self._boots(loaded.settings, started))
+        beside, boots = looking.result(), starting.result()
+        source = Source.read(loaded.settings.source or "")
+        snapshot = catalog_of(loaded.settings, boots)
+        tokens = tokens_of(loaded.settings, snapshot)
+        findings = list(self._of_servers(loaded.settings, boots, source))
+        findings += about_offers(snapshot, boots, {name: sum(of.values()) for name, of in tokens.items()}, source)
+        if is_whole:
+            findings += about_clients(loaded.settings, {k: v for of in tokens.values() for k, v in of.items()}, source)
+            findings += about_unmatched(loaded.settings, boots)
+        findings += (_without_project(name, source) for name in homeless)
+        findings += self._of_the_rest(loaded, servers, beside, source)
+        reports = tuple(
+            ServerReport(name, is_ready=False, transport=servers[name].kind)
+            if name in homeless
+            else report_of(boots[name], tokens.get(name, {}))
+            for name in servers
+        )
+        return self._report(loaded, beside, reports, findings, is_started=True)
+
+    async def ask(self, loaded: Loaded, servers: Mapping[str, ServerSettings]) -> Report:
+        """The same, with what the running bridge says of its servers; nothing is started. `running` may be empty."""
+        self._learn(servers)
+        beside = await to_thread.run_sync(self._look_beside, loaded.settings.source)
+        source = Source.read(loaded.settings.source or "")
+        findings = [
+            one
+            for one in about_standing(beside.running, servers, source, self._environ)
+            if not one.server or one.server in servers
+        ]
+        findings += self._of_the_rest(loaded, servers, beside, source)
+        reports = tuple(one for one in standing(beside.running) if one.name in servers)
+        return self._report(loaded, beside, reports, findings, is_started=False)
+
+    async def again(self, loaded: Loaded, server: str) -> tuple[ServerReport, list[Finding]]:
+        """Look at one server once more, as it is configured now: how it is, and what is wrong if it does not work."""
+        settings = loaded.settings
+        self._learn(settings.servers)
+        boots = await self._boots(settings, {server: settings.servers[server]})
+        source = Source.read(settings.source or "")
+        tokens = tokens_of(settings, catalog_of(settings, boots))
+        failed = [one for one in self._of_servers(settings, boots, source) if one.level == "fail"]
+        return report_of(boots[server], tokens.get(server, {})), failed
+
+    async def _boots(self, settings: Settings, servers: Mapping[str, ServerSettings]) -> dict[str, Boot]:
+        project = self._project.as_uri() if self._project is not None else ""
+        servers = {name: server.in_project(project) for name, server in servers.items()}
+        async with reach(settings, self._redact) as make:
+            boots = await look_at_all(servers, make, seconds=self._seconds, told=self._told)
+            others = {
+                name: servers[name].model_copy(update={"transport": None})
+                for name, boot in boots.items()
+                if not boot.is_ready and servers[name].url is not None and servers[name].transport is not None
+            }
+            for name, boot in (await look_at_all(others, make, seconds=self._seconds)).items():
+                if boot.is_ready:
+                    boots[name] = replace(boots[name], speaks=boot.transport)
+        return boots
+
+    def _of_servers(self, settings: Settings, boots: Mapping[str, Boot], source: Source) -> Iterator[Finding]:
+        for name, boot in boots.items():
+            server = settings.servers[name]
+            if server.unavailable:
+                yield unavailable(name, server.unavailable, source)
+            elif boot.speaks:
+                where = source.where("servers", name, "transport")
+                what = f"it speaks {boot.speaks}, not {boot.transport}"
+                edit = Edit(name, key=("transport",), value=boot.speaks)
+                fix = f'Write transport = "{boot.speaks}", or leave it out.'
+                yield Finding("wrong-transport", "fail", what, name, where, boot.what, fix, edit)
+            elif not boot.is_ready:
+                seconds = self._seconds or server.init_timeout
+                yield explain(boot, server, source, self._environ, seconds=seconds)
+            elif (edit := with_yes(name, server)) is not None:
+                why = "It runs now, since the package is installed; without it npx would wait for an answer."
+                where, what = source.where("servers", name, "args"), "npx may ask whether to install it"
+                yield Finding("npx-may-ask", "note", what, name, where, why, "Put `-y` before the package.", edit)
+
+    def _of_the_rest(
+        self, loaded: Loaded, servers: Mapping[str, ServerSettings], beside: _Beside, source: Source
+    ) -> Iterator[Finding]:
+        settings = loaded.settings
+        for warning in loaded.warnings:
+            yield Finding("configuration", "warn", warning)
+        for name, server in servers.items():
+            yield from about_way(name, server, source)
+        for one in about_configuration(settings, source):
+            if not one.server or one.server in servers:
+                yield one
+        yield from about_relative_paths(servers, source, Path.cwd())
+        yield from about_reach(servers, source)
+        yield from about_copies(servers, source)
+        path = self._environ.get("PATH")
+        yield from _of(about_clients_files(beside.clients, source.servers(), path), "clients")
+        yield from _of(about_daemon(beside.running), "daemon")
+        yield from _of(about_machine(beside.machine), "machine")
+
+    def _look_beside(self, config: str | None) -> _Beside:
+        clients = find_all(self._environ, self._home, self._platform, self._project)
+        return _Beside(look(self._environ), running_of(config, self._environ), clients)
+
+    def _learn(self, servers: Mapping[str, ServerSettings]) -> None:
+        """What looks like a secret among arguments is masked, as what stands in `env` is."""
+        for name, server in servers.items():
+            self._redact.learn(f"arguments of {name}", secret_arguments(server.args))
+
+    @staticmethod
+    def _report(
+        loaded: Loaded,
+        beside: _Beside,
+        servers: tuple[ServerReport, ...],
+        findings: list[Finding],
+        *,
+        is_started: bool,
+    ) -> Report:
+        config = loaded.settings.source or ""
+        return Report(config, beside.machine, servers, tuple(findings), beside.running, is_started)
+
+
+def _of(findings: Iterable[Finding], about: About) -> Iterator[Finding]:
+    return (replace(one, about=about) for one in findings)
+
+
+def _without_project(server: str, source: Source) -> Finding:
+    what, why = "it is started for a project only", "`${PROJECT_ROOT}` stands for the project of a client."
+    where, fix = source.where("servers", server), "Run `mcpbridge doctor` in the directory of one."
+    return Finding("needs-project", "note", what, server, where, why, fix)
