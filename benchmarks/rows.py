@@ -4,6 +4,7 @@ In each row all subjects run side by side and take turns: one short batch each, 
 rotates, so that a machine that gets slower or busier does so for all of them.
 """
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -165,12 +166,16 @@ def _start(count: int, tools: int) -> Callable[[Lab, str], None]:
                 dead.add(subject.name)
                 with lab.turn(row, subject.name):
                     folder = lab.folder / row / subject.name
+                    shutil.rmtree(Bridge.cache_of(folder), ignore_errors=True)
                     metrics = (
                         _start_all(subject, upstreams, folder)
                         if isinstance(subject, Direct)
                         else _start_one(subject, upstreams, folder, tools)
                     )
                     lab.book.add(row, subject.name, **metrics)
+                    if isinstance(subject, Bridge):
+                        again = _start_one(subject, upstreams, folder, tools)
+                        lab.book.add(row, f"{subject.name}, servers known", **again)
                     dead.discard(subject.name)
 
     return measure

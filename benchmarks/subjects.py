@@ -181,7 +181,14 @@ class Bridge(_Relay):
         # The client is one that would be listed four tools in place of thousands; measured is a list of all.
         config.write_text("\n\n".join(['expose.mode = "all"', *sections]) + "\n")
         http = ("--http", f"127.0.0.1:{site.port}") if site.front == "HTTP" else ()
-        return Launch((*self._command, "serve", "--config", str(config), *http), _endpoint(site))
+        # In the process that is started: the daemon's share of a call would be counted nowhere.
+        env = {"MCPBRIDGE_STANDALONE": "1", "XDG_CACHE_HOME": str(self.cache_of(site.folder))}
+        return Launch((*self._command, "serve", "--config", str(config), *http), _endpoint(site), env)
+
+    @staticmethod
+    def cache_of(folder: Path) -> Path:
+        """Where it remembers what servers offered: not in the folder, which is new at each start."""
+        return folder.with_name(f"{folder.name} remembers")
 
 
 class _Installed(_Relay):

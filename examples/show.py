@@ -39,7 +39,9 @@ def main() -> int:
     port = free_port()
     with web_server(port):
         environment = {**os.environ, "EVERYTHING_PORT": str(port)}
-        stdio = StdioServerParameters(command=sys.executable, args=SERVE, env=environment)
+        # In a process of its own, so that nothing is left behind; clients share one in the background.
+        alone = [*SERVE, "--standalone"]
+        stdio = StdioServerParameters(command=sys.executable, args=alone, env=environment)
         print("== mcpbridge serve (stdio) ==\n")
         failed = anyio.run(visit, stdio)
         with http_bridge(environment) as url:

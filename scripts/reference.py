@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/configuration.md"
 SCHEMA = ROOT / "docs/servers.schema.json"
 
-SET_WHILE_LOADING = {"unavailable", "source"}
+SET_WHILE_LOADING = {"unavailable", "project_texts", "source"}
 """Fields that people do not write."""
 
 SHORT_FORMS: dict[str, dict[str, Any]] = {
@@ -39,6 +39,18 @@ SHORT_FORMS: dict[str, dict[str, Any]] = {
     "AuthSettings": {"const": "none"},  # `auth = "none"`
 }
 """What may stand in the place of a whole table, by the table's model."""
+
+OLDER_NAMES: dict[str, dict[str, Any]] = {
+    "isolation": {
+        "deprecated": True,
+        "description": "An older name of `share`; `client` is `session`.",
+        "anyOf": [
+            {"enum": ["shared", "client", "session", "project"], "type": "string"},
+            {"type": "string", "pattern": r"\$\{"},
+        ],
+    },
+}
+"""What the table of a server may hold as well, and the page does not tell."""
 
 _BLOCK = re.compile(r"(<!-- fields: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _VARIABLE = r"\$\{"
@@ -69,8 +81,8 @@ def models_in(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     yield model
     if (shared := shared_model(model)) is not None:
         yield shared
-    for field in model.model_fields.values():
-        kinds: list[Any] = [field.annotation]
+    for name, field in model.model_fields.items():
+        kinds: list[Any] = [] if name in SET_WHILE_LOADING else [field.annotation]
         while kinds:
             kind = kinds.pop()
             kinds += get_args(kind)
@@ -198,10 +210,13 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema of `servers.toml`."""
     schema = Settings.model_json_schema(schema_generator=_Schema)
     by_name = {model.__name__: model for model in models_in(Settings)}
-    for name, part in [("Settings", schema), *schema.get("$defs", {}).items()]:
+    schema["$defs"] = {name: part for name, part in schema["$defs"].items() if name in by_name}
+    for name, part in [("Settings", schema), *schema["$defs"].items()]:
         _describe(part, by_name[name])
     server = schema["$defs"]["ServerSettings"]
     server["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
+    server["properties"] |= OLDER_NAMES
+    server["not"] = {"required": ["share", "isolation"]}
     [variable] = server["properties"]["env"]["patternProperties"].values()
     variable["type"] = ["string", "number", "boolean"]
     for name, short in SHORT_FORMS.items():

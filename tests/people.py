@@ -177,7 +177,9 @@ class World:
         if self._url:
             front = await self._one_more()
         else:
-            front = await self._stack.enter_async_context(open_front(self.kind, self.bridge, self._folder))
+            allowed = self.bridge.settings.http.projects
+            opened = open_front(self.kind, self.bridge, self._folder, projects=allowed)
+            front = await self._stack.enter_async_context(opened)
             self._url = getattr(front.client, "url", "")
         return await Person(front, modern, capabilities or ALL).opens(version)
 

@@ -3,12 +3,13 @@
 Why each stands where it does is told in `pipeline/order.py`.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from mcpbridge.approvals.by_client import ClientApprover
 from mcpbridge.approvals.by_handler import ApprovalHandler, HandlerApprover
@@ -16,13 +17,15 @@ from mcpbridge.approvals.desk import Desk
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.recording import recording
 from mcpbridge.builtin.tool import Builtin
-from mcpbridge.conduct import CALL_SECONDS
+from mcpbridge.conduct import CALL_SECONDS, Conduct
 from mcpbridge.config.schema import Settings
 from mcpbridge.events import EventBus
+from mcpbridge.holdings import Lease
 from mcpbridge.hooks.calls import Hook
+from mcpbridge.hooks.changes import Changes
 from mcpbridge.pipeline.approval import Approval, Approver
 from mcpbridge.pipeline.arguments import CheckArguments
-from mcpbridge.pipeline.budgets import Budgets
+from mcpbridge.pipeline.budgets import Budgets, Spent
 from mcpbridge.pipeline.cache import Cache
 from mcpbridge.pipeline.deadline import Deadline
 from mcpbridge.pipeline.deliver import Deliver
@@ -33,12 +36,13 @@ from mcpbridge.pipeline.limits import Limits
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.pipeline.observe import Observe, Record
 from mcpbridge.pipeline.order import Plans
-from mcpbridge.pipeline.rates import Rates
+from mcpbridge.pipeline.places import Places
+from mcpbridge.pipeline.rates import Rates, Taken
 from mcpbridge.pipeline.retry import Retry
 from mcpbridge.pipeline.stage import Concern
 from mcpbridge.pipeline.tracing import Peer, TraceReceived, TraceSent
 from mcpbridge.policy.decide import Policy
-from mcpbridge.result_parts import ResultParts
+from mcpbridge.result_parts import ResultConcerns
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.records import CallRecord
 from mcpbridge.storage.store import Store
@@ -49,127 +53,170 @@ from mcpbridge.upstream.settings import ServerSettings
 if TYPE_CHECKING:  # loaded where calls are traced
     from mcpbridge.pipeline.tracing_setup import OpenTelemetry
 
-__all__ = ["Parts", "Way"]
+__all__ = ["Around", "Lasting", "Parts", "Way"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the way is built with besides the settings."""
+class Around(Struct, frozen=True):
+    """What the way is built with besides the settings; it outlives them."""
 
-    servers: Mapping[str, ServerSettings]
-    """With what `[calls]` says where they say nothing."""
     pool: Pool
-    conducts: Conducts
-    policy: Policy
     store: Store
-    results: ResultParts
-    builtins: Mapping[str, Builtin]
-    """The bridge's own tools, by name."""
     audit: CallLog
-    """Where approvals are written down."""
-    call_log: CallLog | None
-    """Where calls are written down."""
+    """Where approvals are written down, and calls if they are."""
     metrics: Metrics
     events: EventBus
     approver: ApprovalHandler | None
     functions: Sequence[Hook]
     """The program's hooks."""
     redact: Callable[[str], str]
-    otel: "OpenTelemetry | None"
+
+
+class Parts(Struct, frozen=True):
+    """What else follows from the same settings."""
+
+    servers: Mapping[str, ServerSettings]
+    """With what `[calls]` says where they say nothing."""
+    conducts: Conducts
+    policy: Policy
+    results: ResultConcerns
+    builtins: Mapping[str, Builtin]
+    """The bridge's own tools, by name."""
     noted: Record | None = None
     """Hears of each call that has ended."""
 
 
-class Way:
-    """All concerns of one bridge."""
+class Lasting:
+    """What calls leave behind for later ones, whatever the settings are by then; and the plans of all calls."""
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
-        """Nothing runs before `running`."""
-        self._settings, self._parts = settings, parts
-        self._servers = parts.servers
-        calls, policy = settings.calls, parts.policy
-        self.cache = Cache(settings.cache, self._servers, calls)
-        self.late = Late(parts.store, self._servers, parts.conducts.of, calls.late_lifetime)
+    def __init__(self, settings: Settings, around: Around) -> None:
+        """By the settings at the start; each `Way` that takes effect brings its own."""
         approval = settings.approval
-        self._audit = recording(parts.audit)
-        self._grants = Grants(
-            parts.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
+        self.audit = recording(around.audit)
+        self.cache = Cache(settings.cache, {}, settings.calls)
+        self.late = Late(around.store, {}, lambda tool: Conduct(), settings.calls.late_lifetime)
+        self.grants = Grants(
+            around.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
         )
-        self.approvals = Desk(approval, parts.store, self._grants, self._audit)
+        self.approvals = Desk(approval, around.store, self.grants, self.audit)
         """Calls that wait for a person to agree."""
-        self._otel = parts.otel
-        check = CheckArguments()
-        directory = str(Path(settings.source).parent) if settings.source else None
-        self._hooks = Hooks(settings.hooks, parts.functions, directory=directory, redact=parts.redact, arguments=check)
-        rates = {name: server.rate_limit for name, server in self._servers.items() if server.rate_limit}
-        traces = settings.observe.otel_content
-        record = _both(parts.call_log.append if parts.call_log is not None else None, parts.noted)
-        concerns: list[Concern] = [
-            *([TraceReceived(self._otel, keeps_content=traces)] if self._otel else []),
-            Observe(parts.metrics if settings.observe.metrics else None, parts.events, record),
-            parts.results.compress,
-            Guard(policy),
-            parts.results.references,
-            self._hooks,
-            check,
-            Permit(policy),
-            Budgets(calls),
-            Rates(calls.rate_limit, rates),
-            self._approval(),
-            self.late,
-            self.cache,
-            Deadline(self._idle_of),
-            Retry(),
-            Limits(calls, self._idle_of),
-            *([TraceSent(self._otel, self._peer, keeps_content=traces)] if self._otel else []),
-        ]
-        deliver = Deliver(parts.pool, parts.builtins, answer_seconds=settings.questions.timeout)
-        self.plans = Plans(deliver, concerns, parts.conducts.of)
+        self.changes = Changes()
+        self.spent, self.taken = Spent(), Taken()
+        self.places = Places(queued=settings.calls.max_queued)
+        self.plans = Plans(Deliver(around.pool), (), lambda tool: Conduct())
         """What happens to each call."""
 
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Owns what the concerns do by themselves."""
-        async with AsyncExitStack() as stack:
-            if self._otel is not None:
-                await stack.enter_async_context(self._otel.running())
-            await stack.enter_async_context(self._parts.results.running())
-            await stack.enter_async_context(self._hooks.running())
-            await stack.enter_async_context(self.cache.running())
-            yield
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Owns what concerns do by themselves."""
+        return self.cache.running()
 
     def end(self) -> None:
         """The bridge stops: nobody is waited for any more."""
         self.approvals.end()
         self.late.end()
 
+
+class Way:
+    """All concerns, as one reading of the settings has them."""
+
+    def __init__(self, settings: Settings, parts: Parts, around: Around, lasting: Lasting, lease: Lease) -> None:
+        """Nothing is different before `take_effect`. `lease` holds what runs.
+
+        Raises:
+            ConfigError: calls are to be traced, and what that needs is not installed.
+        """
+        self._settings, self._parts, self._around, self._lasting = settings, parts, around, lasting
+        self._servers = parts.servers
+        calls, policy = settings.calls, parts.policy
+        check = CheckArguments()
+        rates = {name: server.rate_limit for name, server in self._servers.items() if server.rate_limit}
+        otel, traces = _open_telemetry(settings, lease), settings.observe.otel_content
+        record = _both(around.audit.append if settings.call_log.enabled else None, parts.noted)
+        self._concerns: list[Concern] = [
+            *([TraceReceived(otel, keeps_content=traces)] if otel else []),
+            Observe(around.metrics if settings.observe.metrics else None, around.events, record),
+            parts.results.compress,
+            Guard(policy),
+            parts.results.references,
+            self._hooks(lease),
+            check,
+            Permit(policy),
+            Budgets(calls, spent=lasting.spent),
+            Rates(calls.rate_limit, rates, taken=lasting.taken),
+            self._approval(),
+            lasting.late,
+            lasting.cache,
+            Deadline(self._idle_of),
+            Retry(),
+            Limits(calls, self._idle_of, places=lasting.places),
+            *([TraceSent(otel, self._peer, keeps_content=traces)] if otel else []),
+        ]
+
+    def take_effect(self) -> None:
+        """Calls that begin from now on go this way; what is under way keeps its own."""
+        settings, parts, lasting = self._settings, self._parts, self._lasting
+        approval, conduct = settings.approval, parts.conducts.of
+        lasting.cache.configure(settings.cache, parts.servers, settings.calls)
+        lasting.late.configure(parts.servers, conduct, settings.calls.late_lifetime)
+        lasting.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
+        lasting.approvals.configure(approval)
+        lasting.places.queued = settings.calls.max_queued
+        self._around.audit.configure(settings.call_log)
+        deliver = Deliver(self._around.pool, parts.builtins, answer_seconds=settings.questions.timeout)
+        lasting.plans.configure(deliver, self._concerns, conduct)
+
+    def _hooks(self, lease: Lease) -> Hooks:
+        settings, around = self._settings, self._around
+        directory = str(Path(settings.source).parent) if settings.source else None
+
+        def make() -> Hooks:
+            return Hooks(
+                settings.hooks,
+                around.functions,
+                directory=directory,
+                redact=around.redact,
+                arguments=CheckArguments(),
+                changes=self._lasting.changes,
+            )
+
+        return lease.hold("hooks", (settings.hooks, directory), make, run=Hooks.running)
+
     def _idle_of(self, server: str) -> float:
         """Seconds that calls to a server have."""
         return self._servers[server].timeouts.idle if server in self._servers else CALL_SECONDS
 
     def _approval(self) -> Approval:
-        settings, parts = self._settings.approval, self._parts
-        ways: dict[str, Approver] = {"client": ClientApprover(self._settings.bridge.name), "pending": self.approvals}
-        approvers: list[Approver] = [HandlerApprover(parts.approver)] if parts.approver is not None else []
+        settings, parts, lasting = self._settings.approval, self._parts, self._lasting
+        ways: dict[str, Approver] = {"client": ClientApprover(self._settings.bridge.name), "pending": lasting.approvals}
+        approvers: list[Approver] = (
+            [HandlerApprover(self._around.approver)] if self._around.approver is not None else []
+        )
         approvers += [ways[way] for way in settings.ask]
         return Approval(
             approvers,
-            self._grants,
+            lasting.grants,
             seconds=settings.timeout,
             policy=lambda: parts.policy.version,
-            audit=self._audit,
+            audit=lasting.audit,
             needed=lambda tool, conduct: tool is not None and parts.policy.for_tool(tool, conduct).needs_call,
         )
 
     def _peer(self, server: str) -> Peer:
         """A server as traces name it."""
-        upstream, settings = self._parts.pool.upstreams.get(server), self._servers.get(server)
+        upstream, settings = self._around.pool.upstreams.get(server), self._servers.get(server)
         if upstream is None or settings is None:
             return Peer()
         if settings.url is None:
             return Peer(upstream.version, "pipe")
         where = urlsplit(settings.url)
         return Peer(upstream.version, "tcp", where.hostname or "", where.port or 0)
+
+
+def _open_telemetry(settings: Settings, lease: Lease) -> "OpenTelemetry | None":
+    if not settings.observe.otel:
+        return None
+    from mcpbridge.pipeline.tracing_setup import OpenTelemetry
+
+    return lease.hold("telemetry", None, OpenTelemetry.made, run=OpenTelemetry.running)
 
 
 def _both(first: Record | None, second: Record | None) -> Record | None:

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 from anyio import CancelScope
@@ -16,25 +16,25 @@ from msgspec import Raw
 from mcpbridge._version import __version__
 from mcpbridge.approvals.by_handler import ApprovalHandler
 from mcpbridge.approvals.desk import Desk
-from mcpbridge.assembly import Parts, Way
-from mcpbridge.catalog.names import Prefix
+from mcpbridge.assembly import Around, Lasting
+from mcpbridge.catalog.forms import Forms
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer
-from mcpbridge.catalog.unmatched import Selector, UnmatchedNames
+from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
+from mcpbridge.config.changes import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.failed_calls import failed_call
-from mcpbridge.downstream.listing import Listing
-from mcpbridge.downstream.opening import Identity
 from mcpbridge.downstream.server import Server
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.errors import BridgeError
 from mcpbridge.events import EventBus
+from mcpbridge.generation import Generation, Standing, build, identity_of, servers_of
+from mcpbridge.holdings import Holdings, Lease
 from mcpbridge.hooks.calls import Hook
-from mcpbridge.interaction import Asker
+from mcpbridge.interaction import NOTHING, Asker
 from mcpbridge.logs import get_logger
-from mcpbridge.model import BRIDGE
+from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
@@ -50,7 +50,6 @@ from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Show, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.auth_grant import SecretStore
-from mcpbridge.upstream.conducts import Conducts
 from mcpbridge.upstream.listings import Lists
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
@@ -58,24 +57,14 @@ from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup import StartupWait
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports import TransportMaker
-from mcpbridge.wire.envelope import CONTEXT, RUN, SERVER_INFO, TURN
+from mcpbridge.wire.envelope import CONTEXT, RUN, TURN
 from mcpbridge.wire.frame import Frame, encode
 from mcpbridge.wire.revisions import LATEST_LEGACY
 from mcpbridge.wire.transport import Transport
 
-if TYPE_CHECKING:  # loaded where calls are traced
-    from mcpbridge.pipeline.tracing_setup import OpenTelemetry
-
 __all__ = ["Bridge", "RequestFailed"]
 
 log = get_logger("mcpbridge")
-
-_DEFAULT_INSTRUCTIONS = "This server offers the tools, prompts and resources of several servers."
-_HOW_NAMES_BEGIN: dict[Prefix, str] = {
-    "always": " Names begin with the server they come from: server__tool.",
-    "on-collision": " A name that several servers use begins with the server it comes from: server__tool.",
-    "never": "",
-}
 
 
 class RequestFailed(BridgeError):
@@ -102,6 +91,7 @@ class Bridge:
         hooks: Sequence[Hook] = (),
         is_whole: bool = True,
         manifest: Manifest | None = None,
+        project: str = "",
     ) -> None:
         """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
 
@@ -111,9 +101,13 @@ class Bridge:
         somebody must agree to. `hooks` see calls, after those of the configuration: see `hooks/calls.py`.
         `is_whole`: these are all servers that there are; otherwise what rules and hooks name may be of others.
         `manifest` remembers what servers offered, so that they need not run to be listed; None: nothing does.
+        `project` is the `file://` URI of the directory that `request` and `call_tools` work in; empty: in none.
         """
-        self._manifest = manifest
+        self._manifest, self._is_whole, self._project = manifest, is_whole, project
         self.settings = settings
+        """What is in effect."""
+        self.config_error: Mapping[str, str] | None = None
+        """What is wrong with a configuration that was to take effect: `message`, `file`, `line`, `at`; see `status`."""
         self._functions = tuple(hooks)
         self.events = EventBus()
         """What happens: `async for event in bridge.events.subscribe()`. See `Event`."""
@@ -129,9 +123,7 @@ class Bridge:
         """What outlives a call; opened when there is something to keep."""
         where = partial(call_log_path, settings.call_log, settings.store)
         self.audit = CallLog(where, settings.call_log, redact=redact)
-        """Where approvals are written down, whether or not calls are."""
-        self.call_log = self.audit if settings.call_log.enabled else None
-        """Where calls are written down; None if they are not."""
+        """Where approvals are written down, and calls if they are."""
         self._flights = Flights()
         around = Surroundings(
             secrets or SealedFiles(),
@@ -141,22 +133,45 @@ class Bridge:
             learn=redact.learn if isinstance(redact, Redactor) else lambda name, secrets: None,
         )
         self._transports = TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
-        self._unmatched = UnmatchedNames(self._selectors() if is_whole else (), settings.servers)
+        self._transports.signed_in = self._signed_in
         self._started = time.monotonic()
         self._settled: set[str] = set()
+        self._stood: dict[str, tuple[Upstream, str]] = {}
+        """By name, which instance stepped last, and to which state."""
         self._has_settled = False
         self._stack: Any = None
+        self.holdings = Holdings()
+        """What runs because the settings say so."""
+        self._retired = OwnedTasks()
+        self._reloads = asyncio.Lock()
+        self._wanted = settings
+        """What was last to take effect, whether or not all of it did."""
+        self._needs_restart: tuple[str, ...] = ()
+        self._now: Generation
+        self._standing: Standing
         self.server: Server
         self.pool: Pool
         self.catalog: Catalog
-        self.policy: Policy
         self.startup: StartupWait
         self.results: ResultParts
         """Kept results, and what is counted of them."""
-        self.routing: RoutingParts
-        """Which tools clients are listed, and how others are found."""
         self.approvals: Desk
         """Calls that wait for a person to agree."""
+
+    @property
+    def policy(self) -> Policy:
+        """Who may call what, and sees what."""
+        return self._now.policy
+
+    @property
+    def routing(self) -> RoutingParts:
+        """Which tools clients are listed, and how others are found."""
+        return self._now.routing
+
+    @property
+    def call_log(self) -> CallLog | None:
+        """Where calls are written down; None if they are not."""
+        return self.audit if self.settings.call_log.enabled else None
 
     async def __aenter__(self) -> Self:
         self._stack = self._running()
@@ -169,122 +184,72 @@ class Bridge:
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[Self]:
+        self._build()
+        self._tell_project()
+        async with AsyncExitStack() as stack:
+            for part in (self._keeping(), self._flights.running(), self.holdings.running()):
+                await stack.enter_async_context(part)
+            await self._now.lease.begin()
+            # Nothing waits from here on: a client that is there already is heard before servers are talked to, which
+            # are told what it can be asked.
+            for part in (
+                self.pool.running(),
+                self.results.running(),
+                self._standing.lasting.running(),
+                self._retired.running(),
+            ):
+                await stack.enter_async_context(part)
+            try:
+                yield self
+            finally:
+                self._standing.lasting.end()
+                self.server.end()
+                self.events.end()
+
+    def _build(self) -> None:
+        """Everything, of which nothing runs yet."""
         settings = self.settings
-        identity = Identity(
-            settings.bridge.name,
-            __version__,
-            settings.bridge.instructions or _DEFAULT_INSTRUCTIONS + _HOW_NAMES_BEGIN[settings.bridge.prefix],
-            instructions_budget=settings.bridge.instructions_budget,
-            list_ttl_ms=round(settings.bridge.list_ttl * 1000),
-            extensions=frozenset(settings.bridge.extensions),
-        )
-        server_info = {"name": identity.name, "version": identity.version}
-        builder = Builder(
-            name_length=settings.bridge.name_length,
-            prefix=settings.bridge.prefix,
-            page_size=settings.bridge.page_size,
-            ttl_ms=identity.list_ttl_ms,
-            modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), encode(server_info)),
-            results=settings.results,
-            slim=settings.expose.mildest,
-        )
-        servers = {name: server.within(settings.calls) for name, server in settings.servers.items()}
-        conducts = Conducts(servers, settings.calls, settings.results)
-        self.policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
-        self.catalog = Catalog(settings.servers, builder, policy=self.policy)
+        identity = identity_of(settings)
+        forms = Forms(self._manifest.aside, self._manifest.put_aside) if self._manifest is not None else None
+        self.catalog = Catalog({}, Builder(forms=forms))
         self.pool = Pool(
-            servers,
+            servers_of(settings),
             self._make_transport,
             self,
-            client_info=server_info,
+            client_info={"name": identity.name, "version": identity.version},
             manifest=self._manifest,
             warm_up=settings.daemon.warm_up,
             revalidate=settings.daemon.revalidate,
         )
-        self.results = ResultParts(
-            settings.results,
-            self.store,
-            self.catalog,
-            self.metrics,
-            servers=servers,
-            policy=self.policy,
-            redact=self._redact,
-            call_log=call_log_path(settings.call_log, settings.store) if self.call_log is not None else None,
-        )
         self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
-        self.routing = RoutingParts(
-            settings.expose,
-            settings.profiles,
-            settings.search,
-            settings.router,
-            settings.code,
-            catalog=self.catalog,
-            pool=self.pool,
-            policy=self.policy,
-            store=self.store,
-            servers=servers,
-            settled=self.startup.settled,
-        )
-        builtins = {**self.results.builtins, **self.routing.builtins}
-        self.catalog.update(Offer(BRIDGE, tuple(encode(builtin.definition) for builtin in builtins.values())))
-        parts = Parts(
-            servers=servers,
-            pool=self.pool,
-            conducts=conducts,
-            policy=self.policy,
-            store=self.store,
-            results=self.results,
-            builtins=builtins,
-            audit=self.audit,
-            call_log=self.call_log,
-            metrics=self.metrics,
-            events=self.events,
-            approver=self._approver,
-            functions=self._functions,
-            redact=self._redact,
-            otel=self._open_telemetry(),
-            noted=self.routing.ended if self.routing.feedback is not None else None,
-        )
-        self._way = Way(settings, parts)
-        self.approvals = self._way.approvals
-        self.routing.plan = self._way.plans
-        listing = Listing(
-            self.catalog,
+        lifetime = settings.results.lifetime
+        self.results = ResultParts(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
+        around = Around(
             self.pool,
-            self.startup.settled,
-            self.routing.exposing,
-            choose=self.routing.choose,
-            signature=self.routing.signature_of,
-            is_open=lambda tool: self.policy.of(tool).is_open,
+            self.store,
+            self.audit,
+            self.metrics,
+            self.events,
+            self._approver,
+            self._functions,
+            self._redact,
         )
+        lasting = Lasting(settings, around)
+        self.approvals = lasting.approvals
+        self._standing = Standing(self.catalog, self.startup, around, lasting, self.results, self._is_whole)
+        self._now = build(settings, self._standing, self.holdings.lease(), None)
+        self.catalog.on_change(self._catalog_changed)
         self.server = Server(
-            identity,
+            self._now.service,
             self.catalog,
             self.pool,
-            self._way.plans,
+            lasting.plans,
             self.startup,
-            settings.questions,
-            self._way.late,
+            lasting.late,
             self.results.shelf,
-            listing,
             around=self._context,
-            audience=self.policy.audience if self.policy.names_callers else None,
         )
-        for name in self._transports.authorizations:
-            self._transports.authorizations[name].on_signed_in = partial(self._signed_in, name)
-        async with (
-            self._keeping(),
-            self._flights.running(),
-            self.pool.running(),
-            self.routing.running(),
-            self._way.running(),
-        ):
-            try:
-                yield self
-            finally:
-                self._way.end()
-                self.server.end()
-                self.events.end()
+        self._now.take_effect(self._standing)
 
     @asynccontextmanager
     async def _keeping(self) -> AsyncGenerator[None]:
@@ -301,6 +266,82 @@ class Bridge:
         for upstream in self.pool.everyone():
             if upstream.name == name:
                 upstream.poke()
+
+    def _tell_project(self) -> None:
+        """Those who ask in this process work in this project: servers that wait for one start for it."""
+        if self._project:
+            self.pool.expect(NOTHING, project=self._project)
+
+    # -- other settings
+
+    async def reload(self, settings: Settings) -> Reloaded:
+        """Go on with these settings: what they change is changed, and nothing else is disturbed.
+
+        Calls under way end as they began, at the server that has them; those that come after this get the new. It
+        returns once servers that came are being started and those that went are being stopped. Reloads wait for one
+        another.
+
+        Raises:
+            ConfigError: something that the settings switch on cannot be had here; nothing was changed.
+        """
+        async with self._reloads:
+            if settings == self._wanted:
+                return Reloaded(needs_restart=self._needs_restart)
+            before = self._now
+            effective, needs_restart = in_effect(before.settings, settings)
+            after = await self._begun(effective)
+            self._switch(before, after)
+            self._wanted, self._needs_restart = settings, needs_restart
+            self._retired.spawn(self._end_after_calls(before.lease, self._under_way()))
+            changed = await self.pool.configure(after.servers)
+            for name in changed.removed:
+                self._transports.forget(name)
+                self._stood.pop(name, None)
+            self._tell_project()
+            self.server.servers_changed()
+            return Reloaded(
+                changed.added,
+                changed.removed,
+                changed.replaced,
+                tuple(name for name in changed.kept if before.servers[name] != after.servers[name]),
+                changed_sections(before.settings, effective),
+                needs_restart,
+            )
+
+    async def _begun(self, settings: Settings) -> Generation:
+        """A generation that could take effect at once."""
+        lease = self.holdings.lease()
+        try:
+            generation = build(settings, self._standing, lease, self._now)
+            await lease.begin()
+        except BaseException:
+            lease.end()
+            raise
+        return generation
+
+    def _switch(self, before: Generation, after: Generation) -> None:
+        """From one moment to the next. Nothing in here waits."""
+        with self.server.switching(after.service):
+            self.settings, self._now = after.settings, after
+            before.before(self._standing, after)
+            after.take_effect(self._standing)
+            self.catalog.flush()
+        after.routing.search.refresh()
+        for upstream in self.pool.upstreams.values():
+            if upstream.lists:
+                self._note_unmatched(upstream.name, upstream.lists)
+
+    def _under_way(self) -> set[asyncio.Task[Any]]:
+        """The tasks in which calls run."""
+        return self.server.under_way() | self._standing.lasting.cache.flights.under_way()
+
+    async def _end_after_calls(self, lease: Lease, calls: set[asyncio.Task[Any]]) -> None:
+        """What ran for settings that are not in effect any more ends with the last call that began under them."""
+        try:
+            if calls:
+                await asyncio.wait(calls)
+        finally:
+            lease.end()
 
     # -- for commands and programs
 
@@ -334,7 +375,9 @@ class Bridge:
             "clients": self.server.clients,
             "servers": servers_standing(self.pool, self.settings.servers, snapshot, metrics),
             "dropped": dropped(snapshot),
-            "warnings": [str(one) for one in self._unmatched.found()],
+            "warnings": [str(one) for one in self._now.unmatched.found()],
+            "needs_restart": list(self._needs_restart),
+            "config_error": dict(self.config_error) if self.config_error is not None else None,
         }
 
     async def request(
@@ -355,7 +398,9 @@ class Bridge:
         Raises:
             RequestFailed: it was answered with an error.
         """
-        client = Client(principal=user, version=LATEST_LEGACY, kept_session=self._sessions.of(user))
+        client = Client(
+            principal=user, version=LATEST_LEGACY, kept_session=self._sessions.of(user), told_project=self._project
+        )
         said: dict[str, Any] = (
             {CONTEXT: {"tenant": tenant, "metadata": dict(metadata or {})}} if tenant or metadata else {}
         )
@@ -407,19 +452,18 @@ class Bridge:
 
         Says how many results were forgotten.
         """
-        return self._way.cache.clear(server, tool)
+        return self._standing.lasting.cache.clear(server, tool)
 
     def cache_status(self) -> dict[str, Any]:
         """What is kept of results and how it served since the start, as JSON values; sizes in bytes."""
-        return self._way.cache.status()
+        return self._standing.lasting.cache.status()
 
     # -- Observer of the upstreams
 
     def offered(self, upstream: Upstream, lists: Lists) -> None:
         """An upstream listed anew."""
-        for unmatched in self._unmatched.listed(upstream.name, lists.get("tools", ())):
-            log.warning("settings match no tool", note=str(unmatched))
-        self._way.cache.offered(upstream.name, lists)
+        self._note_unmatched(upstream.name, lists)
+        self._standing.lasting.cache.offered(upstream.name, lists)
         tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
         ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
         self.catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
@@ -443,35 +487,26 @@ class Bridge:
     def stepped(self, upstream: Upstream) -> None:
         """An upstream changed its state."""
         log.debug("upstream state", upstream=upstream.name, state=upstream.status.state)
-        if upstream.status.state == "starting":
-            self._way.cache.forget(upstream.name)  # what it held in memory is gone
+        before, state_before = self._stood.get(upstream.name, (None, ""))
+        status = upstream.status
+        self._stood[upstream.name] = upstream, status.state
+        is_lost = bool(status.reason) and status.state in ("retrying", "failed", "idle")
+        if before is not upstream or is_lost or (status.state == "starting" and state_before == "ready"):
+            # What it held in memory is gone. So it is of one that nobody used and that was stopped, but that tells
+            # nothing of what was read there.
+            self._standing.lasting.cache.forget(upstream.name)
         if upstream.has_settled:
             self._settled.add(upstream.name)
         self.startup.noticed()
 
     # -- parts
 
-    def _selectors(self) -> Iterator[Selector]:
-        """What the settings say of tools by name."""
-        for number, rule in enumerate(self.settings.permissions, 1):
-            yield Selector(f"rule {number} of `permissions`", rule.tools, rule.servers or ("*",))
-        for profile, own in self.settings.profiles.items():
-            if own.tools:
-                yield Selector(f"profile '{profile}' of `profiles`", own.tools, own.servers or ("*",))
-        if self.settings.expose.pins:
-            yield Selector("`expose.pins`", self.settings.expose.pins, ("*",))
-        for number, hook in enumerate(self.settings.hooks, 1):
-            name = f" ('{hook.name}')" if hook.name else ""
-            yield Selector(f"hook {number}{name} of `hooks`", hook.tools, hook.servers)
-        for function in self._functions:
-            yield Selector(f"hook '{function.name}' of the program", function.tools, function.servers)
+    def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
+        self._now.routing.changed(snapshot, kinds)
 
-    def _open_telemetry(self) -> "OpenTelemetry | None":
-        if not self.settings.observe.otel:
-            return None
-        from mcpbridge.pipeline.tracing_setup import OpenTelemetry
-
-        return OpenTelemetry.made()
+    def _note_unmatched(self, server: str, lists: Lists) -> None:
+        for unmatched in self._now.unmatched.listed(server, lists.get("tools", ())):
+            log.warning("settings match no tool", note=str(unmatched))
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         return self._transports(name, settings)

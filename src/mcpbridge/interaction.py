@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from typing import Any, Protocol, cast
 
 from msgspec import DecodeError, Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from mcpbridge.errors import BridgeError
 from mcpbridge.wire.body import Body
@@ -88,6 +88,14 @@ class Profile(Struct, frozen=True):
     def with_roots(self) -> "Profile":
         """The same, and its roots can be asked for (the bridge knows them itself)."""
         return self if self.roots else _interned(replace(self, roots=True))
+
+    def joined(self, other: "Profile") -> "Profile":
+        """What one of the two can be asked."""
+        return _interned(Profile(*(a or b for a, b in zip(astuple(self), astuple(other), strict=True))))
+
+    def without(self, other: "Profile") -> "Profile":
+        """What the other cannot be asked of it."""
+        return _interned(Profile(*(a and not b for a, b in zip(astuple(self), astuple(other), strict=True))))
 
     def capabilities(self, *, modern: bool) -> dict[str, object]:
         """As `capabilities` of the handshake, or as `clientCapabilities` of a modern request."""

@@ -19,6 +19,10 @@ class OwnedTasks:
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def under_way(self) -> set[asyncio.Task[None]]:
+        """Those that have not ended."""
+        return set(self._tasks)
+
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Tasks may be started meanwhile; leaving cancels them and waits for their end."""

@@ -50,6 +50,13 @@ class Redactor:
         if known.keys() != before:
             self._compile()
 
+    def know(self, secrets: Iterable[str]) -> None:
+        """Mask these too from now on, for good: a configuration that was read again brings them."""
+        before = len(self._secrets)
+        self._secrets.update(secrets)
+        if len(self._secrets) > before:
+            self._compile()
+
     def _compile(self) -> None:
         secrets = self._secrets.union(*self._learned.values())
         forms = {form for secret in secrets for form in _forms(secret) if len(form) >= MIN_LENGTH}

@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
+from msgspec import Struct
 
 from mcpbridge.builtin.recall import Recall
 from mcpbridge.builtin.tool import Builtin
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.errors import StoreFailed, UnknownName
+from mcpbridge.holdings import Lease, until_closed
 from mcpbridge.model import BRIDGE, Call
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.pipeline.compress import Compress
 from mcpbridge.pipeline.large_tools import LargeTools
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.pipeline.references import References
-from mcpbridge.policy.decide import Policy
-from mcpbridge.result_settings import ResultDefaults, ResultSettings, result_conduct
+from mcpbridge.result_settings import ResultDefaults, ResultSettings, SummarySettings, result_conduct
 from mcpbridge.results.ledger import Ledger
 from mcpbridge.results.shelf import RESULTS, Shelf
 from mcpbridge.results.tokens import Tokenizer, counter, estimated_tokens
@@ -30,81 +31,89 @@ from mcpbridge.upstream.settings import ServerSettings
 if TYPE_CHECKING:  # loaded with the first large result
     from mcpbridge.builtin.recall_listing import LoggedCall
     from mcpbridge.pipeline.rewriting import Rewriter, Rewritten
+    from mcpbridge.results.summary import Summarizer
 
-__all__ = ["ResultParts"]
+__all__ = ["ResultConcerns", "ResultParts"]
 
 _RECALL = f"{BRIDGE}/recall"
 _LOGGED = 5000
 """Calls of the log that are looked at, the newest."""
 
 
+class ResultConcerns(Struct, frozen=True):
+    """What follows from one reading of the settings."""
+
+    settings: ResultDefaults
+    compress: Compress
+    references: References
+    builtins: Mapping[str, Builtin]
+    """The bridge's own tools for kept results, by name."""
+
+
 class ResultParts:
-    """The parts of one bridge."""
+    """What one bridge has for all its life, whatever the settings are."""
 
     def __init__(
-        self,
-        settings: ResultDefaults,
-        store: Store,
-        catalog: Catalog,
-        metrics: Metrics,
-        *,
-        servers: Mapping[str, ServerSettings],
-        policy: Policy,
-        redact: Callable[[str], str],
-        call_log: Path | None = None,
+        self, store: Store, catalog: Catalog, metrics: Metrics, *, lifetime: float, redact: Callable[[str], str]
     ) -> None:
-        """Touches nothing: no file, no process. `call_log`: the file that calls are written to, if they are.
-
-        Raises:
-            ConfigError: the tokenizer of the settings is not installed.
-        """
-        self._catalog, self._metrics, self._policy = catalog, metrics, policy
-        store.bound(RESULTS, settings.max_bytes)
-        self.shelf = Shelf(store, lifetime=settings.lifetime, redact=redact)
+        """Touches nothing: no file, no process. `lifetime`: see `Shelf`."""
+        self._store, self._catalog, self._metrics = store, catalog, metrics
+        self.shelf = Shelf(store, lifetime=lifetime, redact=redact)
         self.ledger = Ledger(store)
         self._tasks = OwnedTasks()
         self._scripts = LazyScripts()
         self._large = LargeTools(store, self._tasks, catalog.expect_large)
-        self._tokenizer: Tokenizer = settings.tokenizer
-        counter(self._tokenizer)  # whether it is installed
-        self._summaries = settings.summary
-        self._stack = AsyncExitStack()
-        self.compress = Compress(
-            lambda: self._rewriter, self.ledger, self._rewrote, is_used=_is_used(settings, servers)
+
+    def concerns(
+        self, settings: ResultDefaults, servers: Mapping[str, ServerSettings], lease: Lease, call_log: Path | None
+    ) -> ResultConcerns:
+        """What these settings come to; nothing is different before `take_effect`. `lease` holds what runs.
+
+        `call_log`: the file that calls are written to, if they are.
+
+        Raises:
+            ConfigError: the tokenizer of the settings is not installed.
+        """
+        counter(settings.tokenizer)  # whether it is installed
+        summary, tokenizer = settings.summary, settings.tokenizer
+        rewriting = lease.hold(
+            "rewriting", (summary, tokenizer), lambda: _Rewriting(self, summary, tokenizer), run=until_closed
         )
-        self.references = References(self.shelf)
-        self._room = result_conduct(settings).budget
+        conduct = result_conduct(settings)
+        compress = Compress(lambda: rewriting.rewriter, self.ledger, self._rewrote, is_used=_is_used(settings, servers))
         recall = Recall(
             self.shelf,
-            self._scripts if result_conduct(settings).transforms else None,
-            room=lambda call: self._room,
+            self._scripts if conduct.transforms else None,
+            room=lambda call: conduct.budget,
             recalled=self._recalled,
             logged=None if call_log is None else partial(_logged, call_log),
         )
-        self.builtins: Mapping[str, Builtin] = {"recall": recall}
+        return ResultConcerns(settings, compress, References(self.shelf), {"recall": recall})
+
+    def take_effect(self, concerns: ResultConcerns) -> None:
+        """Keep results as these settings say from now on."""
+        self._store.bound(RESULTS, concerns.settings.max_bytes)
+        self.shelf.lifetime = concerns.settings.lifetime
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Owns what goes on beside calls."""
-        async with self._stack as stack:
+        async with AsyncExitStack() as stack:
             stack.push_async_callback(self._scripts.close)
             await stack.enter_async_context(self.ledger.running())
             await stack.enter_async_context(self._tasks.running())
             self._tasks.spawn(self._large.load())
             yield
 
-    @cached_property
-    def _rewriter(self) -> "Rewriter":
+    def rewriter(self, summarizer: "Summarizer", tokenizer: Tokenizer) -> "Rewriter":
+        """What makes large results short, with what this bridge keeps."""
         from mcpbridge.pipeline.rewriting import Rewriter
-        from mcpbridge.results.summary import Summarizer
 
-        summarizer = Summarizer(self._summaries)
-        self._stack.push_async_callback(summarizer.close)
-        return Rewriter(self.shelf, self._scripts, summarizer, tokenizer=self._tokenizer, recall=self._recall_name)
+        return Rewriter(self.shelf, self._scripts, summarizer, tokenizer=tokenizer, recall=self._recall_name)
 
     def _recall_name(self, call: Call) -> str:
         """What who calls knows `recall` as; empty where it is not listed."""
-        catalog = self._catalog.view("", self._policy.audience(call.caller.name, call.caller.principal))
+        catalog = self._catalog.view("", self._catalog.audience(call.caller.name, call.caller.principal))
         try:
             wire = catalog.tool(_RECALL).wire
         except UnknownName:
@@ -130,6 +139,28 @@ class ResultParts:
         tokens = estimated_tokens(chars)
         self.ledger.line(BRIDGE, _RECALL, call.caller.name).recalled += tokens
         self._metrics.recalled(BRIDGE, _RECALL, call.caller.name, tokens)
+
+
+class _Rewriting:
+    """A rewriter and its summarizer, loaded with the first large result."""
+
+    def __init__(self, parts: ResultParts, summary: SummarySettings, tokenizer: Tokenizer) -> None:
+        self._parts, self._settings = parts, summary
+        self._tokenizer: Tokenizer = tokenizer
+
+    @cached_property
+    def rewriter(self) -> "Rewriter":
+        return self._parts.rewriter(self._summarizer, self._tokenizer)
+
+    async def close(self) -> None:
+        if "_summarizer" in self.__dict__:
+            await self._summarizer.close()
+
+    @cached_property
+    def _summarizer(self) -> "Summarizer":
+        from mcpbridge.results.summary import Summarizer
+
+        return Summarizer(self._settings)
 
 
 def _is_used(settings: ResultDefaults, servers: Mapping[str, ServerSettings]) -> bool:

@@ -1,13 +1,13 @@
 """All that routing needs, built from the settings: who is listed what, the search, the tools that find and call."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.builtin.call_tool import CallTool
 from mcpbridge.builtin.describe_tools import DescribeTools
@@ -15,124 +15,111 @@ from mcpbridge.builtin.find_tools import FindTools
 from mcpbridge.builtin.tool import Builtin
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Kind, Snapshot, ToolRef
+from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.channel import Client
 from mcpbridge.errors import ArgumentsRefused, ConfigError, UnknownName
+from mcpbridge.holdings import Lease, until_closed
 from mcpbridge.interaction import Asker
 from mcpbridge.logs import get_logger
 from mcpbridge.model import BRIDGE, Call, Caller, Plan
-from mcpbridge.owned_tasks import OwnedTasks
-from mcpbridge.policy.decide import Audience, Policy
+from mcpbridge.policy.decide import Audience
 from mcpbridge.routing.exposing import Exposing
 from mcpbridge.routing.exposure import Exposure
 from mcpbridge.routing.scopes import Scope
-from mcpbridge.routing.search import Search
-from mcpbridge.routing.settings import (
-    CodeSettings,
-    EmbedderSettings,
-    ExposeSettings,
-    ProfileSettings,
-    RouterSettings,
-    SearchSettings,
-)
+from mcpbridge.routing.searching import Searching
+from mcpbridge.routing.settings import RouterSettings
 from mcpbridge.routing.sight import Sight
-from mcpbridge.routing.tool_text import ServerText
 from mcpbridge.storage.records import CallRecord
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import TRANSFORM, WHOLE
 from mcpbridge.wire.frame import encode_notification
 
 if TYPE_CHECKING:  # loaded when they are needed
-    from mcpbridge.routing.embedding_vectors import Vectors
+    from mcpbridge.builtin.run_code import RunCode
     from mcpbridge.routing.feedback import Feedback
     from mcpbridge.routing.model_router import ModelRouter
-    from mcpbridge.routing.ranker import Rankers
     from mcpbridge.routing.stubs import Callee
 
-__all__ = ["RoutingParts"]
+__all__ = ["RoutingParts", "RoutingSurroundings"]
 
 log = get_logger("mcpbridge.routing")
 
-_LONGEST_SAID = 400
-"""Characters of a server's instructions that count in a search."""
+
+class RoutingSurroundings(Struct, frozen=True):
+    """What the parts are built with besides the settings; it outlives them."""
+
+    catalog: Catalog
+    pool: Pool
+    store: Store
+    settled: Callable[[], Awaitable[None]]
+    """Waits a little while servers start."""
+    plan: Plan
+    """The way of calls that programs make."""
 
 
 class RoutingParts:
-    """The parts of one bridge."""
+    """The parts that follow from one reading of the settings."""
 
     def __init__(
-        self,
-        expose: ExposeSettings,
-        profiles: Mapping[str, ProfileSettings],
-        search: SearchSettings,
-        router: RouterSettings,
-        code: CodeSettings,
-        *,
-        catalog: Catalog,
-        pool: Pool,
-        policy: Policy,
-        store: Store,
-        servers: Mapping[str, ServerSettings],
-        settled: Callable[[], Awaitable[None]],
+        self, settings: Settings, around: RoutingSurroundings, lease: Lease, *, before: "RoutingParts | None" = None
     ) -> None:
-        """Touches nothing: no file, no process. `settled` waits a little while servers start.
+        """Touches nothing: no file, no process. `lease` holds what runs.
+
+        `before`: the parts whose place these take.
 
         Raises:
             ConfigError: programs are switched on and cannot run here.
         """
-        self._search_settings, self._router_settings, self._code = search, router, code
-        self._catalog, self._pool, self._policy, self._store, self._servers = catalog, pool, policy, store, servers
-        self._tasks, self._settled = OwnedTasks(), settled
-        self._stack = AsyncExitStack()
+        self._settings, self._plan = settings, around.plan
+        self._catalog, self._settled = around.catalog, around.settled
+        search, embedder = settings.search, settings.search.embedder
+        self._searching = lease.hold(
+            "search", embedder, lambda: Searching(embedder, around.catalog, around.pool), run=Searching.running
+        )
+        self.search = self._searching.search
+        store = around.store
+        self.feedback = (
+            lease.hold("feedback", None, lambda: _feedback(store), run=_of_feedback) if search.feedback else None
+        )
+        """What calls tell of searches; None: nobody notes that."""
+        self._router = lease.hold("router", settings.router, lambda: _Router(settings.router), run=until_closed)
         self.exposing = Exposing(
-            expose,
-            profiles,
-            servers,
-            catalog,
+            settings.expose,
+            settings.profiles,
+            settings.servers,
+            around.catalog,
             map_of=self._map_of,
             signature=_call_line,
-            will_search=self._will_search,
+            will_search=self.search.warm,
+            gone=before.exposing.profiles if before is not None else (),
         )
         """Who is listed what."""
-        self._vectors = None if search.embedder.kind == "none" else _opened(search.embedder, self._tasks)
-        prepare = None if self._vectors is None else self._prepare
-        self.search = Search(self._rankers, lambda: catalog.snapshot, self._says, self._tags, self._tasks, prepare)
-        self.feedback = _feedback(store) if search.feedback else None
-        """What calls tell of searches; None: nobody notes that."""
         self._sights: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, Sight]] = {}
         self._maps: dict[tuple[str, Scope | None], str] = {}
-        self.plan: Plan | None = None
-        """The way of calls that programs make; set when there is one."""
-        found = _activate if expose.activate else None
+        found = _activate if settings.expose.activate else None
         own: list[Builtin] = [
             FindTools(
                 self._settled_look, limit=search.limit, tokens=search.tokens, feedback=self.feedback, found=found
             ),
-            DescribeTools(self._settled_look, has_programs=code.enabled),
+            DescribeTools(self._settled_look, has_programs=settings.code.enabled),
             CallTool(self._call_tool),
         ]
-        if code.enabled:
-            own.append(self._run_code())
+        if settings.code.enabled:
+            own.append(lease.hold("programs", self, self._run_code, run=until_closed))
         self.builtins: Mapping[str, Builtin] = {str(builtin.definition["name"]): builtin for builtin in own}
-        catalog.on_change(self._changed)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Owns what goes on beside calls."""
-        async with self._stack as stack:
-            if self._vectors is not None:
-                stack.push_async_callback(self._vectors.close)
-            if self.feedback is not None:
-                await stack.enter_async_context(self.feedback.running())
-            await stack.enter_async_context(self._tasks.running())
-            yield
 
     def ended(self, record: CallRecord) -> None:
         """A call has ended."""
         if self.feedback is not None and record.method == "tools/call" and record.outcome == "ok":
             self.feedback.called(record.principal, record.tool)
+
+    def changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
+        """The catalog lists other things of these kinds."""
+        self._sights.clear()
+        if "tools" in kinds:
+            self.search.refresh()
 
     # -- what clients see
 
@@ -147,7 +134,7 @@ class RoutingParts:
 
     def sight(self, caller: Caller) -> Sight:
         """What this client may find: what the policy and its profile let it."""
-        audience = self._policy.audience(caller.name, caller.principal)
+        audience = self._catalog.audience(caller.name, caller.principal)
         scope = self.exposing.of(caller.name, caller.view, caller.profile_name).scope
         snapshot = self._catalog.view(caller.view, audience)
         key = caller.view, audience, scope
@@ -164,8 +151,8 @@ class RoutingParts:
 
     async def choose(self, query: str, client: Caller, exposure: Exposure, asker: Asker) -> Sequence[str] | None:
         """Ids of the tools for a request, of those that this client may find; None: all of them."""
-        sight, settings = self.sight(client), self._router_settings
-        snapshot = self._catalog.view(client.view, self._policy.audience(client.name, client.principal))
+        sight, settings = self.sight(client), self._settings.router
+        snapshot = self._catalog.view(client.view, self._catalog.audience(client.name, client.principal))
         from mcpbridge.routing.finding import find
 
         try:
@@ -180,7 +167,7 @@ class RoutingParts:
         # What the model of one client chose is for that client alone.
         whose = client.session.id if settings.provider == "client" else ""
         key = f"{snapshot.digest}/{exposure.scope.name if exposure.scope is not None else ''}/{whose}"
-        choice = await self._router.choose(query, texts, ranker, key=key, asker=asker)
+        choice = await self._router.model.choose(query, texts, ranker, key=key, asker=asker)
         return None if choice.by == "all" else [texts[name].id for name in choice.names]
 
     def _sight(self, snapshot: Snapshot, scope: Scope | None) -> Sight:
@@ -204,66 +191,20 @@ class RoutingParts:
             tools = [(ref.server, ref.name) for ref in refs if scope is None or scope.has(ref)]
             if len(self._maps) >= _MOST_SIGHTS:
                 self._maps.clear()
-            known = catalog_map(tools, {server: self._says(server) for server in {server for server, _ in tools}})
+            says = self._searching.says
+            known = catalog_map(tools, {server: says(server) for server in {server for server, _ in tools}})
             self._maps[snapshot.digest, scope] = known
         return known
 
-    def _changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
-        self._sights.clear()
-        if "tools" in kinds:
-            self.search.refresh()
-
-    def _will_search(self) -> None:
-        self.search.warm()
-
-    # -- what servers say
-
-    def _says(self, server: str) -> ServerText:
-        settings = self._servers.get(server)
-        upstream = self._pool.upstreams.get(server)
-        title = settings.title if settings is not None and settings.title else upstream.title if upstream else ""
-        said = upstream.instructions[:_LONGEST_SAID] if upstream is not None else ""
-        return ServerText(server, title, said, tuple(settings.tags) if settings is not None else ())
-
-    def _tags(self, ref: ToolRef) -> tuple[str, ...]:
-        server = self._servers.get(ref.server)
-        own = server.tool.get(ref.name) if server is not None else None
-        return tuple(own.tags) if own is not None else ()
-
-    def _rankers(self) -> "Rankers":
-        from mcpbridge.routing.index import CatalogRankers
-
-        if self._vectors is None:
-            return CatalogRankers()
-        from mcpbridge.routing.embedded_ranker import EmbeddedRankers
-
-        return EmbeddedRankers(CatalogRankers, self._vectors, self._search_settings.embedder.weight)
-
-    async def _prepare(self, query: str) -> None:
-        from mcpbridge.routing.embedding import texts_of_query
-
-        if self._vectors is not None:
-            await self._vectors.prepare(texts_of_query(query))
-
-    @cached_property
-    def _router(self) -> "ModelRouter":
-        from mcpbridge.routing.model_router import ModelRouter
-
-        router = ModelRouter(self._router_settings)
-        self._stack.push_async_callback(router.close)
-        return router
-
     # -- programs
 
-    def _run_code(self) -> Builtin:
+    def _run_code(self) -> "RunCode":
         from mcpbridge.builtin.run_code import RunCode
         from mcpbridge.sandbox.program import why_none
 
         if reason := why_none():
             raise ConfigError(reason, key="code.enabled")
-        tool = RunCode(self._code, find=self._callee, call_tool=self._call_within)
-        self._stack.push_async_callback(tool.close)
-        return tool
+        return RunCode(self._settings.code, find=self._callee, call_tool=self._call_within)
 
     def _callee(self, call: Call, name: str) -> "Callee | None":
         from mcpbridge.routing.stubs import Callee
@@ -308,8 +249,6 @@ class RoutingParts:
 
     async def _made(self, outer: Call, ref: ToolRef, arguments: Raw, meta: Body, through: str) -> Body:
         """A call within another, as its client would make it."""
-        if self.plan is None:
-            raise UnknownName("tool", ref.wire)
         params = Body()
         params.put("name", ref.name)
         params.put("arguments", arguments)
@@ -320,7 +259,7 @@ class RoutingParts:
         call.needs_task = ref.task_support == "required"
         call.note("through", through)
         try:
-            return await self.plan(call)
+            return await self._plan(call)
         except asyncio.CancelledError:
             call.cancelled()
             raise
@@ -358,10 +297,25 @@ def _feedback(store: Store) -> "Feedback":
     return Feedback(store)
 
 
-def _opened(settings: EmbedderSettings, tasks: OwnedTasks) -> "Vectors | None":
-    from mcpbridge.routing.embedding_opening import open_vectors
+def _of_feedback(feedback: "Feedback") -> AbstractAsyncContextManager[None]:
+    return feedback.running()
 
-    return open_vectors(settings, tasks)
+
+class _Router:
+    """The model that chooses tools, loaded with the first request for it."""
+
+    def __init__(self, settings: RouterSettings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def model(self) -> "ModelRouter":
+        from mcpbridge.routing.model_router import ModelRouter
+
+        return ModelRouter(self._settings)
+
+    async def close(self) -> None:
+        if "model" in self.__dict__:
+            await self.model.close()
 
 
 def _call_line(name: str, schema: Mapping[str, Any]) -> str:

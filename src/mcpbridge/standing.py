@@ -38,15 +38,16 @@ def dropped(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def _standing(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -> dict[str, Any]:
-    transport, session = upstream.transport, upstream.session
+    transport, is_idle = upstream.transport, upstream.status.state == "idle"
+    protocol = upstream.version if upstream.session is not None or is_idle else ""
     standing: dict[str, Any] = {
         "name": upstream.name,
         "state": upstream.status.state,
         "reason": upstream.state_text if upstream.status.reason else "",
         "cause": upstream.status.reason,
         "transport": transport.kind,
-        "era": "" if session is None else "modern" if session.modern else "legacy",
-        "protocol": session.version if session is not None else "",
+        "era": "" if not protocol else "modern" if upstream.modern else "legacy",
+        "protocol": protocol,
         **_published(upstream.name, snapshot),
         "running": len(upstream.running),
         **_counted(upstream.name, metrics),

@@ -1,7 +1,9 @@
 """How commands find the bridges of this user, and talk to them."""
 
+import asyncio
 import json
 import os
+import shutil
 import socket
 import stat
 from collections.abc import Callable
@@ -11,8 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.admin.control_socket import Answers, Document, ask_all, publish, runtime_directory
+from harness import eventually
+from mcpbridge.admin.control_socket import Answers, Document, ask_all, publish
 from mcpbridge.errors import ConfigError
+from mcpbridge.places import runtime_directory
 
 NOTHING = {"status": lambda _: {}}
 
@@ -58,11 +62,24 @@ async def test_a_link_to_a_directory_is_not_used(tmp_path: Path) -> None:
 
 
 async def test_a_socket_that_a_killed_bridge_left_is_removed(tmp_path: Path) -> None:
+    """One whose process lives is about to listen, and stays."""
     tmp_path.chmod(0o700)
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(tmp_path / "77.sock"))
+    async with await anyio.open_process(["true"]) as process:
+        await process.wait()
+    for number in (process.pid, os.getpid()):
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(tmp_path / f"{number}.sock"))
     assert await ask(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [f"{os.getpid()}.sock"]
+
+
+async def test_the_sockets_of_clients_are_not_asked(tmp_path: Path) -> None:
+    """They stand in the same directory."""
+    tmp_path.chmod(0o700)
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(tmp_path / "daemon-1234.sock"))
+        assert await ask(tmp_path) == []
+        assert (tmp_path / "daemon-1234.sock").exists()
 
 
 @pytest.mark.parametrize("said", [b"{", b"[" * 100_000])
@@ -76,7 +93,7 @@ async def test_a_bridge_that_answers_nonsense_is_listed_as_such(tmp_path: Path, 
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, nonsense)
-        assert await ask(tmp_path) == [{"pid": 77, "error": "it does not answer"}]
+        assert await ask(tmp_path) == [{"pid": 77, "code": "silent", "error": "it does not answer"}]
         tasks.cancel_scope.cancel()
 
 
@@ -176,3 +193,29 @@ async def test_a_bridge_of_an_older_release_answers_before_it_is_asked(tmp_path:
         for _ in range(5):
             assert await ask(tmp_path) == [{"pid": 77}]
         tasks.cancel_scope.cancel()
+
+
+async def test_who_connects_while_it_ends_leaves_no_trace(tmp_path: Path) -> None:
+    """`mcpbridge restart` looks again and again, also in the moment in which the socket is given up."""
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    for _ in range(20):
+        async with publish(NOTHING, tmp_path / "run"):
+            [path] = (tmp_path / "run").iterdir()
+            await anyio.sleep(0)
+            with socket.socket(socket.AF_UNIX) as hasty:
+                hasty.connect(str(path))
+    await anyio.sleep(0)
+    assert complaints == []
+
+
+async def test_a_socket_that_was_removed_is_made_anew(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    async with publish({"status": lambda _: {"is": "well"}}, directory, look_every=0.01):
+        shutil.rmtree(directory)
+
+        async def told() -> list[object]:
+            return await ask(directory)
+
+        assert await eventually(told, bool) == [{"is": "well"}]
+    assert list(directory.iterdir()) == []

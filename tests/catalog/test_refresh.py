@@ -6,6 +6,8 @@ import pytest
 from catalog.catalogs import prompt, resources, settings, tool, tools
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Builder, Kind, Offer, Snapshot
+from mcpbridge.policy.decide import ANYBODY
+from policy.policies import policy_of
 
 pytestmark = pytest.mark.anyio
 
@@ -142,3 +144,35 @@ async def test_the_builder_decides_how_the_snapshots_are_cut() -> None:
     snapshot = catalog.flush()
     assert max(map(len, snapshot.tools)) == 16
     assert b"nextCursor" in snapshot.page("tools", None, revision="2025-11-25")
+
+
+async def test_another_builder_cuts_all_from_now_on_and_knows_what_the_one_before_learned() -> None:
+    """A reload changes how names begin; whose a link out of a result is stays known."""
+    catalog = Catalog({}, Builder(), settle=3600)
+    for server in ("a", "b"):
+        catalog.update(tools(server, "x"))
+    catalog.expect_large(frozenset({"a/x"}))
+    before = catalog.flush()
+    before.published_uri("a", "note://unlisted")
+    own = catalog.view("a")
+    catalog.configure({}, Builder(prefix="never", name_length=20))
+    after = catalog.flush()
+    assert [name.partition("_")[0] for name in after.tools] == ["x", "x"]
+    assert after.seen_in("note://unlisted") == "a"
+    assert list(catalog.view("a").tools) == ["x"]
+    assert catalog.view("a") is not own
+    catalog.configure({}, Builder(prefix="never", name_length=20))
+    assert catalog.flush().tools == after.tools
+
+
+async def test_another_policy_counts_at_once() -> None:
+    catalog = Catalog({}, settle=3600)
+    assert catalog.audience("first", "") == ANYBODY
+    catalog.update(tools("a", "x", "y"))
+    catalog.flush()
+    catalog.configure({}, policy=policy_of({"clients": "first", "tools": "y", "permission": "deny"}))
+    assert list(catalog.view("", catalog.audience("first", "")).tools) == ["a__x"]
+    assert list(catalog.view("", catalog.audience("other", "")).tools) == ["a__x", "a__y"]
+    catalog.configure({}, policy=policy_of())
+    assert list(catalog.view("", catalog.audience("first", "")).tools) == ["a__x", "a__y"]
+    catalog.close()

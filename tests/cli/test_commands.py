@@ -50,6 +50,18 @@ async def test_list_can_show_one_server(place: Place, config: str) -> None:
     assert "Did you mean 'rich'?" in finished.err
 
 
+async def test_servers_of_a_project_are_started_for_the_one_that_the_command_runs_in(place: Place) -> None:
+    config = str(place.config({"one": {**python_server("plain"), "cwd": "${PROJECT_ROOT}"}}))
+    finished = await place.run("list", "--config", config)
+    assert "no client has told one yet" in finished.err, "it runs in the home directory"
+    project = place.folder / "project"
+    project.mkdir()
+    place.env["MCPBRIDGE_PROJECT"] = str(project)
+    finished = await place.run("call", "one/echo", "text=hi", "--config", config)
+    assert (finished.code, finished.out.strip()) == (0, "hi")
+    assert (await place.run("check", "--config", config)).code == 0
+
+
 async def test_list_tells_which_servers_are_missing(place: Place) -> None:
     finished = await place.run("list", "--config", str(place.config({**SERVERS, "gone": ABSENT})))
     assert finished.code == 0

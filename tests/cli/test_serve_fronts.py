@@ -92,3 +92,17 @@ def test_what_only_some_clients_need_is_not_loaded_for_the_others() -> None:
     code = "import sys, mcpbridge.downstream.http, mcpbridge.bridge; print('websockets' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("alone", ["1", "0"])
+async def test_a_client_does_not_run_what_stands_in_the_directory_that_it_is_opened_in(
+    place: Place, alone: str
+) -> None:
+    """A cloned repository may have a `servers.toml`; the bridge is started in it, and nobody was asked."""
+    place.env["MCPBRIDGE_STANDALONE"] = alone
+    place.config({"evil": {"command": "sh", "args": ["-c", "touch owned"]}})
+    finished = await place.run("serve")
+    assert finished.code == 2
+    assert "servers.toml is not taken unasked" in finished.err
+    assert "--config servers.toml" in finished.err
+    assert not (place.folder / "owned").exists()

@@ -1,6 +1,7 @@
 """Finding, reading and checking the configuration (issue 2; the design, section 6)."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -432,3 +433,19 @@ def test_numbers_and_booleans_in_env_become_text(tmp_path: Path) -> None:
         "a"
     ]
     assert server.env == {"PORT": "3000", "DEBUG": "true"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes")
+def test_a_file_that_others_may_write_is_taken_only_if_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody can put a `servers.toml` into a directory such as /tmp."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "servers.toml"
+    file.write_text('[servers.x]\ncommand = "x"\n')
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "none")}
+    assert find(None, environ) == Path("servers.toml")
+    file.chmod(0o666)
+    with pytest.raises(ConfigError, match="others could have written it"):
+        find(None, environ)
+    assert find("servers.toml", environ) == Path("servers.toml")

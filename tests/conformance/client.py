@@ -146,7 +146,7 @@ async def through_the_bridge(url: str) -> None:
         folder = Path(name)
         config = folder / "servers.toml"
         config.write_text(configuration(url), "utf-8")
-        args = ["-m", "mcpbridge", "serve", "--config", str(config)]
+        args = ["-m", "mcpbridge", "serve", "--standalone", "--config", str(config)]
         env = {**os.environ, **browser(folder), "HOME": name, "XDG_RUNTIME_DIR": name}
         bridge = StdioServerParameters(command=sys.executable, args=args, env=env)
         await session(bridge, "auto" if IS_MODERN else "legacy")

@@ -9,7 +9,12 @@ from mcpbridge.arguments import showing
 from mcpbridge.builtin import describe_tools, recall_apart, recall_arguments
 from mcpbridge.catalog import definitions, offers, slim, slim_keywords
 from mcpbridge.cli import exits
+from mcpbridge.client_files import entries
+from mcpbridge.client_files.table import CLIENTS as KNOWN_CLIENTS
+from mcpbridge.config.changes import _SETTLED
 from mcpbridge.config.schema import Settings
+from mcpbridge.daemon import front, log_file
+from mcpbridge.doctor.known import KNOWN
 from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
 from mcpbridge.hooks import programs
 from mcpbridge.pipeline import aside, backoff, driving, large_tools, late, references, rewriting
@@ -32,22 +37,25 @@ from mcpbridge.routing import (
 from mcpbridge.routing.clients import TRAITS
 from mcpbridge.routing.exposure import AUTO_TOKENS
 from mcpbridge.sandbox import javascript, javascript_worker, program, program_run
+from mcpbridge.shim import crashes
 from mcpbridge.storage.counting import MAX_DAYS
 from mcpbridge.units import show_bytes
 from mcpbridge.upstream import (
     attribution,
     auth,
     auth_account,
+    choosing,
     era,
     lifecycle,
     link,
-    pool,
+    manifest,
     questions,
+    repose,
     session,
     tending,
 )
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire import guard, process
+from mcpbridge.wire import guard, memory, process
 from mcpbridge.wire import stdio as wire_stdio
 from mcpbridge.wire.revisions import REVISIONS
 
@@ -64,6 +72,7 @@ RESULTS = Settings().results
 SEARCH = Settings().search
 ROUTER = Settings().router
 CODE = Settings().code
+DAEMON = Settings().daemon
 CLIENTS = {traits.names[0]: traits for traits in TRAITS}
 VS_CODE = CLIENTS["visual studio code*"]
 
@@ -86,6 +95,8 @@ SAID = {
         f"| {SERVER.max_concurrent}, {SERVER.max_queued} | `max_concurrent`, `max_queued` |",
         f"| wait for a place there | {SERVER.queue_timeout:g} s |",
         f"| {Settings().bridge.startup_wait:g} s | `bridge.startup_wait` |",
+        f"| {DAEMON.idle_exit / 60:g} min | `daemon.idle_exit` |",
+        f"| {repose.IDLE_STOP / 60:g} min | `idle_stop` |",
         f"| {HTTP.max_sessions:,}, {HTTP.session_idle / 60:g} min |",
         f"| {HTTP.resume_grace:g} s | `http.resume_grace` |",
         f"| {ASKING.timeout / 60:g} min | `questions.timeout` |",
@@ -165,6 +176,9 @@ SAID = {
         f"kept for {MAX_DAYS}",
     ],
     "CHANGELOG.md": [
+        f"by {DAEMON.idle_exit / 60:g} min (`daemon.idle_exit`)",
+        f"stop after {repose.IDLE_STOP / 60:g} min without use",
+        f"the servers of {len(KNOWN_CLIENTS)} clients",
         f"more than {AUTO_TOKENS:,} tokens",
         f"Cursor {CLIENTS['cursor*'].max_tools}, Windsurf {CLIENTS['windsurf*'].max_tools}",
         f"VS Code {VS_CODE.max_tools})",
@@ -213,7 +227,30 @@ SAID = {
         f"| {program.LONGEST_PROGRAM:,}; {program_run.MOST_PRINTED >> 20} Mi; {program_run.LARGEST_RESULT >> 20} MiB |",
     ],
     "docs/architecture.md": [f"at most {exposing.MOST} are kept"],
-    "docs/configuration.md": [f"`{name}`" for name in process.SAFE_NAMES],
+    "docs/clients.md": [
+        *(f"`{client.id}`" for client in KNOWN_CLIENTS),
+        f"`startup_timeout_sec = {entries._START_SECONDS}`, `tool_timeout_sec = {entries._CALL_SECONDS}`",
+        f"`timeout = {entries._CALL_SECONDS}`",
+    ],
+    "docs/daemon.md": [
+        f"`daemon.idle_exit` ({DAEMON.idle_exit / 60:g} min)",
+        f"`bridge.startup_wait` ({Settings().bridge.startup_wait:g} s)",
+        f"for `init_timeout` and {link.LIST_SECONDS:g} s at most",
+        f"`idle_stop` ({repose.IDLE_STOP / 60:g} min for programs, never for a `url`)",
+        f"for `daemon.revalidate` ({DAEMON.revalidate / 86400:g} day), `daemon.warm_up` ({DAEMON.warm_up}) at a time",
+        f"What nobody used for {manifest.KEPT_SECONDS / 86400:g} days goes",
+        f"answers what it has read, for {front.FINISH_GRACE:g} s at most",
+        f"three times within {crashes.WITHIN:g} s",
+        f"from {show_bytes(log_file.LARGEST)} on",
+        *(f"`{section}.{key}`" for section, keys in _SETTLED.items() for key in sorted(keys)),
+        *(f"`{section}`" for section, keys in _SETTLED.items() if not keys),
+    ],
+    "docs/doctor.md": [*(f"`{known.code}`" for known in KNOWN)],
+    "docs/configuration.md": [
+        *(f"`{name}`" for name in process.SAFE_NAMES),
+        f"looked at every {memory.LOOK_SECONDS:g} s",
+        f"Left out: {repose.IDLE_STOP / 60:g} min for a `command`",
+    ],
     "docs/security.md": [
         *(f"`{name}`" for name in process.SAFE_NAMES),
         f"fewer than {MIN_LENGTH} characters",
@@ -246,7 +283,7 @@ SAID = {
         f"{parking.MAX_PARKED} calls of one principal",
         f"`max_instances` ({SERVER.max_instances})",
         f"`instance_idle` ({SERVER.instance_idle / 60:g} min)",
-        f"waits for {pool.FREE_SECONDS:g} s",
+        f"waits for {choosing.FREE_SECONDS:g} s",
         f"nobody else for {attribution.STRAY_SECONDS:g} s",
     ],
     "docs/authorization.md": [
@@ -272,6 +309,7 @@ SAID = {
         f"grows by {SERVER.breaker.open:g} s, up to {SERVER.breaker.max_open:g} s",
         f"it has {process.STDIN_GRACE:g} s to end by itself",
         f"and {process.TERM_GRACE:g} s",
+        f"looks in a row (every {memory.LOOK_SECONDS:g} s)",
         guard.COOKIE_NAME,
         f"once {conversation.READ_LIMIT >> 20} MiB wait for it",
         f"dropped from {conversation.PUSH_LIMIT >> 20} MiB on",

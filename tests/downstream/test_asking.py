@@ -309,3 +309,31 @@ async def test_who_can_be_asked_nothing_is_known_all_the_same() -> None:
     with pytest.raises(QuestionRefused):
         await Unasked(over_http[0]).ask(question())
     assert not Unasked(over_http[0]).profile
+
+
+async def test_a_client_without_roots_works_where_it_was_started() -> None:
+    """Its front was told: by the shim, or by the one who started the bridge."""
+    ear = Ear()
+    ear.client.told_project = "file:///told"
+    assert await ear.asker(form=True).project() == "file:///told"
+    ear.client.told_project = ""
+    assert await ear.asker(form=True).project() == ""
+
+
+@pytest.mark.parametrize(
+    ("roots", "project"), [([], "file:///told"), (["file:///a", "file:///b"], "file:///a")], ids=["none", "two"]
+)
+async def test_what_a_client_says_itself_counts_more_than_where_it_was_started(roots: list[str], project: str) -> None:
+    ear = Ear()
+    ear.client.told_project = "file:///told"
+    task = asyncio.ensure_future(ear.asker(roots=True).project())
+    asked = await ear.hear(1)
+    assert ear.says(id=asked["id"], result={"roots": [{"uri": uri} for uri in roots]})
+    with anyio.fail_after(5):
+        assert await task == project
+
+
+async def test_a_modern_client_works_where_its_connection_was_started() -> None:
+    connection = Client(told_project="file:///told")
+    assert await Unasked(Client(modern=True, channel=connection)).project() == "file:///told"
+    assert await Unasked(Client(modern=True)).project() == ""

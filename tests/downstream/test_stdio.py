@@ -16,7 +16,7 @@ import pytest
 from bridged import bridged, envelope
 from harness import Place, python_server
 from mcpbridge.bridge import Bridge
-from mcpbridge.downstream import conversation, stdio
+from mcpbridge.downstream import conversation, line_channel, stdio
 from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.wire.fds import FdReader
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
@@ -291,7 +291,7 @@ async def test_an_answer_to_nothing_is_ignored() -> None:
 
 
 async def test_a_request_over_several_lines_is_put_together_or_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "PRETTY_WAIT", 0.02)
+    monkeypatch.setattr(line_channel, "PRETTY_WAIT", 0.02)
     async with opened() as (channel, _):
         channel.write(json.dumps(request("ping", 1), indent=2).encode())
         assert (await channel.answer(1))["result"] == {}
@@ -375,7 +375,7 @@ async def test_a_client_that_stops_listening_is_noticed_at_the_next_answer() -> 
 async def test_a_client_that_does_not_read_is_read_no_further_and_loses_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "READ_LIMIT", 50_000)
+    monkeypatch.setattr(line_channel, "READ_LIMIT", 50_000)
     long = {"content": [{"type": "text", "text": "x" * 100_000}]}
     script = {**LEGACY_SERVER, "tools/call": long}
     async with opened(script, reads=False) as (channel, transport):

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -14,8 +15,10 @@ from bridged import Ear, bridged
 from harness import Place, eventually, python_server
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.upstream.settings import ServerSettings
+from remembered import remembering_bridge
 from rpc import HttpClient, Message, Reply, StdioClient
-from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, ScriptedTransport
+from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
 
 MARK = "mcpbridge/cache"
 
@@ -325,6 +328,53 @@ async def test_a_restart_of_the_server_makes_it_forget() -> None:
         upstream.line.ends("exit code 1")
         await upstream.tries(2)
         assert bridge.cache_status()["entries"] == 0
+
+
+async def test_a_server_that_was_stopped_since_nobody_used_it_makes_it_forget_nothing(tmp_path: Path) -> None:
+    """Its results are told on, and its next start changes nothing; a crash does."""
+    upstream = ScriptedTransport(LEGACY_SERVER)
+    how = {"idle_stop": 0.03, "tool": {"echo": {"cache": 60, "read_only": True}}}
+    async with remembering_bridge(tmp_path, {"up": upstream}, servers={"up": how}) as bridge:
+        ear, server = Ear(bridge.server), bridge.pool.upstreams["up"]
+        await ear.initialize()
+        await ear.ask("tools/call", {"name": "up__echo"})
+        while server.status.state != "idle":
+            await server.stepped()
+        for arguments in ({}, {"n": 1}, {}):
+            await ear.ask("tools/call", {"name": "up__echo", "arguments": arguments})
+        assert len(upstream.asked("tools/call")) == 2
+        assert bridge.cache_status()["entries"] == 2
+        upstream.line.ends("exit code 1")
+        while server.status.state == "ready":
+            await server.stepped()
+        await ear.ask("tools/call", {"name": "up__echo", "arguments": {"n": 2}})
+        assert bridge.cache_status()["entries"] == 1
+
+
+async def test_a_server_with_other_settings_makes_it_forget_also_what_the_old_one_said_last() -> None:
+    tool = {"echo": {"cache": 60, "read_only": True}}
+    made: list[ScriptedTransport] = []
+
+    class Replaced(Bridge):
+        def _make_transport(self, name: str, settings: ServerSettings) -> ScriptedTransport:
+            made.append(ScriptedTransport({**LEGACY_SERVER, "tools/list": SILENCE} if made else LEGACY_SERVER))
+            return made[-1]
+
+    def settings(*args: str) -> Settings:
+        return Settings.model_validate({"servers": {"up": {"command": "x", "args": args, "tool": tool}}})
+
+    with anyio.fail_after(10):
+        async with Replaced(settings()) as bridge:
+            assert await bridge.settled(5)
+            await bridge.reload(settings("other"))
+            listing = await made[1].hears("tools/list")
+            await bridge.request("tools/call", {"name": "up__echo"})
+            assert bridge.cache_status()["entries"] == 1
+            made[1].line.gives({"jsonrpc": "2.0", "id": listing["id"], "result": LEGACY_SERVER["tools/list"]})
+            assert await bridge.settled(5)
+            assert bridge.cache_status()["entries"] == 0
+            await bridge.request("tools/call", {"name": "up__echo"})
+            assert made[1].asked("tools/call")
 
 
 def asking(_: Message) -> Message:

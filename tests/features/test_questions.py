@@ -655,7 +655,8 @@ async def test_clients_that_are_kept_apart_have_servers_of_their_own(tmp_path: P
 
 
 async def test_the_clients_of_a_project_share_a_server_that_works_in_it(tmp_path: Path) -> None:
-    async with world("http", tmp_path, {"up": (["legacy"], {"share": "project"})}) as around:
+    servers = {"up": (["legacy"], {"share": "project"})}
+    async with world("http", tmp_path, servers, http={"projects": [str(tmp_path)]}) as around:
         folders = [tmp_path / "one", tmp_path / "two words"]
         for folder in folders:
             folder.mkdir()
@@ -666,6 +667,19 @@ async def test_the_clients_of_a_project_share_a_server_that_works_in_it(tmp_path
             found.append(json.loads((await person.calls("up__where", lambda _, roots=roots: roots)).text))
         assert [where for _, where in found] == [str(folders[0]), str(folders[1]), str(folders[0])]
         assert found[0] == found[2]
+
+
+@pytest.mark.parametrize("front", ["stdio", "http", "sse", "websocket"])
+async def test_where_a_server_works_is_for_this_users_own_programs_to_say(front: str, tmp_path: Path) -> None:
+    """Whoever has a token of the HTTP front would else choose a directory whose files a program runs (issue 7)."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    roots = {"roots": [{"uri": theirs.as_uri()}]}
+    servers = {"up": (["legacy"], {"share": "project"})}
+    async with world(front, tmp_path, servers, http={"projects": [str(tmp_path / "ours")]}) as around:
+        person = await around.person(roots={})
+        where = json.loads((await person.calls("up__where", lambda _: roots)).text)[1]
+        assert where == str(theirs if front == "stdio" else Path.cwd())
 
 
 async def lives(pid: int) -> bool:

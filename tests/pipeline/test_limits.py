@@ -122,7 +122,7 @@ async def test_a_tool_runs_as_often_at_a_time_as_it_may_whoever_calls_and_in_ord
     assert server.began == calls
     assert server.most == 2
     assert not limits.places
-    assert not limits.held
+    assert not limits.places.held
 
 
 async def test_a_limit_of_one_tool_is_none_of_another() -> None:
@@ -275,7 +275,7 @@ async def test_a_place_is_free_again_however_a_call_ends() -> None:
     running.cancel()
     await asyncio.wait([running, waiting])
     assert not limits.places
-    assert not limits.held
+    assert not limits.places.held
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -324,7 +324,7 @@ async def test_however_calls_come_go_and_are_cancelled_no_limit_is_broken_and_no
     for task in tasks.values():
         assert task.cancelled() or task.exception() is None or isinstance(task.exception(), Overloaded)
     assert not limits.places
-    assert not limits.held
+    assert not limits.places.held
 
 
 # -- calls that belong to calls

@@ -10,7 +10,7 @@ from mcpbridge.conduct import Conduct
 from mcpbridge.errors import RETRY_AFTER, RateLimited
 from mcpbridge.model import Call, Session
 from mcpbridge.pipeline.bucket import Bucket
-from mcpbridge.pipeline.rates import Rates
+from mcpbridge.pipeline.rates import Rates, Taken
 from mcpbridge.pipeline.recent import Recent
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.units import Rate, parse_rate
@@ -214,3 +214,15 @@ def test_only_so_many_clients_are_remembered_and_those_heard_of_last() -> None:
     assert len(recent) == 3
     assert len(recent.of("a")) == 5
     assert recent.of("b") == []
+
+
+async def test_a_rate_that_stays_the_same_is_counted_on_under_other_settings() -> None:
+    clock, taken, who = Clock(), Taken(), Someone("ann")
+    limit = Conduct(rate_limit=parse_rate("3/h"))
+
+    def stage_of(client: str) -> Stage | None:
+        return Rates(parse_rate(client), {}, clock, taken=taken).stage(tool("a/b"), limit)
+
+    assert await passes(stage_of("2/h"), call_of(caller=who))
+    assert [await passes(stage_of("2/h"), call_of(caller=who)) for _ in range(2)] == [True, False]
+    assert [await passes(stage_of("5/h"), call_of(caller=who)) for _ in range(2)] == [True, False], "that of the tool"

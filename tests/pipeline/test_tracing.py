@@ -39,10 +39,7 @@ class Traced(BridgeToScripts):
         self.spans = InMemorySpanExporter()
         self.reader = InMemoryMetricReader()
         tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self._opened = OpenTelemetry(tracers, MeterProvider([self.reader], shutdown_on_exit=False))
-
-    def _open_telemetry(self) -> OpenTelemetry:
-        return self._opened
+        self.opened = OpenTelemetry(tracers, MeterProvider([self.reader], shutdown_on_exit=False))
 
     def finished(self) -> list[ReadableSpan]:
         """The spans so far, in the order in which they began."""
@@ -76,9 +73,10 @@ async def traced(
     **sections: Any,
 ) -> AsyncIterator[World]:
     transport = ScriptedTransport(script)
-    how = {"servers": {"up": {"command": "scripted", **(server or {})}}, **sections}
+    how = {"servers": {"up": {"command": "scripted", **(server or {})}}, "observe": {"otel": True}, **sections}
     bridge = Traced(Settings.model_validate(how), {"up": transport}, tracers or TracerProvider(shutdown_on_exit=False))
-    with anyio.fail_after(20):
+    with anyio.fail_after(20), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenTelemetry, "made", lambda: bridge.opened)
         async with bridge:
             assert await bridge.settled(5)
             ear = Ear(bridge.server)

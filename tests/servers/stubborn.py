@@ -109,10 +109,21 @@ def fails_at_start() -> None:
     sys.exit(7)
 
 
-def starts_slowly() -> None:
+class Signs(Server):
+    """Says with each echo who it is."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def tool_echo(self, _id: object, arguments: dict[str, Any]) -> Result:
+        return text(f"{self.name} {arguments['text']}")
+
+
+def starts_slowly(seconds: str = "4", name: str = "") -> None:
     """Takes four seconds to come up, as many real servers do."""
-    time.sleep(4)
-    Server().run()
+    time.sleep(float(seconds))
+    (Signs(name) if name else Server()).run()
 
 
 def starts_when_told(marker: str) -> None:
@@ -132,7 +143,7 @@ if __name__ == "__main__":
         "leaves-on-probe": lambda: LeavesOnProbe().run(),
         "mute": lambda: Mute().run(),
         "silent": lambda: Silent().run(),
-        "starts-slowly": starts_slowly,
+        "starts-slowly": lambda: starts_slowly(*sys.argv[2:]),
         "starts-when-told": lambda: starts_when_told(sys.argv[2]),
         "stops-reading": lambda: StopsReading().run(),
     }[sys.argv[1]]()

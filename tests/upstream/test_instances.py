@@ -9,7 +9,7 @@ import pytest
 
 from mcpbridge.model import Call
 from mcpbridge.pipeline.deliver import Deliver
-from mcpbridge.upstream import pool as pools
+from mcpbridge.upstream import choosing
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
@@ -20,7 +20,7 @@ FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pools, "FREE_SECONDS", 0.01)
+    monkeypatch.setattr(choosing, "FREE_SECONDS", 0.01)
 
 
 def silent(**more: Any) -> ScriptedTransport:
@@ -173,8 +173,8 @@ async def test_at_the_limit_a_gap_among_the_instances_hides_none(impatient: None
                 held.append(asyncio.ensure_future(instances[-1].request(call_of(client=someone))))
                 await transport.hears("tools/call", times=number)
             assert len(set(instances)) == 3
-            key = next(key for key, instance in pool._others.items() if instance.upstream is instances[1])  # pyright: ignore[reportPrivateUsage]
-            pool._others[key].scope.cancel()  # pyright: ignore[reportPrivateUsage] - as one that was idle for too long
+            further = pool._further  # pyright: ignore[reportPrivateUsage] - as one that was idle for too long
+            next(instance for instance in further if instance.upstream is instances[1]).scope.cancel()
             while pool.instances("up") > 2:
                 await asyncio.sleep(0)
             pool.upstreams["up"].settings = base.settings.model_copy(update={"max_instances": 1})

@@ -277,6 +277,7 @@ async def test_clients_that_are_kept_apart_share_nothing() -> None:
 
 
 async def test_clients_of_a_project_share_an_instance_that_works_there(tmp_path: Path) -> None:
+    """One project is one process: the instance that lists moves to the first project that a client brings."""
     made: list[str | None] = []
     transport = ScriptedTransport(LEGACY_SERVER)
 
@@ -291,15 +292,16 @@ async def test_clients_of_a_project_share_an_instance_that_works_there(tmp_path:
         async with pool.running():
             assert await pool.settled(5)
             first, second = [await served(pool, Someone(project=here)) for _ in range(2)]
-            assert first is second
+            assert first is second is pool.upstreams["up"]
+            assert await served(pool, Someone(project=f"{here}/")) is first
             assert await served(pool, Someone(project=gone)) is not first
             assert await served(pool, Someone(project="https://example.com")) is not first
-            assert await served(pool, Someone()) is pool.upstreams["up"]
+            assert await served(pool, Someone()) is not first
             leaving = Someone(project=here)
             await served(pool, leaving)
             pool.release(leaving.home)  # the project is not this client's alone
             assert await served(pool, Someone(project=here)) is first
-    assert made[:4] == [None, str(tmp_path), None, None]
+    assert made == [None, str(tmp_path), None, None, None]
 
 
 async def test_clients_whose_project_is_not_known_can_be_asked_all_the_same() -> None:
@@ -349,7 +351,8 @@ async def test_a_question_on_an_instance_that_several_share_is_put_to_the_client
                 await asyncio.sleep(0)
             line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": {"content": []}})
             one, other = await asyncio.gather(*calls)
-            assert one is other is not pool.upstreams["up"]
+            assert one is other
+            assert (one is pool.upstreams["up"]) is (share == "project")
             assert len(first.asked) == 1
 
 

@@ -288,6 +288,8 @@ async def test_one_guard_watches_all_servers_and_leaves_with_the_last() -> None:
 
 
 async def test_a_guard_that_was_killed_is_replaced_and_knows_all_servers() -> None:
+    for earlier in guards(os.getpid()):
+        await ended(earlier)
     async with started(spec(READS_TO_THE_END)):
         [first] = guards(os.getpid())
         os.kill(first, signal.SIGKILL)
@@ -316,9 +318,10 @@ async def test_the_guard_ends_what_is_listed_when_its_input_closes() -> None:
         for server in servers:
             assert server.stdout
             grandchildren.append(int(server.stdout.readline()))
-        watching = subprocess.Popen([sys.executable, "-I", "-S", guard.__file__], stdin=subprocess.PIPE)
-        lines = [f"+{server.pid} {cookie}\n" for server, cookie in zip(servers, cookies, strict=True)]
-        watching.communicate("".join([*lines, f"-{servers[1].pid}\n"]).encode(), timeout=10)
+        command = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
+        watching = subprocess.Popen(command, stdin=subprocess.PIPE)
+        lines = [f"+{cookie} {server.pid}\n" for server, cookie in zip(servers, cookies, strict=True)]
+        watching.communicate("".join([*lines, f"-{cookies[1]}\n"]).encode(), timeout=10)
         await ended(servers[0].pid)
         await ended(grandchildren[0])
         assert servers[1].poll() is None

@@ -6,23 +6,22 @@ once if it says that nothing will come. Who may connect is the file system's bus
 the user's alone.
 """
 
+import asyncio
 import json
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import cast
 
 import anyio
-from anyio.abc import ByteStream
 
 from mcpbridge.errors import ConfigError
 from mcpbridge.logs import get_logger
 
-__all__ = ["Answers", "Document", "ask", "ask_all", "publish", "runtime_directory", "sockets"]
+__all__ = ["SILENT", "Answers", "Document", "ask", "ask_all", "publish", "sockets"]
 
 Document = Mapping[str, object]
 """A JSON object: a request, or what is said to it."""
@@ -30,8 +29,11 @@ Document = Mapping[str, object]
 Answers = Mapping[str, Callable[[Document], Document | Awaitable[Document]]]
 """What a bridge answers, by `do`; `status` is one of them."""
 
+SILENT = "silent"
+"""`code` of what is put in the place of a document by `ask`, where a bridge does not answer."""
+
 _LONGEST_WAIT = 5.0
-"""Seconds for a peer to take, or to give, the document."""
+"""Seconds for a peer to take, or to give, the document, unless it takes long to make."""
 _A_MOMENT = 0.3
 """Seconds that a peer has to say what it wants."""
 _LARGEST_REQUEST = 64 * 1024
@@ -40,50 +42,104 @@ _LARGEST_DOCUMENT = 16 * 1024**2
 _STATUS: Document = {"do": "status"}
 
 
-def runtime_directory(environ: Mapping[str, str]) -> Path:
-    """Where this user's bridges put their sockets. It may not exist yet."""
-    given = environ.get("XDG_RUNTIME_DIR")
-    if given and Path(given).is_dir():
-        return Path(given) / "mcpbridge"
-    return Path(tempfile.gettempdir()) / f"mcpbridge-{os.getuid()}"
-
-
 @asynccontextmanager
-async def publish(answers: Answers, directory: Path) -> AsyncGenerator[None]:
+async def publish(answers: Answers, directory: Path, *, look_every: float = 5.0) -> AsyncGenerator[None]:
     """Answer commands for the time of the context.
 
-    It is a convenience: when the socket cannot be made, that is logged and the bridge runs without it.
+    It is a convenience: when the socket cannot be made, that is logged and the bridge runs without it. `look_every`:
+    seconds between two looks whether it is still there; programs that clean up remove such files, and it is made anew.
     """
     path = directory / f"{os.getpid()}.sock"
     try:
-        _make_private(directory)
-        path.unlink(missing_ok=True)  # left by a process that had the same number
-        listener = await anyio.create_unix_listener(path, mode=0o600)
+        listener = _listen(path)
     except (OSError, ConfigError) as error:
         get_logger().warning("no control socket", path=str(path), reason=str(error))
         yield
         return
 
-    async def answer(stream: ByteStream) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), anyio.move_on_after(_LONGEST_WAIT):
-            async with stream:
-                await stream.send(await _document(answers, await _request(stream)))
+    accepting = anyio.CancelScope()
+
+    async def answer(connected: socket.socket) -> None:
+        with closing(connected), suppress(OSError):
+            document = await _document(answers, await _request(connected))
+            with anyio.move_on_after(_LONGEST_WAIT):
+                await asyncio.get_running_loop().sock_sendall(connected, document)
+
+    async def accept(listener: socket.socket) -> None:
+        # Not anyio's listener: who connects in the moment in which that is cancelled makes it log an error.
+        while True:
+            try:
+                connected, _ = await asyncio.get_running_loop().sock_accept(listener)
+            except OSError:  # there are no descriptors left, or it has gone already
+                await anyio.sleep(_A_MOMENT)
+                continue
+            asked.start_soon(answer, connected)
+
+    async def listen(listener: socket.socket) -> None:
+        with accepting:
+            while True:
+                with listener:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(accept, listener)
+                        await _removed(path, look_every)
+                        tasks.cancel_scope.cancel()
+                listener = await _listen_anew(path, look_every)
 
     try:
-        async with listener, anyio.create_task_group() as asked:
-            asked.start_soon(listener.serve, answer)
+        async with anyio.create_task_group() as asked:
+            asked.start_soon(listen, listener)
             yield
-            asked.cancel_scope.cancel()
+            accepting.cancel()
+            asked.cancel_scope.deadline = anyio.current_time() + _A_MOMENT  # for who asked for the end
     finally:
+        listener.close()
         path.unlink(missing_ok=True)
 
 
-async def _request(stream: ByteStream) -> bytes:
+def _listen(path: Path) -> socket.socket:
+    _make_private(path.parent)
+    path.unlink(missing_ok=True)  # left by a process that had the same number
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))  # nobody else can enter the directory
+        path.chmod(0o600)
+        listener.listen()
+        listener.setblocking(False)  # noqa: FBT003 - its only parameter
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+async def _removed(path: Path, look_every: float) -> None:
+    """Return when there is no such file any more."""
+    while True:
+        await anyio.sleep(look_every)
+        if not _is_there(path):
+            return
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists()
+
+
+async def _listen_anew(path: Path, look_every: float) -> socket.socket:
+    while True:
+        with suppress(OSError, ConfigError):
+            return _listen(path)
+        await anyio.sleep(look_every)
+
+
+async def _request(connected: socket.socket) -> bytes:
     """The line that the peer sends; empty if it says nothing within a moment."""
-    received = b""
-    with suppress(anyio.EndOfStream), anyio.move_on_after(_A_MOMENT):
+    connected.setblocking(False)  # noqa: FBT003 - its only parameter
+    loop, received = asyncio.get_running_loop(), b""
+    with anyio.move_on_after(_A_MOMENT):
         while b"\n" not in received and len(received) <= _LARGEST_REQUEST:
-            received += await stream.receive(_LARGEST_REQUEST)
+            piece = await loop.sock_recv(connected, _LARGEST_REQUEST)
+            if not piece:
+                break
+            received += piece
     return received.partition(b"\n")[0].strip()
 
 
@@ -123,7 +179,8 @@ def sockets(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     _check_private(directory)
-    return sorted(directory.glob("*.sock"), key=lambda path: (len(path.name), path.name))
+    found = [path for path in directory.glob("*.sock") if path.stem.isdecimal()]  # the others are of daemons
+    return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def ask_all(directory: Path, request: Document = _STATUS) -> list[Document]:
@@ -136,20 +193,37 @@ def ask_all(directory: Path, request: Document = _STATUS) -> list[Document]:
     return [document for document in found if document is not None]
 
 
-def ask(path: Path, request: Document) -> Document | None:
-    """What one bridge says to a request; `error` is in it if that is nothing useful. None: it is dead."""
+def ask(path: Path, request: Document, *, patience: float = _LONGEST_WAIT) -> Document | None:
+    """What one bridge says to a request; `error` is in it if that is nothing useful. None: it is dead.
+
+    `patience`: seconds that it has for the answer.
+    """
     try:
-        return _ask(path, request)
+        return _ask(path, request, patience)
     except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
+        if not _is_alive(path):  # else it is about to listen, or not any more
+            path.unlink(missing_ok=True)
+        return None
+    except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError):
-        return {"pid": int(path.stem) if path.stem.isdigit() else None, "error": "it does not answer"}
+        return {"pid": int(path.stem) if path.stem.isdigit() else None, "code": SILENT, "error": "it does not answer"}
 
 
-def _ask(path: Path, request: Document) -> Document:
+def _is_alive(path: Path) -> bool:
+    """The process that a socket is named after may still be there."""
+    try:
+        os.kill(int(path.stem), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _ask(path: Path, request: Document, patience: float) -> Document:
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
-        connection.settimeout(_LONGEST_WAIT)
+        connection.settimeout(patience)
         connection.connect(str(path))
         # Bridges of older releases read nothing, and what is unread when they close could cost us their answer.
         words = b"" if request == _STATUS else json.dumps(dict(request)).encode() + b"\n"

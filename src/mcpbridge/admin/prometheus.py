@@ -91,8 +91,8 @@ class _Counts:
 
 def _add_servers(page: Page, servers: Sequence[Mapping[str, Any]]) -> None:
     own = [(labels(["server", "backend"], [str(one["name"]), str(one["transport"])]), one) for one in servers]
-    up = [(of, int(one["state"] == "ready")) for of, one in own]
-    page.gauges("mcpbridge_server_up", "1 while a server is ready.", up)
+    up = [(of, int(one["state"] == "ready" or (one["state"] == "idle" and not one["cause"]))) for of, one in own]
+    page.gauges("mcpbridge_server_up", "1 while a server is ready, or would start at its next use.", up)
     page.gauges("mcpbridge_server_running_calls", "Calls it works on now.", [(of, one["running"]) for of, one in own])
     page.counters("mcpbridge_server_restarts", "Connections made anew.", [(of, one["restarts"]) for of, one in own])
 

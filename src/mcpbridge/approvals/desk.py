@@ -79,6 +79,10 @@ class Desk:
         self._decided: dict[str, _Decided] = {}
         self._has_ended = False
 
+    def configure(self, settings: ApprovalSettings) -> None:
+        """Other settings for requests that come from now on."""
+        self._settings = settings
+
     # -- Approver
 
     def reaches(self, call: Call) -> bool:

@@ -29,7 +29,12 @@ class Grants:
 
     def __init__(self, store: Store, *, once_seconds: float, session_seconds: float) -> None:
         """How long a yes holds: for one call, and for a session."""
-        self._store, self._once_seconds, self._session_seconds = store, once_seconds, session_seconds
+        self._store = store
+        self.configure(once_seconds=once_seconds, session_seconds=session_seconds)
+
+    def configure(self, *, once_seconds: float, session_seconds: float) -> None:
+        """How long a yes holds that is given from now on."""
+        self._once_seconds, self._session_seconds = once_seconds, session_seconds
 
     async def put(self, request: ApprovalRequest, scope: Scope, by: str) -> None:
         """Keep a yes."""

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, field
 
 from mcpbridge.catalog.definitions import KINDS, Changes, Definition, Kind, Unusable, check
+from mcpbridge.catalog.forms import Made
 from mcpbridge.upstream.settings import NameFilter, ServerSettings
 from mcpbridge.wire.frame import encode
 
@@ -82,9 +83,11 @@ def matches_any(globs: Iterable[str], *spellings: str) -> bool:
     return any(fnmatchcase(spelling, glob) for glob in globs for spelling in spellings)
 
 
-def accept(offer: Offer, settings: ServerSettings | None, before: Accepted | None = None) -> Accepted:
-    """Check an offer; `before` is the same server's last one under the same settings."""
-    reading = _Reading(offer.server, settings, before)
+def accept(
+    offer: Offer, settings: ServerSettings | None, before: Accepted | None = None, made: Made | None = None
+) -> Accepted:
+    """Check an offer; `before`: the same server's last one under the same settings, `made`: what earlier runs found."""
+    reading = _Reading(offer.server, settings, before, made)
     items: dict[Kind, tuple[Item, ...]] = {kind: reading.read(kind, offer.of(kind)) for kind in KINDS}
     hidden: dict[Kind, frozenset[str]] = {kind: frozenset(keys) for kind, keys in reading.hidden.items()}
     return Accepted(offer.server, items, hidden, tuple(reading.dropped), reading.checked)
@@ -93,7 +96,10 @@ def accept(offer: Offer, settings: ServerSettings | None, before: Accepted | Non
 class _Reading:
     """The state of one `accept`."""
 
-    def __init__(self, server: str, settings: ServerSettings | None, before: Accepted | None) -> None:
+    def __init__(
+        self, server: str, settings: ServerSettings | None, before: Accepted | None, made: Made | None
+    ) -> None:
+        self.check = check if made is None else made.check
         self.server = server
         self.settings = settings
         self.over_http = settings is not None and settings.url is not None
@@ -114,7 +120,10 @@ class _Reading:
         """The definitions that can be listed and that the configuration does not hide, once each."""
         seen: set[str] = set()
         for raw in offered:
-            found = self.checked[kind, raw] = self.known.get((kind, raw)) or check(kind, raw, over_http=self.over_http)
+            found = self.known.get((kind, raw))
+            if found is None:
+                found = self.check(kind, raw, over_http=self.over_http)
+            self.checked[kind, raw] = found
             if isinstance(found, Unusable):
                 self._drop(kind, found.name, found.reason)
                 continue

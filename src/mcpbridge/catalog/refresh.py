@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from mcpbridge.catalog.audiences import Audiences
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
 from mcpbridge.catalog.views import Views
-from mcpbridge.policy.decide import Audience, Policy
+from mcpbridge.policy.decide import ANYBODY, Audience, Policy
 from mcpbridge.upstream.settings import ServerSettings
 
 __all__ = ["Catalog", "OnChange", "OnViewChange"]
@@ -38,7 +38,9 @@ class Catalog:
 
         `policy`: what it denies to an audience, that does not see.
         """
-        self._settings = settings
+        self.settings = settings
+        """Of the servers, as they are in effect; changes under way are not in `snapshot` (see `flush`)."""
+        self._policy = policy
         self._builder = builder or Builder()
         self._settle = settle
         self._offers: dict[str, Offer] = {}
@@ -53,6 +55,8 @@ class Catalog:
         self._changed: dict[str, frozenset[Kind]] = {}
         self._changed_for: Mapping[tuple[str, Audience], frozenset[Kind]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self.is_looked_at = False
+        """Somebody may have been listed something. Before that nobody has a list that could be out of date."""
         self._snapshot = self._builder.build((), settings)
 
     @property
@@ -85,16 +89,36 @@ class Catalog:
         if self._offers.pop(server, None) is not None:
             self._schedule()
 
-    def configure(self, settings: Mapping[str, ServerSettings]) -> None:
-        """Other settings for the same offers: filters, renames, servers that came or went."""
-        self._settings = settings
+    def configure(
+        self, settings: Mapping[str, ServerSettings], builder: Builder | None = None, policy: Policy | None = None
+    ) -> None:
+        """Other settings for the same offers: filters, renames, servers that came or went.
+
+        `builder`: how snapshots are cut from now on; `policy`: what is denied from now on, at once (see `audience`).
+        None: as before.
+        """
+        self.settings = settings
+        if builder is not None and builder.options != self._builder.options:
+            builder.follow(self._builder)
+            self._builder = builder
+            self._views.configure(builder)
+        if policy is not None:
+            self._policy, self._audiences = policy, Audiences(policy)
         self._schedule()
+
+    def audience(self, client: str, principal: str) -> Audience:
+        """For whom to look (see `view`): which rules of the policy in effect are about this caller.
+
+        It is not to be kept: an audience means nothing under another policy.
+        """
+        return self._policy.audience(client, principal) if self._policy is not None else ANYBODY
 
     def flush(self, view: str = "", audience: Audience | None = None) -> Snapshot:
         """The snapshot (see `view`) with every change up to now in it; listeners are told before this returns."""
         if self._timer is not None:
             self._timer.cancel()
             self._rebuild()
+        self.is_looked_at = True
         return self.view(view, audience)
 
     def changed(self, server: str, audience: Audience) -> frozenset[Kind]:
@@ -132,7 +156,7 @@ class Catalog:
     def _rebuild(self) -> None:
         self._timer = None
         before = self._snapshot
-        self._built, self._built_settings = dict(self._offers), self._settings
+        self._built, self._built_settings = dict(self._offers), self.settings
         self._snapshot = self._builder.build(tuple(self._built.values()), self._built_settings)
         after = self._snapshot
         changed: frozenset[Kind] = frozenset(

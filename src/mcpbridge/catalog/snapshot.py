@@ -15,8 +15,17 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mcpbridge.catalog.definitions import KINDS, Changes, Kind, form_for_legacy, form_for_modern, with_ui_uris
+from mcpbridge.catalog.definitions import (
+    KINDS,
+    Changes,
+    Definition,
+    Kind,
+    form_for_legacy,
+    form_for_modern,
+    with_ui_uris,
+)
 from mcpbridge.catalog.directory import Directory, Listed
+from mcpbridge.catalog.forms import Forms, Shown
 from mcpbridge.catalog.names import Prefix, own_names, wire_names
 from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.paging import Entry, Listing
@@ -229,6 +238,7 @@ class Builder:
         modern_tail: bytes = b"",
         results: ResultSettings | None = None,
         slim: Level = "off",
+        forms: Forms | None = None,
     ) -> None:
         """How all snapshots are cut.
 
@@ -236,8 +246,10 @@ class Builder:
         entries a page; 0 for one page. `ttl_ms`: how long modern clients may go without asking again, where no server
         asks for less. `modern_tail`: members (`"name":value,…`) that end every page for modern clients, such as the
         `_meta` with the bridge's own `serverInfo`. `results`: what becomes of results unless a server or tool says
-        otherwise; None: nothing. `slim`: how short the definitions of tools are.
+        otherwise; None: nothing. `slim`: how short the definitions of tools are. `forms`: what earlier runs made.
         """
+        self.options = name_length, prefix, page_size, ttl_ms, modern_tail, results, slim
+        """How it cuts: two builders with the same make the same of the same."""
         self._names: _Names = partial(wire_names, limit=name_length, prefix=prefix)
         self._keeps_uris = False
         self._page_size = page_size
@@ -249,7 +261,8 @@ class Builder:
         """Ids (`server/name`, the server's own) of tools whose results have been large."""
         self._seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
         self._entries: dict[_EntryKey, Entry] = {}
-        self._seen_uris = SeenUris()
+        self.seen_uris = SeenUris()
+        self.forms = forms
 
     def for_one_server(self) -> "Builder":
         """Another builder that cuts alike, for the catalogs of one server by its own names and URIs."""
@@ -259,18 +272,24 @@ class Builder:
         other._keeps_uris = True
         return other
 
+    def follow(self, before: "Builder") -> None:
+        """Know what the builder before learned: whose results are large, whose a URI is; and what earlier runs made."""
+        self.large, self.seen_uris, self.forms = before.large, before.seen_uris, before.forms
+
     def build(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
         """The catalog of these offers, at most one a server."""
         accepted = self._accepted(offers, settings)
         names = {*accepted, *settings}
         own = (_uris_of(accepted.get(name), name, settings.get(name)) for name in names)
-        uris = UriIndex(own, self._seen_uris, keeps_all=self._keeps_uris)
+        uris = UriIndex(own, self.seen_uris, keeps_all=self._keeps_uris)
         runs_tasks = frozenset(offer.server for offer in offers if offer.runs_tasks)
         rewriting = Rewriting(settings, self._results, self.large)
-        making = _Making(accepted, uris, self._names, self._entries, runs_tasks, rewriting, self._slim)
+        making = _Making(accepted, uris, self._names, self._entries, runs_tasks, rewriting, self._slim, self.forms)
         tools, prompts = making.tools(), making.prompts()
         resources, templates = making.resources(), making.templates()
         self._entries = making.entries
+        if self.forms is not None:
+            self.forms.keep()
         listings: dict[Kind, Listing] = {
             kind: Listing(kind, making.listed[kind], self._page_size, self._modern_members(kind, offers))
             for kind in KINDS
@@ -302,10 +321,11 @@ class Builder:
         for offer in sorted(offers, key=lambda offer: offer.server):
             own = settings.get(offer.server)
             last_offer, last_own, last = self._seen.get(offer.server, (None, None, None))
+            made = self.forms.of(offer.server) if self.forms is not None else None
             if last is None or last_own != own:
-                last = accept(offer, own)
+                last = accept(offer, own, made=made)
             elif last_offer is not offer:
-                last = accept(offer, own, last)
+                last = accept(offer, own, last, made)
             seen[offer.server] = offer, own, last
         self._seen = seen
         return {server: last for server, (_, _, last) in seen.items()}
@@ -350,9 +370,11 @@ class _Making:
         runs_tasks: frozenset[str],
         rewriting: Rewriting,
         slim: Level,
+        forms: Forms | None,
     ) -> None:
         """`runs_tasks`: servers whose tools clients of 2025-11-25 may run as tasks, so that they see `execution`."""
         self._slim: Level = slim
+        self._forms = forms
         self._rewriting = rewriting
         self._servers = servers
         self._uris = uris
@@ -447,18 +469,25 @@ class _Making:
         key = kind, server, item.name, item.definition.raw, tuple(changes.items())
         entry = self._known.get(key)
         if entry is None:
-            legacy, modern = form_for_legacy(item.definition, changes), form_for_modern(item.definition, changes)
-            is_one = legacy == modern
-            if kind == "tools" and server != BRIDGE:
-                legacy = slimmed(legacy, self._slim)
-                modern = legacy if is_one else slimmed(modern, self._slim)
-            if is_one:
-                modern = legacy  # one copy
-            digest = sha256(legacy + b"\0" + modern).digest()
-            entry = Entry((server, item.name), legacy, modern, digest)
+            level: Level = self._slim if kind == "tools" and server != BRIDGE else "off"
+            make = partial(_shown, item.definition, changes, level)
+            if self._forms is None:
+                shown = make()
+            else:
+                shown = self._forms.of(server).show(item.definition, changes, level, make)
+            modern = shown.legacy if shown.modern is None else shown.modern  # one copy
+            entry = Entry((server, item.name), shown.legacy, modern, shown.digest)
         self.entries[key] = entry
         self.listed[kind].append(entry)
         return entry
+
+
+def _shown(definition: Definition, changes: Changes, level: Level) -> Shown:
+    legacy, modern = form_for_legacy(definition, changes), form_for_modern(definition, changes)
+    is_one = legacy == modern
+    legacy = slimmed(legacy, level)
+    modern = legacy if is_one else slimmed(modern, level)
+    return Shown(legacy, None if is_one else modern, sha256(legacy + b"\0" + modern).digest())
 
 
 def _digest(listings: Mapping[Kind, Listing]) -> str:

@@ -23,7 +23,16 @@ class Views:
     def __init__(self, builder: Builder) -> None:
         """`builder` makes the merged catalog; these are cut like it."""
         self._builder = builder
-        self._made: dict[str, tuple[_Part, Builder, Snapshot]] = {}
+        self._made: dict[str, tuple[_Part | None, Builder, Snapshot]] = {}
+        """What each was made of and by; None: by a builder that cut otherwise."""
+
+    def configure(self, builder: Builder) -> None:
+        """All are cut like this builder's catalog from now on; see `refresh`."""
+        self._builder = builder
+        for server, (_, before, snapshot) in list(self._made.items()):
+            own = builder.for_one_server()
+            own.follow(before)
+            self._made[server] = None, own, snapshot
 
     def look(self, server: str, offers: Mapping[str, Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
         """What clients see of this server alone; nothing of one that offers nothing."""

@@ -1,12 +1,13 @@
 """What several commands do alike: ask every running bridge of this user, and show what each says."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from mcpbridge.admin.control_socket import Document, ask_all, runtime_directory
-from mcpbridge.cli.exits import OK, UNREACHABLE, fail, report
+from mcpbridge.admin.control_socket import SILENT, Document, ask_all
+from mcpbridge.cli.exits import OK, TIMED_OUT, UNREACHABLE, fail, report
 from mcpbridge.cli.output import print_json
 from mcpbridge.errors import ConfigError
+from mcpbridge.places import runtime_directory
 
 __all__ = ["show_all"]
 
@@ -23,14 +24,22 @@ def show_all(show: Callable[[Document], None], request: Mapping[str, object] | N
         return report(error, as_json=as_json) or OK
     if as_json:
         print_json({"bridges": found})
-        return OK if found else UNREACHABLE
+        return _code(found)
     if not found:
         fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
     for number, bridge in enumerate(found):
         if number:
             print()
         if "error" in bridge:
-            print(f"process {bridge.get('pid')}: {bridge['error']}")
+            pid = bridge.get("pid")
+            hint = f"; `kill -9 {pid}` ends it and its servers" if bridge.get("code") == SILENT else ""
+            print(f"process {pid}: {bridge['error']}{hint}")
         else:
             show(bridge)
-    return OK
+    return _code(found)
+
+
+def _code(found: Sequence[Document]) -> int:
+    if any(one.get("code") == SILENT for one in found):
+        return TIMED_OUT
+    return OK if found else UNREACHABLE

@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.admin.control_socket import ask_all, runtime_directory
+from mcpbridge.admin.control_socket import ask_all
 from mcpbridge.cli.exits import OK, UNREACHABLE, USAGE, CommandFailed, fail, report
 from mcpbridge.cli.options import as_json_option
 from mcpbridge.cli.output import first_line, note, print_json, print_table
 from mcpbridge.errors import ConfigError
+from mcpbridge.places import runtime_directory
 
 __all__ = ["command"]
 

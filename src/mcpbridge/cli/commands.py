@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except Exception as error:  # the end of the program: what it knows, it says
-        known = report(error, as_json=False)
+        known = report(error, as_json="--json" in arguments)
         if known is None:
             raise
         return known

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from mcpbridge.admin.approvals import Problem
-from mcpbridge.admin.control_socket import ask, runtime_directory, sockets
+from mcpbridge.admin.control_socket import ask, sockets
 from mcpbridge.cli.exits import DECIDED, TOOL_ERROR, UNREACHABLE, USAGE, CommandFailed, fail
 from mcpbridge.cli.kept_approvals import KeptApprovals
 from mcpbridge.errors import ConfigError
+from mcpbridge.places import runtime_directory
 
 __all__ = ["Waiting", "decide", "waiting"]
 

@@ -18,11 +18,23 @@ from mcpbridge.cli.signals import ended_by_signals
 from mcpbridge.cli.states import State, failure_code, fault, is_ready
 from mcpbridge.config.load import Loaded, load
 from mcpbridge.config.schema import LogSettings
+from mcpbridge.daemon.hello import project_uri
 from mcpbridge.errors import ConfigError, nearest
 from mcpbridge.redaction import Redactor
+from mcpbridge.shim.hello import project_of
 from mcpbridge.telemetry import set_up_logs
 
-__all__ = ["Command", "all_pages", "ask", "likely_servers", "run", "settle", "wanted_servers", "warn_of_absent"]
+__all__ = [
+    "Command",
+    "all_pages",
+    "ask",
+    "likely_servers",
+    "project_here",
+    "run",
+    "settle",
+    "wanted_servers",
+    "warn_of_absent",
+]
 
 Command = Callable[[Loaded, Redactor], Awaitable[int]]
 """The work of a command; returns the exit code."""
@@ -90,10 +102,24 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
     longest = max((server.init_timeout for server in enabled), default=0.0)
     # No other command finds this bridge, so who runs this one is the only person that can be asked.
     settings = settings.model_copy(update={"approval": settings.approval.model_copy(update={"ask": []})})
-    async with Bridge(settings, redact=redact, approver=ask_at_terminal, is_whole=servers is None) as bridge:
+    async with Bridge(
+        settings,
+        redact=redact,
+        approver=ask_at_terminal,
+        is_whole=servers is None,
+        project=project_uri(project_here()),
+    ) as bridge:
         with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
             await bridge.settled(longest + 1)
         yield bridge
+
+
+def project_here() -> str:
+    """The directory of the project that a command works in, as `mcpbridge serve` would take it; empty: in none."""
+    try:
+        return project_of(os.environ, os.getcwd())  # noqa: PTH109 - text is wanted
+    except FileNotFoundError:
+        return project_of(os.environ, "")
 
 
 def wanted_servers(bridge: Bridge) -> list[State]:

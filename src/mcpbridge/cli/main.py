@@ -7,9 +7,13 @@ what only the other commands need.
 import gc
 import sys
 
-from mcpbridge.cli.signals import INTERRUPTED, remember_interrupts
+TYPE_CHECKING = False  # that of `typing`, without the import
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["main"]
+
+_INTERRUPTED = 130  # see `cli/exits.py`, which is not imported for it
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,19 +24,43 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"mcpbridge {__version__}")
         return 0
-    remember_interrupts()
     gc.disable()  # till all is loaded there is no garbage, and much to look at
     try:
         if arguments[:1] == ["serve"]:
-            from mcpbridge.cli.serve import serve  # enables it in time
+            return _serve(arguments[1:])
+        _remember_interrupts()
+        if arguments[:1] == ["daemon"]:
+            from mcpbridge.cli.daemon_process import daemon  # enables it in time, too
 
-            return serve(arguments[1:])
+            return daemon(arguments[1:])
         from mcpbridge.cli.commands import run
 
         gc.enable()
         return run(arguments)
     except KeyboardInterrupt:  # in one of the imports: there is nothing to stop yet
-        return INTERRUPTED
+        return _INTERRUPTED
     finally:
         gc.freeze()  # the process ends, and what is left goes with it unseen
         gc.enable()
+
+
+def _serve(arguments: list[str]) -> int:
+    if sys.platform == "win32":  # its Python knows no Unix sockets
+        return _serve_here(arguments, b"")
+    from mcpbridge.shim.main import serve
+
+    return serve(arguments, _serve_here)
+
+
+def _serve_here(arguments: "Sequence[str]", head: bytes) -> int:
+    """The bridge in this process. `head`: what was read of its client already."""
+    _remember_interrupts()
+    from mcpbridge.cli.serve import serve  # enables the garbage collection in time
+
+    return serve(arguments, head=head) if head else serve(arguments)
+
+
+def _remember_interrupts() -> None:
+    from mcpbridge.cli.signals import remember_interrupts
+
+    remember_interrupts()

@@ -5,79 +5,61 @@ configuration or an address that cannot be used.
 """
 
 import argparse
-import gc
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
+from mcpbridge.cli.entrances import DEFAULT_ADDRESS, Address, open_entrance, parse_address, take_admin_token
 from mcpbridge.cli.exits import INTERRUPTED, OK, report
 from mcpbridge.cli.signals import END_WITHIN, ended_by_signals
-from mcpbridge.config.load import Loaded, load
+from mcpbridge.config.load import Loaded, load, only_server
 from mcpbridge.errors import ConfigError
 from mcpbridge.redaction import Redactor
+from mcpbridge.shim.hello import project_of, working_directory
 
 if TYPE_CHECKING:  # loaded where it is used: on stdio it is not
     from mcpbridge.bridge import Bridge
     from mcpbridge.downstream.http import Entrance
-    from mcpbridge.downstream.http_mounts import App
+    from mcpbridge.logs import Level
 
 __all__ = ["DEFAULT_ADDRESS", "Address", "parse_address", "serve"]
-
-DEFAULT_ADDRESS = "127.0.0.1:8808"
-
-_ADMIN_TOKEN = "MCPBRIDGE_ADMIN_TOKEN"  # noqa: S105 - a name
-_SHORTEST_TOKEN = 16
 
 _DRAIN = 8.0
 """Seconds that the front may take to end, with the 5 that open HTTP requests are granted."""
 
 
-class Address(NamedTuple):
-    """Where to listen."""
+def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
+    """Run the bridge in this process, with the command line `arguments` (those after `serve`); returns the exit code.
 
-    host: str
-    """A name or an IP address without brackets."""
-    port: int
-    """0: the system chooses."""
-
-
-def parse_address(text: str) -> Address | Path:
-    """`HOST:PORT`, `[IPV6]:PORT`, `:PORT` or `PORT`, without a host it is 127.0.0.1; or the path in `unix:PATH`.
-
-    Raises:
-        ConfigError: it is none of these.
+    `head`: what was read from standard input already.
     """
-    if text.startswith("unix:") and text != "unix:":
-        return Path(text.removeprefix("unix:")).expanduser().absolute()
-    host, _, port = text.rpartition(":")
-    if port.isascii() and port.isdigit() and int(port) < 65536:
-        if host.startswith("[") and host.endswith("]"):
-            return Address(host[1:-1], int(port))
-        if ":" not in host:
-            return Address(host or "127.0.0.1", int(port))
-    hint = f"Expected HOST:PORT such as {DEFAULT_ADDRESS} or [::1]:8808, or unix:PATH."
-    raise ConfigError(f"not an address to listen on: {text!r}", key="--http", hint=hint)
-
-
-def serve(arguments: Sequence[str]) -> int:
-    """Run the bridge with the command line `arguments` (those after `serve`); returns the exit code."""
     options = _options(arguments)
     redact = Redactor()
     try:
-        loaded = load(options.config)
+        is_asked = options.http is not None or os.isatty(0)  # by a person or a service, in a directory of their choice
+        loaded = load(options.config, here=is_asked)
         token, address = _access(options, loaded, os.environ)
-        admin_token = _admin_token(os.environ)
+        admin_token = take_admin_token(os.environ)
         redact = Redactor([*loaded.secrets, *filter(None, [token, admin_token])])
-        view = _view(options, loaded)
+        view = _view(options)
         if view:  # the others are not even started
-            alone = {view: loaded.settings.servers[view]}
-            loaded = replace(loaded, settings=loaded.settings.model_copy(update={"servers": alone}))
-        front = _Front(address, token, admin_token, options.no_auth, view, _profile(options, loaded))
+            loaded = replace(loaded, settings=only_server(loaded.settings, view))
+        front = _Front(
+            address,
+            token,
+            admin_token,
+            options.no_auth,
+            view,
+            _profile(options, loaded),
+            project_of(os.environ, working_directory(), options.project or ""),
+            head,
+        )
         return _run(loaded, redact, front, level=options.log_level)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
         code = report(error, as_json=False, redact=redact)
@@ -102,6 +84,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--server", metavar="NAME", help="serve this one server alone, by its own names (stdio)")
     parser.add_argument("--profile", metavar="NAME", help="serve what belongs to this profile (stdio)")
+    parser.add_argument("--project", metavar="DIR", help="the directory that the client works in (stdio)")
+    parser.add_argument(
+        "--standalone", action="store_true", help="be the bridge in this process, without the daemon (stdio)"
+    )
     parser.add_argument(
         "--no-auth", action="store_true", help="allow anyone who reaches the address, also from outside"
     )
@@ -144,25 +130,11 @@ def _access(
     return token, address
 
 
-def _admin_token(environ: Mapping[str, str]) -> str | None:
-    """The token of who administers the bridge over HTTP, from the environment.
-
-    Raises:
-        ConfigError: it can be guessed.
-    """
-    token = environ.get(_ADMIN_TOKEN)
-    os.environ.pop(_ADMIN_TOKEN, None)  # no upstream has to know it, as above
-    if token and len(token) < _SHORTEST_TOKEN:
-        hint = "`mcpbridge token new` makes one."
-        raise ConfigError(f"shorter than {_SHORTEST_TOKEN} characters", key=_ADMIN_TOKEN, hint=hint)
-    return token or None
-
-
-def _view(options: argparse.Namespace, loaded: Loaded) -> str:
+def _view(options: argparse.Namespace) -> str:
     """The one server to serve; empty: all of them.
 
     Raises:
-        ConfigError: there is no such server, or it is served over HTTP, where each has a path of its own.
+        ConfigError: it is served over HTTP, where each has a path of its own.
     """
     name: str | None = options.server
     if name is None:
@@ -170,10 +142,6 @@ def _view(options: argparse.Namespace, loaded: Loaded) -> str:
     if options.http is not None:
         hint = f"Over HTTP every server has a path of its own: /servers/{name}/mcp."
         raise ConfigError("only means something on stdio", key="--server", hint=hint)
-    enabled = [known for known, settings in loaded.settings.servers.items() if not settings.disabled]
-    if name not in enabled:
-        known = ", ".join(sorted(enabled)) or "none"
-        raise ConfigError(f"no server is called {name!r}", key="--server", hint=f"Known: {known}.")
     return name
 
 
@@ -207,9 +175,13 @@ class _Front(NamedTuple):
     no_auth: bool
     view: str
     profile: str
+    project: str
+    """The directory that the client works in; empty: unknown."""
+    head: bytes
+    """What was read from standard input already."""
 
 
-def _run(loaded: Loaded, redact: Redactor, front: _Front, *, level: str | None) -> int:
+def _run(loaded: Loaded, redact: Redactor, front: _Front, *, level: "Level | None") -> int:
     # Standard output belongs to the protocol from here on. The imports below and all libraries get one that leads to
     # standard error, so that a stray print cannot reach the client.
     streams = _claim_standard_streams() if front.address is None else None
@@ -225,6 +197,7 @@ def _run(loaded: Loaded, redact: Redactor, front: _Front, *, level: str | None) 
         redact,
         front,
         streams,
+        level,
         backend_options={"use_uvloop": find_spec("uvloop") is not None},
     )
 
@@ -248,22 +221,15 @@ async def _serve(
     redact: Redactor,
     front: _Front,
     streams: tuple[int, int] | None,
+    level: "Level | None",
 ) -> int:
     import anyio
 
-    from mcpbridge.admin.approvals import answers
-    from mcpbridge.admin.cache import answers as cache_answers
-    from mcpbridge.admin.control_socket import Document, publish, runtime_directory
-    from mcpbridge.admin.stats import stats_of
-    from mcpbridge.bridge import Bridge
     from mcpbridge.cli.pages import open_in_browser
+    from mcpbridge.daemon.running import running
     from mcpbridge.logs import get_logger
 
-    gc.freeze()  # what is loaded by now stays to the end: no collection has to look at it
-    gc.enable()
     log = get_logger()
-    for warning in loaded.warnings:
-        log.warning("configuration", note=warning)
     received: list[signal.Signals] = []
     serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
     part = front.view or front.profile
@@ -279,82 +245,55 @@ async def _serve(
         log.info("stopping", signal=number.name)
         serving.cancel()
 
-    async def run_front(bridge: Bridge, at: "Entrance | None") -> None:
-        if streams:
-            from mcpbridge.downstream.stdio import serve_stdio
-
-            if os.isatty(streams[0]):
-                log.info("waiting for an MCP client on standard input", end="Ctrl-D", http="mcpbridge serve --http")
-            await serve_stdio(
-                bridge.server,
-                in_fd=streams[0],
-                out_fd=streams[1],
-                max_frame=loaded.settings.limits.max_frame,
-                view=front.view,
-                profile=front.profile,
-            )
-            log.info("stopping", reason="the client closed its end")
-        elif at:
-            from mcpbridge.downstream.http import serve_http
-
-            await serve_http(bridge, loaded.settings.http, at, on_ready=ready, mounts=_mounts(bridge))
-
-    with _entrance(loaded, front) as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
-        show, is_interactive = open_in_browser(), streams is not None
-        is_whole = not front.view
-        async with Bridge(
-            loaded.settings, redact=redact, show=show, is_interactive=is_interactive, is_whole=is_whole
-        ) as bridge:
-
-            def told(_: Document) -> Document:
-                return redact.values_of({**bridge.status(), "front": shown})
-
-            async def counted(_: Document) -> Document:
-                await bridge.results.ledger.flush()  # who asks reads it in the store
-                return redact.values_of(stats_of(bridge.metrics))
-
-            told_and_done = {"status": told, "stats": counted, **answers(bridge.approvals), **cache_answers(bridge)}
-            async with publish(told_and_done, runtime_directory(os.environ)):
-                with serving:
-                    await run_front(bridge, at)
+    address = front.address
+    entrance = nullcontext() if address is None else _entrance(loaded, front, address)
+    with entrance as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
+        async with running(
+            loaded,
+            redact,
+            facts=lambda: {"front": shown},
+            show=open_in_browser(),
+            is_interactive=streams is not None,
+            view=front.view,
+            log_level=level,
+        ) as run:
+            with serving:
+                if streams:
+                    await _serve_stdio(run.bridge, front, streams)
+                elif at:
+                    await _serve_http(run.bridge, at, ready)
     return INTERRUPTED if signal.SIGINT in received else OK
 
 
-def _mounts(bridge: "Bridge") -> "dict[str, Callable[[], App]]":
-    """What is served beside MCP, by the path that it begins with; made when it is asked for."""
-    mounts = {"/api": lambda: _api(bridge)}
-    if bridge.settings.observe.metrics:
-        mounts["/metrics"] = lambda: _metrics(bridge)
-    return mounts
+async def _serve_stdio(bridge: "Bridge", front: _Front, streams: tuple[int, int]) -> None:
+    from mcpbridge.daemon.hello import project_uri
+    from mcpbridge.downstream.stdio import serve_stdio
+    from mcpbridge.logs import get_logger
+
+    log = get_logger()
+    if os.isatty(streams[0]):
+        log.info("waiting for an MCP client on standard input", end="Ctrl-D", http="mcpbridge serve --http")
+    await serve_stdio(
+        bridge.server,
+        in_fd=streams[0],
+        out_fd=streams[1],
+        max_frame=bridge.settings.limits.max_frame,
+        view=front.view,
+        profile=front.profile,
+        project=project_uri(front.project),
+        head=front.head,
+    )
+    log.info("stopping", reason="the client closed its end")
 
 
-def _metrics(bridge: "Bridge") -> "App":
-    from mcpbridge.admin.prometheus import make_metrics
+async def _serve_http(bridge: "Bridge", at: "Entrance", ready: Callable[[str], None]) -> None:
+    from mcpbridge.daemon.mounts import mounts_of
+    from mcpbridge.downstream.http import serve_http
 
-    return make_metrics(bridge, readers=frozenset(token.name for token in bridge.settings.http.tokens if token.metrics))
-
-
-def _api(bridge: "Bridge") -> "App":
-    from mcpbridge.admin.api import make_api
-
-    return make_api(bridge.approvals, bridge.results.shelf, bridge.results.ledger)
+    await serve_http(bridge, bridge.settings.http, at, on_ready=ready, mounts=mounts_of(bridge))
 
 
-def _entrance(loaded: Loaded, front: _Front) -> "AbstractContextManager[Entrance | None]":
-    """The address, taken before any server is started: one that is in use must have no other effect."""
-    address = front.address
-    if address is None:
-        return nullcontext()
-    from mcpbridge.downstream.http import entrance, entrance_at_path
-
-    settings = loaded.settings.http
-    if isinstance(address, Path):
-        return entrance_at_path(settings, address, token=front.token, admin_token=front.admin_token)
-    return entrance(
-        settings,
-        host=address.host,
-        port=address.port,
-        no_auth=front.no_auth,
-        token=front.token,
-        admin_token=front.admin_token,
+def _entrance(loaded: Loaded, front: _Front, address: Address | Path) -> "AbstractContextManager[Entrance]":
+    return open_entrance(
+        loaded.settings.http, address, token=front.token, admin_token=front.admin_token, no_auth=front.no_auth
     )

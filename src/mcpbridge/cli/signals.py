@@ -49,10 +49,16 @@ def remember_interrupts() -> None:
 
 
 @contextmanager
-def ended_by_signals(tell: Callable[[signal.Signals], object], *, within: float = END_WITHIN) -> Generator[None]:
+def ended_by_signals(
+    tell: Callable[[signal.Signals], object],
+    *,
+    within: float = END_WITHIN,
+    hang_up: Callable[[], object] | None = None,
+) -> Generator[None]:
     """Call `tell` on the running loop with the signal that came, also with a lost one from before.
 
-    Once told, the body has `within` seconds to end. Only on the main thread.
+    Once told, the body has `within` seconds to end. With `hang_up`, SIGHUP calls that instead, as often as it comes.
+    Only on the main thread.
     """
     import asyncio  # not before SIGINT is handled
 
@@ -68,7 +74,13 @@ def ended_by_signals(tell: Callable[[signal.Signals], object], *, within: float 
 
     lost = handler.received[:1]
     handler.tell = lambda number: loop.call_soon_threadsafe(told, number)
-    before = {number: signal.signal(number, handler) for number in _ending()}
+    before = {number: signal.signal(number, handler) for number in _ending() if not _asks(hang_up, number)}
+    if hang_up is not None and hasattr(signal, "SIGHUP"):
+
+        def hung_up(_number: int, _frame: FrameType | None) -> None:
+            loop.call_soon_threadsafe(hang_up)
+
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, hung_up)
     for number in lost:
         told(number)
     try:
@@ -79,6 +91,10 @@ def ended_by_signals(tell: Callable[[signal.Signals], object], *, within: float 
             last.cancel()
         for number, previous in before.items():
             signal.signal(number, signal.SIG_DFL if previous is None else previous)
+
+
+def _asks(hang_up: Callable[[], object] | None, number: signal.Signals) -> bool:
+    return hang_up is not None and number.name == "SIGHUP"
 
 
 def _ending() -> list[signal.Signals]:

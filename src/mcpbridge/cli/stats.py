@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.admin.control_socket import Document, ask_all, runtime_directory
+from mcpbridge.admin.control_socket import Document, ask_all
 from mcpbridge.admin.results import BY, accounts_of
 from mcpbridge.cli.configured import load_or_default
 from mcpbridge.cli.engine import run
@@ -18,6 +18,7 @@ from mcpbridge.cli.token_table import print_tokens
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import ConfigError
+from mcpbridge.places import runtime_directory
 from mcpbridge.redaction import Redactor
 from mcpbridge.results.ledger import By
 from mcpbridge.storage.counting import MAX_DAYS

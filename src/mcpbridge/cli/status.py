@@ -17,7 +17,10 @@ __all__ = ["command"]
 @click.command("status")
 @as_json_option
 def command(*, as_json: bool) -> int:
-    """Show the bridges that are running, and how their servers are. Exit code 4 if there is none."""
+    """Show the bridges that are running, and how their servers are.
+
+    Exit code 4 if there is none; 7 if one does not answer.
+    """
     return show_all(_show, as_json=as_json)
 
 
@@ -26,12 +29,41 @@ def _show(bridge: Document) -> None:
     clients = bridge.get("clients", 0)
     told = f"up {up}, {clients} {'client' if clients == 1 else 'clients'}"
     print(visible(f"mcpbridge {bridge.get('version')}, process {bridge.get('pid')}, {bridge.get('front')}, {told}"))
+    if bridge.get("config"):
+        print(visible(f"configuration: {bridge['config']}"))
     servers = cast("list[State]", bridge.get("servers", []))
     if servers:
         titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Calls", "Offers"]
         print_table(titles, list(map(_row, servers)), wraps="State" if any(map(_is_troubled, servers)) else "Offers")
+    if daemon := cast("State", bridge.get("daemon") or {}):
+        _show_daemon(daemon)
     for warning in cast("list[str]", bridge.get("warnings", [])):
         print(visible(f"warning: {warning}"))
+    if wrong := cast("State", bridge.get("config_error") or {}):
+        print(visible(f"the configuration file as it is now is not in effect: {wrong.get('message')}"))
+    if waiting := cast("list[str]", bridge.get("needs_restart") or []):
+        print(visible(f"after a restart: {', '.join(waiting)}"))
+
+
+def _show_daemon(daemon: State) -> None:
+    for client in cast("list[State]", daemon.get("clients", [])):
+        parts = [f"{kind} {client[kind]}" for kind in ("server", "profile") if client.get(kind)]
+        if client.get("running"):
+            parts.append(f"{client['running']} running")
+        told = ", ".join([f"process {client.get('pid')}", *parts])
+        print(
+            visible(
+                f"client {client.get('name') or 'unknown'} ({told}) in {client.get('project') or client.get('cwd')}"
+            )
+        )
+    idle, ends = daemon.get("idle_s"), daemon.get("idle_exit_s")
+    if idle is not None:
+        after = f", ends after {show_seconds(float(ends))}" if ends else ""
+        print(f"no client for {show_seconds(round(float(idle)))}{after}")
+    if daemon.get("http_error"):
+        print(visible(f"HTTP is not served: {daemon['http_error']}"))
+    if daemon.get("log"):
+        print(visible(f"log: {daemon['log']}"))
 
 
 def _is_troubled(server: State) -> bool:
@@ -41,7 +73,12 @@ def _is_troubled(server: State) -> bool:
 def _row(server: State) -> list[str]:
     cells = [str(server.get(key) or "-") for key in ("transport", "protocol", "pid")]
     cells += [str(server.get("restarts", 0)), _calls(server)]
-    return [str(server["name"]), describe(server), *cells, offers(server)]
+    return [str(server["name"]), describe(server) + _instances(server), *cells, offers(server)]
+
+
+def _instances(server: State) -> str:
+    count = int(server.get("instances") or 0)
+    return f", {count} instances" if count > 1 else ""
 
 
 def _calls(server: State) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import click
-from msgspec import Raw
 
+from mcpbridge.catalog.sent import as_sent
 from mcpbridge.catalog.slim import LEVELS, Level, slimmed, visible
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.cli import engine
@@ -17,8 +17,6 @@ from mcpbridge.model import BRIDGE
 from mcpbridge.redaction import Redactor
 from mcpbridge.results.tokens import Counter, Tokenizer, counter
 from mcpbridge.routing.signatures import call_line
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
 
 __all__ = ["Cost", "command", "cost_of", "search_surface"]
 
@@ -82,7 +80,7 @@ def command(
 
 def cost_of(tools: Iterable[ToolRef], count: Counter) -> Cost:
     """What these tools cost under the names that clients see, in each form."""
-    sent = [_named(ref) for ref in tools]
+    sent = [as_sent(ref) for ref in tools]
     return Cost(
         len(sent),
         {level: sum(count(visible(slimmed(one, level, call_line))) for one in sent) for level in LEVELS},
@@ -93,12 +91,6 @@ def search_surface(snapshot: Snapshot, count: Counter) -> tuple[int, int]:
     """The tools that stand in place of all others where clients search, and their tokens."""
     own = [ref for ref in snapshot.tools.values() if ref.server == BRIDGE] + [*snapshot.unlisted.values()]
     return len(own), sum(count(visible(ref.published)) for ref in own)
-
-
-def _named(ref: ToolRef) -> bytes:
-    body = Body(Raw(ref.definition))
-    body.put("name", Raw(encode(ref.wire)))
-    return bytes(body.data)
 
 
 def _sum(costs: Iterable[Cost]) -> Cost:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from mcpbridge.config import foreign
@@ -13,20 +14,32 @@ from mcpbridge.config.expand import Expansion, Missing, Resolved
 from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, together, unknown_key
 from mcpbridge.config.references import strangers
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.scripts import misuse
 from mcpbridge.errors import ConfigError
 from mcpbridge.model import BRIDGE
 from mcpbridge.redaction import SECRET_NAME
+from mcpbridge.upstream.projects import ProjectText
 
-__all__ = ["check", "refuse_what_only_loading_sets"]
+__all__ = ["Checked", "check", "refuse_what_only_loading_sets"]
 
 _PLAIN_NAMES = {"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 """Environment variables whose values are no secrets, though they often come from a variable."""
 
 
-def check(
-    document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf
-) -> tuple[Settings, set[str], list[str]]:
-    """The settings that the document of the file `path` stands for, the secrets in them, and warnings for people.
+class Checked(Struct, frozen=True):
+    """What a document says."""
+
+    settings: Settings
+    secrets: set[str]
+    """Values in it that are none of anybody's business."""
+    warnings: list[str]
+    """For people."""
+    missing: frozenset[str]
+    """Variables of the environment that servers are off for."""
+
+
+def check(document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf) -> "Checked":
+    """The settings that the document of the file `path` stands for.
 
     Raises:
         ConfigError: the document is wrong.
@@ -37,6 +50,10 @@ def check(
     for missing in expansion.missing:
         if not _is_of_server(missing.key):
             raise ConfigError(missing.reason, file=place(file, line_of(missing.key)), key=dotted(missing.key))
+    for misplaced in expansion.misplaced:
+        hint = "Write ${env:PROJECT_ROOT} for an environment variable of this name."
+        where = place(file, line_of(misplaced.key))
+        raise ConfigError(misplaced.reason, file=where, key=dotted(misplaced.key), hint=hint)
     servers = expanded.get("servers")
     if isinstance(servers, dict):
         for name, server in cast("dict[str, object]", servers).items():
@@ -54,6 +71,11 @@ def check(
                 raise ConfigError(what, file=where, key=dotted(["servers", name]), hint=hint)
             if isinstance(server, dict):
                 lost = [missing for missing in expansion.missing if missing.key[1] == name]
+                texts = [text for text in expansion.of_project if text.key[1] == name]
+                if (wrong := misuse(cast("dict[str, object]", server), texts)) is not None:
+                    where = place(file, line_of(wrong.key))
+                    raise ConfigError(wrong.what, file=where, key=dotted(wrong.key), hint=wrong.hint)
+                _with_project_texts(cast("dict[str, object]", server), texts, directory)
                 _without_lost_values(cast("dict[str, object]", server), lost)
                 _from_directory(cast("dict[str, object]", server), directory)
     for name in ("store", "call_log"):
@@ -64,7 +86,8 @@ def check(
         settings = Settings.model_validate({**expanded, "source": str(path.absolute())})
     except ValidationError as error:
         raise as_config_error(error, document, root=Settings, file=file, line_of=line_of) from None
-    return settings, _secrets(settings, expansion.resolved), _about_strangers(settings, file, line_of)
+    missing = frozenset(one.variable for one in expansion.missing if one.variable)
+    return Checked(settings, _secrets(settings, expansion.resolved), _about_strangers(settings, file, line_of), missing)
 
 
 def _about_strangers(settings: Settings, file: str, line_of: LineOf) -> list[str]:
@@ -87,7 +110,12 @@ def refuse_what_only_loading_sets(document: Mapping[str, object], file: str, lin
     servers = document.get("servers")
     names = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
     keys = [["source"]] if "source" in document else []
-    keys += [["servers", name, "unavailable"] for name, server in names.items() if _has(server, "unavailable")]
+    keys += [
+        ["servers", name, key]
+        for name, server in names.items()
+        for key in ("unavailable", "project_texts")
+        if _has(server, key)
+    ]
     if keys:
         raise unknown_key(Settings, keys[0], file=file, line_of=line_of)
 
@@ -96,10 +124,36 @@ def _has(server: object, key: str) -> bool:
     return isinstance(server, dict) and key in server
 
 
+def _with_project_texts(server: dict[str, object], texts: Sequence[ProjectText], directory: Path) -> None:
+    """Keep the texts that wait for a project beside the others. Relative paths in them start where the file is."""
+    if not texts:
+        return
+    own = (text.model_copy(update={"key": text.key[2:]}) for text in texts)
+    server["project_texts"] = tuple(_anchored(text, server, directory) for text in own)
+
+
+def _anchored(text: ProjectText, server: Mapping[str, object], directory: Path) -> ProjectText:
+    if text.key not in (("cwd",), ("command",)):
+        return text
+    if text.parts[0]:
+        is_bare = text.key == ("command",) and "/" not in str(server["command"]).split()[0]
+        parts = text.parts if is_bare else (_joined(directory, text.parts[0]), *text.parts[1:])
+        return text.model_copy(update={"parts": parts})
+    first = text.defaults[0]
+    defaults = (_joined(directory, first) if first else first, *text.defaults[1:])
+    return text.model_copy(update={"defaults": defaults})
+
+
+def _joined(directory: Path, path: str) -> str:
+    """With the slash at its end, which `Path` would take away."""
+    return os.path.join(directory, os.path.expanduser(path))  # noqa: PTH111, PTH118 - see above
+
+
 def _without_lost_values(server: dict[str, object], lost: Sequence[Missing]) -> None:
     """Make the rest of a server checkable whose variables are missing, and say in it why it is off."""
     if not lost:
         return
+    server.pop("project_texts", None)  # they may belong to what is lost, and it is not started anyway
     for missing in lost:
         key = missing.key[2]
         stand_in = {"command": "unavailable", "url": "http://unavailable.invalid"}.get(key)
@@ -113,9 +167,11 @@ def _without_lost_values(server: dict[str, object], lost: Sequence[Missing]) -> 
 
 def _from_directory(server: dict[str, object], directory: Path) -> None:
     """Let relative paths start where the file is: a client may start the bridge anywhere."""
+    texts = cast("tuple[ProjectText, ...]", server.get("project_texts", ()))
+    of_project = {text.key for text in texts}
     for key in ("cwd", "command"):
         value = server.get(key)
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value or (key,) in of_project:
             continue
         path = Path(value).expanduser() if value.startswith("~") else Path(value)
         is_bare = "/" not in value.split()[0] if value.split() else True

@@ -9,23 +9,23 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from mcpbridge.config import foreign, position
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import ConfigError
+from mcpbridge.places import FILE_NAME, config_directory, find_config, is_ours, named_config
 
-__all__ = ["FILE_NAME", "Loaded", "find", "load", "read"]
+__all__ = ["FILE_NAME", "Loaded", "find", "load", "only_server", "read"]
 
-FILE_NAME = "servers.toml"
 _LARGEST_FILE = 4 * 1024**2
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A configuration, and what came to light while reading it."""
 
     settings: Settings
@@ -33,49 +33,52 @@ class Loaded:
     """What was left out or assumed; for people."""
     secrets: tuple[str, ...] = ()
     """Values to mask wherever text leaves the process."""
+    missing: frozenset[str] = frozenset()
+    """Variables of the environment that servers are off for."""
 
 
-def load(explicit: str | None = None, environ: Mapping[str, str] | None = None) -> Loaded:
-    """The configuration that a command started here and now should use.
+def load(explicit: str | None = None, environ: Mapping[str, str] | None = None, *, here: bool = True) -> Loaded:
+    """The configuration that a command started here and now should use. `here`: see `find`.
 
     Raises:
         ConfigError: there is none, it cannot be read, or it is wrong.
     """
     environ = os.environ if environ is None else environ
-    return read(find(explicit, environ), environ)
+    return read(find(explicit, environ, here=here), environ)
 
 
-def find(explicit: str | None, environ: Mapping[str, str]) -> Path:
+def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True) -> Path:
     """Which file to read: `explicit`, `$MCPBRIDGE_CONFIG`, `./servers.toml`, the user's configuration directory.
+
+    `here` False: not `./servers.toml` (see `places.find_config`).
 
     Raises:
         ConfigError: none of them is there.
     """
-    for named, source in ((explicit, "--config"), (environ.get("MCPBRIDGE_CONFIG"), "$MCPBRIDGE_CONFIG")):
-        if named:
-            path = Path(named).expanduser()
-            if not path.is_file():
-                what = "is a directory" if path.is_dir() else "no such file"
-                raise ConfigError(f"{what} (from {source})", file=str(path))
-            return path
-    places = (Path(FILE_NAME), _user_directory(environ) / FILE_NAME)
-    for path in places:
-        if path.is_file():
-            return path
+    found = find_config(explicit, environ, here=here)
+    if found is not None:
+        return Path(found)
+    named = named_config(explicit, environ)
+    if named is not None:
+        path, source = named
+        what = "is a directory" if Path(path).is_dir() else "no such file"
+        raise ConfigError(f"{what} (from {source})", file=path)
+    places = [*([Path(FILE_NAME)] if here else []), config_directory(environ) / FILE_NAME]
     looked = " and ".join(str(place) for place in places)
+    if Path(FILE_NAME).is_file():
+        why = (
+            "clients start the bridge in whatever directory is\n  opened, and the file says what programs to start"
+            if is_ours(FILE_NAME)
+            else "others could have written it (look at its owner and mode)"
+        )
+        hint = f"{Path(FILE_NAME).absolute()} is not taken unasked: {why}. Name it: --config {FILE_NAME}."
+        raise ConfigError(f"no configuration: looked for {looked}", hint=hint)
     hint = (
         f"Write {FILE_NAME}, for instance:\n\n    [servers.time]\n"
         '    command = "uvx"\n    args = ["mcp-server-time"]\n\n'
         "  or name one: --config FILE (any mcpServers JSON works too)."
     )
     raise ConfigError(f"no configuration: looked for {looked}", hint=hint)
-
-
-def _user_directory(environ: Mapping[str, str]) -> Path:
-    from platformdirs import user_config_path  # costs 10 ms, and most starts name their file
-
-    asked = environ.get("XDG_CONFIG_HOME")
-    return Path(asked) / "mcpbridge" if asked else user_config_path("mcpbridge", appauthor=False, roaming=True)
 
 
 def read(path: Path, environ: Mapping[str, str]) -> Loaded:
@@ -93,11 +96,23 @@ def read(path: Path, environ: Mapping[str, str]) -> Loaded:
         document, warnings = _parse_toml(text, file), []
         line_of = partial(position.toml_line, text)
         refuse_what_only_loading_sets(document, file, line_of)
-    settings, secrets, more = check(document, path, environ, line_of)
-    warnings += more
-    if not settings.servers:
+    checked = check(document, path, environ, line_of)
+    warnings += checked.warnings
+    if not checked.settings.servers:
         warnings.append(f"{file}: no servers are configured")
-    return Loaded(settings, tuple(warnings), tuple(sorted(secrets)))
+    return Loaded(checked.settings, tuple(warnings), tuple(sorted(checked.secrets)), checked.missing)
+
+
+def only_server(settings: Settings, name: str) -> Settings:
+    """The settings for a bridge that serves this one server alone; the others are not even started.
+
+    Raises:
+        ConfigError: there is no such server, or it is disabled.
+    """
+    if name not in settings.servers or settings.servers[name].disabled:
+        known = ", ".join(sorted(known for known, server in settings.servers.items() if not server.disabled)) or "none"
+        raise ConfigError(f"no server is called {name!r}", key="--server", hint=f"Known: {known}.")
+    return settings.model_copy(update={"servers": {name: settings.servers[name]}})
 
 
 def _text(path: Path) -> str:

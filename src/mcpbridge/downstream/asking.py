@@ -10,6 +10,7 @@ from mcpbridge.downstream.channel import Client, Notify, Requests
 from mcpbridge.downstream.phrasing import phrase
 from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOBODY, NOTHING, Profile, Question, QuestionRefused, Unreachable
 from mcpbridge.logs import get_logger
+from mcpbridge.upstream.projects import told_elsewhere, within
 from mcpbridge.upstream.tasks import RELATED_TASK
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_REQUEST
@@ -41,7 +42,8 @@ class ClientRequests:
     def __init__(self, seconds: float, push: Notify = lambda _: False) -> None:
         """`seconds` to wait for an answer; `push` leads to the client beside any call."""
         self._seconds, self._push = seconds, push
-        self._last_id = 0
+        # Not from 1: a late answer to a question of the process before this one must not be taken for one to ours.
+        self._last_id = secrets.randbits(32)
         self._waiting: dict[bytes, asyncio.Future[Frame]] = {}
         self._has_ended = False
 
@@ -197,32 +199,36 @@ class LegacyAsker:
         return False
 
     async def project(self) -> str:
-        """Its first root; asked for once, and again when it says that its roots changed, or a while after no answer."""
+        """Its first root, or the directory that it was started in if it has no roots.
+
+        It is asked once, and again when it says that its roots changed, or a while after no answer.
+        """
         client, clock = self._client, asyncio.get_running_loop().time
         if not self.profile.roots:
-            return ""
+            return client.known_project
         async with client.finding_project:
             if client.project is None and clock() >= client.project_again_at:
                 try:
                     roots = await self._requests.request(
                         LIST_ROOTS, EMPTY_OBJECT, self._notify, seconds=PROJECT_SECONDS
                     )
-                    client.project = _first_root(roots)
+                    client.project = _project_of(client, _first_root(roots))
                 except QuestionRefused as refused:
                     log.info("client gave no roots", reason=str(refused))
                     client.project_again_at = clock() + PROJECT_PAUSE
-            return client.project or ""
+            return client.known_project
 
 
 class Unasked:
-    """The modern client behind a call during which it can be asked nothing. It is known all the same."""
+    """The client behind a call during which it can be asked nothing. It is known all the same."""
 
-    __slots__ = ("home", "owner", "principal")
+    __slots__ = ("_client", "home", "owner", "principal")
 
     profile = NOTHING
     relays = False
 
     def __init__(self, client: Client) -> None:
+        self._client = client
         self.principal = client.principal
         self.owner: object = client.channel or client
         self.home: object = modern_home(client)
@@ -239,8 +245,8 @@ class Unasked:
         return False
 
     async def project(self) -> str:
-        """Not known."""
-        return ""
+        """The directory that it was started in."""
+        return self._client.known_project
 
 
 def modern_home(client: Client) -> object:
@@ -280,6 +286,16 @@ class _Roots(msgspec.Struct):
 
 
 _decode_roots = msgspec.json.Decoder(_Roots).decode
+
+
+def _project_of(client: Client, root: str) -> str:
+    """What counts of the root that a client told: who is elsewhere is not to choose where programs run here."""
+    if client.projects is None:
+        return root
+    project = within(root, client.projects)
+    if told_elsewhere(project):
+        log.info("project of a client over HTTP is not below `http.projects`", root=root[:200])
+    return project
 
 
 def _first_root(result: Raw) -> str:

@@ -23,7 +23,6 @@ from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.model import BRIDGE
 from mcpbridge.pipeline.arguments import told_of
-from mcpbridge.policy.decide import Audience
 from mcpbridge.routing.scopes import Scope
 from mcpbridge.sandbox.suffix import transform_suffix
 from mcpbridge.upstream.pool import Pool
@@ -55,7 +54,7 @@ class Calls:
     ) -> None:
         """`server_info`: the bridge's own, encoded. `results`: those that are kept. `listing`: answers lists."""
         self._catalog, self._pool = catalog, pool
-        self._listing, self._scope_of = listing, listing.scope_of if listing.exposing.scopes else None
+        self._listing, self._scope_of = listing, listing.scope_of if listing.exposing.profiles else None
         self._finding, self._deliver = finding, delivery.deliver
         self._results = results
         self._tasks, self._server_info = tasks, server_info
@@ -89,7 +88,7 @@ class Calls:
             meta = params.inner("_meta") or Body()
             meta.put(TRANSFORM, suffixed[1])
             params.put("_meta", meta)
-        ref = await self._find(client, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
+        ref = await self._find_tool(client, name)
         return await self._call(client, ref, name, params, notify)
 
     def _call(
@@ -127,7 +126,7 @@ class Calls:
         name = self._listing.own_name(client, name)
         params.put("name", name)
         params.put("arguments", arguments)
-        ref = await self._find(client, name, lambda snapshot: snapshot.tool(name), audience=client.audience)
+        ref = await self._find_tool(client, name)
         if ref.id == meta_tool.id:
             raise BadRequest(INVALID_PARAMS, "call_tool calls other tools, not itself")
         try:
@@ -138,12 +137,16 @@ class Calls:
             refused.tell_signature(self._listing.signature_of(ref))
             raise
 
+    async def _find_tool(self, client: Client, name: str) -> ToolRef:
+        """The tool of this name; where there is none, tools that this client sees are suggested."""
+        return await self._find(client, name, lambda snapshot: snapshot.tool(name), suggests=True)
+
     async def _find(
-        self, client: Client, name: str, look: Callable[[Snapshot], _Found], *, audience: Audience | None = None
+        self, client: Client, name: str, look: Callable[[Snapshot], _Found], *, suggests: bool = False
     ) -> _Found:
         """As `Finding.find`; who is kept to a profile is told no names that may be others'."""
         try:
-            return await self._finding.find(client.view, name, look, audience=audience)
+            return await self._finding.find(client.view, name, look, seen_by=client if suggests else None)
         except UnknownName as error:
             if self._scope_of is None or self._scope_of(client) is None:
                 raise
@@ -205,7 +208,7 @@ class Calls:
         else:
             raise BadRequest(INVALID_PARAMS, f"Unknown kind of reference: {kind[:50]!r}")
         upstream = self._pool.upstreams.get(target[0])
-        if upstream is not None and upstream.session is not None and not upstream.session.declares("completions"):
+        if upstream is not None and upstream.lacks("completions"):
             nothing = Body(_NO_COMPLETION)
             return (complete_for_modern(nothing, self._server_info) if client.modern else nothing).data
         params.put("ref", ref)

@@ -6,15 +6,13 @@ since a modern request declares everything anew (Spec 2026-07-28, `_meta` envelo
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.model import Session
-from mcpbridge.policy.decide import ANYBODY, Audience
 from mcpbridge.wire.frame import Frame
 
 __all__ = ["LONGEST_NAME", "Answer", "Client", "Notify", "Requests"]
@@ -56,8 +54,7 @@ class Requests(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class Client:
+class Client(Struct, eq=False):
     """One client: a legacy session for its whole life, or the sender of one modern request."""
 
     principal: str = ""
@@ -88,8 +85,12 @@ class Client:
     """The bridge's own requests to it. Legacy only, once it has initialized."""
     channel: object = None
     """Modern: the connection whose requests share it, if it is one client's alone (stdio, WebSocket)."""
+    told_project: str = ""
+    """URI of the directory that it was started in, as its front was told; empty: the front knows of none."""
     project: str | None = None
-    """URI of the directory that it works in; None when it was not asked yet."""
+    """URI of the directory that it works in, as it said itself; None when it was not asked yet."""
+    projects: tuple[str, ...] | None = None
+    """Directories below which what it says of its project counts; None: anywhere, it is a program of this user."""
     project_again_at: float = 0.0
     """Loop time before which it is not asked again: it gave no answer."""
     finding_project: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -106,8 +107,6 @@ class Client:
     """Modern: where the session of one without a channel is found again."""
     activated: tuple[str, ...] = ()
     """Legacy: ids of tools that its searches found, which it is listed from then on (`expose.activate`)."""
-    audience: Audience = ANYBODY
-    """Which rules of the policy are about it; that decides what it sees listed."""
     kept_session: Session | None = None
     """See `session`; made when somebody asks for it."""
 
@@ -118,6 +117,15 @@ class Client:
         if name.__class__ is not str:
             return ""
         return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME]
+
+    @property
+    def known_project(self) -> str:
+        """URI of the directory that it works in, as far as that is known without asking; what it said itself counts."""
+        if self.project:
+            return self.project
+        if not self.told_project and isinstance(self.channel, Client):
+            return self.channel.told_project
+        return self.told_project
 
     @property
     def session(self) -> Session:

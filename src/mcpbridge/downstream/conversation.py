@@ -21,7 +21,7 @@ from mcpbridge.wire.frame import Frame, encode_error
 from mcpbridge.wire.revisions import BATCHING
 from mcpbridge.wire.salvage import Batch, Item, Noise, Spoiled
 
-__all__ = ["PUSH_LIMIT", "READ_LIMIT", "Conversation", "Fit"]
+__all__ = ["PUSH_LIMIT", "READ_LIMIT", "Conversation", "Fit", "LastWords"]
 
 log = get_logger("mcpbridge.front")
 
@@ -32,6 +32,9 @@ READ_LIMIT = 64 << 20
 
 Fit = Callable[[bytes, Frame], bytes]
 """What is sent in place of an answer to a request that the channel would not bear; the answer itself if it does."""
+
+LastWords = Callable[[Frame], bytes]
+"""What is said to a request that was taken and is not answered in time."""
 
 
 class Conversation:
@@ -66,6 +69,7 @@ class Conversation:
         """Set when nothing is being answered any more; made only where somebody waits for that."""
         self._hears = True
         """Messages of the client still come in."""
+        self._last_words: LastWords | None = None
         client.push = self._notify
         core.open(client)
 
@@ -103,13 +107,17 @@ class Conversation:
         if self._client.asked is not None:
             self._client.asked.end()
 
-    async def finish(self, grace: float) -> None:
-        """End everything: listen streams at once, requests when they are answered or `grace` seconds are over."""
+    async def finish(self, grace: float, *, last_words: LastWords | None = None) -> None:
+        """End everything: listen streams at once, requests when they are answered or `grace` seconds are over.
+
+        With `last_words` these get an answer all the same. Listen streams do not: they may go on elsewhere.
+        """
         self.input_ended()
         listens = list(self._listens)
         for task in listens:
             task.cancel()
         await asyncio.gather(*listens, return_exceptions=True)
+        self._last_words = last_words
         # One that was cancelled before its first step had no last one.
         self._tasks = {key: task for key, task in self._tasks.items() if not task.done()}
         if self._tasks and grace:
@@ -151,6 +159,10 @@ class Conversation:
             answer = await self._ask(frame)
             if answer.data:
                 self._send(answer.data if self._fit is None else self._fit(answer.data, frame))
+        except asyncio.CancelledError:
+            if self._last_words is not None:
+                self._send(self._last_words(frame))
+            raise
         finally:
             self._over(id(frame))
 
@@ -166,12 +178,19 @@ class Conversation:
         except BadRequest as error:
             return to_answer(error, bytes(frame.id), frame.method, modern=True)
         client.view, client.profile_name = session.view, session.profile_name
+        if not session.info:
+            session.info = client.info  # who is there, for who looks
         # Cancelling goes by the channel: the ids of all its requests are of one space.
         return await self._core.answer(client, frame, self._notify, cancel_as=session)
 
     async def _answer_batch(self, batch: Batch) -> None:
         try:
             await self._answer_members(batch)
+        except asyncio.CancelledError:
+            if self._last_words is not None:
+                asked = [one for one in batch.members if isinstance(one, Frame) and one.method and bytes(one.id)]
+                self._send(b"[%b]" % b",".join(map(self._last_words, asked)))
+            raise
         finally:
             self._over(id(batch))
 

@@ -169,6 +169,8 @@ class Delivery:
             call.client = client.bystander
         elif client.asked is not None:
             call.client = LegacyAsker(client, client.asked, notify)
+        elif client.told_project and self._belongs_to_projects(call.upstream):
+            call.client = Unasked(client)  # a program that asks in this process
         fields = call.params.fields
         if "inputResponses" in fields or "requestState" in fields:
             # Answers to nothing; a server could take them for those to its questions.
@@ -180,6 +182,10 @@ class Delivery:
         """Which client a call is of matters to this server, also if it can ask nothing."""
         upstream = self._pool.upstreams.get(server)
         return upstream is not None and not upstream.is_shared
+
+    def _belongs_to_projects(self, server: str) -> bool:
+        upstream = self._pool.upstreams.get(server)
+        return upstream is not None and upstream.settings.share == "project"
 
     async def _headers_anew(self, call: Call) -> tuple[tuple[str, str], ...]:
         """The `Mcp-Param-*` headers of a call by what the server lists now: it refused them unseen (spec 2.4)."""

@@ -7,6 +7,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.downstream.handling import Startup
 from mcpbridge.errors import UnknownName
+from mcpbridge.model import Caller
 from mcpbridge.policy.decide import Audience
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
@@ -23,11 +24,11 @@ class Finding:
         self._catalog, self._pool, self._more = catalog, pool, startup.more
 
     async def find(
-        self, view: str, name: str, look: Callable[[Snapshot], _Found], *, audience: Audience | None = None
+        self, view: str, name: str, look: Callable[[Snapshot], _Found], *, seen_by: Caller | None = None
     ) -> _Found:
         """What `look` finds in a view; while servers are starting it may be a server's that has not listed yet.
 
-        `audience`: to whom tools are suggested where there is none of that name; None: no tools are looked for.
+        `seen_by`: who is suggested tools where there is none of that name; None: no tools are looked for.
 
         Raises:
             UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
@@ -35,20 +36,23 @@ class Finding:
             Overloaded: too many wait for the start already.
         """
         try:
-            return look(self._catalog.view(view, audience))
+            return look(self._catalog.view(view, self._audience(seen_by)))
         except UnknownName:
             upstream = self._unlisted(view) if view else self._named_in(name)
         if upstream is not None:
             await upstream.ready()  # its own start alone is waited for
         if view or upstream is not None:
-            return look(self._catalog.flush(view, audience))
+            return look(self._catalog.flush(view, self._audience(seen_by)))
         while True:
             is_over = not await self._more()
             try:
-                return look(self._catalog.flush(audience=audience))
+                return look(self._catalog.flush(audience=self._audience(seen_by)))
             except UnknownName:
                 if is_over:
                     raise
+
+    def _audience(self, caller: Caller | None) -> Audience | None:
+        return self._catalog.audience(caller.name, caller.principal) if caller is not None else None
 
     def _named_in(self, name: str) -> Upstream | None:
         """The server whose prefix the name has, if it has not listed anything so far."""

@@ -83,7 +83,7 @@ class HttpFront:
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
         self._guard = Guard(reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins)
-        self._routes = Routes(settings, lambda: bridge.server.views, bridge.server.profiles)
+        self._routes = Routes(settings, lambda: bridge.server.views, lambda: bridge.server.profiles)
         self._mounts = Mounts(mounts)
         self._underway = Underway()
         self._modern = ModernFront(bridge.server, settings, self._underway)
@@ -116,7 +116,7 @@ class HttpFront:
             endpoint = self._routes.find(path)
             if endpoint.kind != "ws":
                 raise Refused(400, f"No WebSocket is served at {path[:200]}")
-            client = Client(principal, endpoint.view, endpoint.profile)
+            client = Client(principal, endpoint.view, endpoint.profile, projects=tuple(self._settings.projects))
             self._web_sockets().accept(path, raw_headers, transport, client)
         except Refused as refused:
             transport.write(refusal(refused))

@@ -52,6 +52,7 @@ class LegacyFront:
             limit=settings.max_sessions,
             keep=settings.resume_grace,
             max_event=settings.max_event,
+            projects=tuple(settings.projects),
             clock=clock,
         )
 

@@ -19,9 +19,12 @@ class Routes:
     """The paths of all endpoints."""
 
     def __init__(
-        self, settings: HttpSettings, views: Callable[[], Collection[str]], profiles: Collection[str] = ()
+        self,
+        settings: HttpSettings,
+        views: Callable[[], Collection[str]],
+        profiles: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`views` tells the servers that have endpoints of their own now; `profiles` are those of the configuration."""
+        """`views` tells the servers that have endpoints of their own now, `profiles` the profiles."""
         self._views, self._profiles = views, profiles
         self._kinds: dict[str, Kind] = {"mcp": "mcp"}
         if settings.sse:
@@ -45,7 +48,7 @@ class Routes:
             kind, name = self._named(path, _SERVERS, "server", self._views())
             return Endpoint(kind, name)
         if path.startswith(_PROFILES):
-            kind, name = self._named(path, _PROFILES, "profile", self._profiles)
+            kind, name = self._named(path, _PROFILES, "profile", self._profiles())
             return Endpoint(kind, "", name)
         raise Refused(404, f"Nothing is here; MCP is served at {self._path}")
 

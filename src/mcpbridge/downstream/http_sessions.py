@@ -49,17 +49,19 @@ class Sessions:
         limit: int,
         keep: float,
         max_event: int,
+        projects: tuple[str, ...],
         clock: Callable[[], float],
     ) -> None:
         """`idle`: seconds after which an unused session ends; `keep`, `max_event`: see `Streams`.
 
-        `clock` counts in seconds.
+        `projects`: see `Client`. `clock` counts in seconds.
         """
         self._on_end = on_end
         self._idle = idle
         self._limit = limit
         self._keep = keep
         self._max_event = max_event
+        self._projects = projects
         self._clock = clock
         self._by_id: OrderedDict[bytes, Session] = OrderedDict()
         self._sweep: asyncio.TimerHandle | None = None
@@ -75,7 +77,9 @@ class Sessions:
                 return None
             self.end(oldest)
         streams = Streams(self._keep, max_event=self._max_event)
-        client = Client(principal, endpoint.view, endpoint.profile, push=streams.channel.notify)
+        client = Client(
+            principal, endpoint.view, endpoint.profile, push=streams.channel.notify, projects=self._projects
+        )
         session = Session(secrets.token_hex(16).encode(), endpoint, client, streams, self._clock())
         self._by_id[session.id] = session
         if self._sweep is None:

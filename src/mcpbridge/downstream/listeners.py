@@ -5,7 +5,7 @@ that was not asked for. Events are level triggers ("look again"), so losing a re
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -111,6 +111,20 @@ class Listeners:
         for listen in list(self.listens):
             if kind in listen.lists and listen.view == view and (listen.client is None or concerns(listen.client)):
                 listen.send(method, {})
+
+    def everyone(self) -> Iterator[tuple["Client | Listen", Client]]:
+        """Who may be told that a list changed, with the client whose list that is."""
+        yield from [(client, client) for client in self.clients if client.initialized]
+        yield from [(listen, listen.client) for listen in self.listens if listen.client is not None]
+
+    def tell(self, listener: "Client | Listen", lists: Iterable[str]) -> None:
+        """These lists of `tools`, `prompts` or `resources` are others now, for one who may be told."""
+        for kind in sorted(lists):
+            method = f"notifications/{kind}/list_changed"
+            if isinstance(listener, Client):
+                listener.push(encode_notification(method))
+            elif kind in listener.lists:
+                listener.send(method, {})
 
     def resource_updated(
         self,

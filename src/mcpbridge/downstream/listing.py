@@ -11,7 +11,9 @@ from mcpbridge.catalog.snapshot import Kind, ToolRef
 from mcpbridge.downstream.asking import LegacyAsker
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.handling import Handler, text
+from mcpbridge.downstream.projects import tell_project
 from mcpbridge.interaction import NOBODY, Asker
+from mcpbridge.policy.decide import Audience
 from mcpbridge.routing.exposed import Exposed
 from mcpbridge.routing.exposing import Exposing
 from mcpbridge.routing.exposure import Exposure
@@ -73,38 +75,43 @@ class Listing:
         """The profile that this client is kept to; None: it sees all."""
         return self.exposure_of(client).scope
 
+    def listed(self, client: Client) -> Exposed:
+        """What this client is listed, as of the last snapshot, if it asks for nothing in particular."""
+        exposed = self._look(client)
+        if client.activated and exposed.mode == "search":
+            exposure = self.exposure_of(client)
+            return self.exposing.chosen(client.view, self._audience(client), exposure, client.activated)
+        return exposed
+
     def own_name(self, client: Client, name: str) -> str:
         """The catalog's name of a tool that this client may have been told of under a shorter one."""
         return self._look(client).names.get(name, name)
 
     async def _tools(self, client: Client, frame: Frame, notify: Notify) -> bytes:
-        cursor, query = await self._asked(client, frame)
-        self._catalog.flush(client.view, client.audience)
+        cursor, query = await self._asked(client, frame, notify)
+        self._catalog.flush()
         exposure = self.exposure_of(client)
-        await self.exposing.prepare(client.view, client.audience, exposure)
-        exposed = self._look(client)
+        await self.exposing.prepare(client.view, self._audience(client), exposure)
         if query:
             # A modern client can be asked nothing in the middle of a list request.
             asker = NOBODY if client.modern or client.asked is None else LegacyAsker(client, client.asked, notify)
             ids = await self._choose(query, client, exposure, asker)
             if ids is not None:
-                exposed = self.exposing.chosen(client.view, client.audience, exposure, ids)
-        elif client.activated and exposed.mode == "search":
-            exposed = self.exposing.chosen(client.view, client.audience, exposure, client.activated)
-        return exposed.tools.page(cursor, revision=client.version)
+                chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids)
+                return chosen.tools.page(cursor, revision=client.version)
+        return self.listed(client).tools.page(cursor, revision=client.version)
 
     def _list(self, kind: Kind) -> Handler:
-        async def answer_list(client: Client, frame: Frame, _: Notify) -> bytes:
-            cursor = (await self._asked(client, frame))[0]
-            self._catalog.flush(client.view, client.audience)
+        async def answer_list(client: Client, frame: Frame, notify: Notify) -> bytes:
+            cursor = (await self._asked(client, frame, notify))[0]
+            self._catalog.flush()
             return self._look(client).listing(kind).page(cursor, revision=client.version)
 
         return answer_list
 
-    async def _asked(self, client: Client, frame: Frame) -> tuple[str | None, str]:
+    async def _asked(self, client: Client, frame: Frame, notify: Notify) -> tuple[str | None, str]:
         """The cursor and the request that the client tells of, once the servers had time to start."""
-        if client.modern and client.profile:
-            self._pool.expect(client.profile, client.view)
+        await tell_project(self._pool, client, notify)
         await self._settled()
         params = Body(frame.params) if frame.params else Body()
         cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
@@ -113,4 +120,8 @@ class Listing:
         return cursor, request_of(said) if said is not None else ""
 
     def _look(self, client: Client) -> Exposed:
-        return self.exposing.look(client.view, client.audience, self.exposure_of(client))
+        return self.exposing.look(client.view, self._audience(client), self.exposure_of(client))
+
+    def _audience(self, client: Client) -> Audience:
+        """Found out anew after every wait: the policy may be another one by then."""
+        return self._catalog.audience(client.name, client.principal)

@@ -9,6 +9,7 @@ from mcpbridge.downstream.asking import ClientRequests, LegacyAsker
 from mcpbridge.downstream.channel import Client, Notify
 from mcpbridge.downstream.handling import Handler
 from mcpbridge.downstream.introduction import Introduction
+from mcpbridge.downstream.projects import expect
 from mcpbridge.interaction import NOTHING, Profile
 from mcpbridge.logs import get_logger
 from mcpbridge.routing.exposing import Exposing
@@ -81,7 +82,7 @@ class Opening:
             client.asked.end()  # it begins anew: what it was asked before gets no answer
         client.asked = ClientRequests(self._seconds, client.push)
         client.bystander = LegacyAsker(client, client.asked, client.push) if client.profile is NOTHING else None
-        self._pool.expect(client.profile, client.view)
+        expect(self._pool, client)
         capabilities = self._introduction.capabilities(client.version, self._shown(client))
         client.runs_tasks = "tasks" in capabilities
         log.info("client initialized", client=str(params.client_info.get("name"))[:100], revision=client.version)
@@ -95,7 +96,7 @@ class Opening:
         )
 
     async def _discover(self, client: Client, frame: Frame, notify: Notify) -> bytes:
-        self._pool.expect(client.profile, client.view)
+        expect(self._pool, client)
         return encode(
             {
                 "resultType": "complete",

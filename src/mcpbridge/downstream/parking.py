@@ -114,7 +114,7 @@ class _ModernAsker:
         return self._parking.give_way(server, self.principal)
 
     async def project(self) -> str:
-        return ""
+        return self._parked.client.known_project
 
 
 class Parking:
@@ -122,7 +122,7 @@ class Parking:
 
     def __init__(self, plan: Plan, sealer: Sealer, *, seconds: float) -> None:
         """`seconds`: how long a parked call waits for its client."""
-        self._plan, self._sealer, self._seconds = plan, sealer, seconds
+        self._plan, self._sealer, self.seconds = plan, sealer, seconds
         self._relaying = Relaying(sealer)
         self._parked: dict[str, _Parked] = {}
         self._by_principal: Counter[str] = Counter()
@@ -205,6 +205,10 @@ class Parking:
         for parked in list(self._parked.values()):
             self._expire(parked)
 
+    def under_way(self) -> "set[asyncio.Task[Body]]":
+        """The tasks of the calls that are parked."""
+        return {parked.task for parked in self._parked.values() if parked.task is not None}
+
     # -- parked calls
 
     def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _Parked:
@@ -256,9 +260,9 @@ class Parking:
         parked.round += 1
         parked.since = asyncio.get_running_loop().time()
         parked.update = ignore_update  # the request that it would belong to is answered now
-        parked.expiry = asyncio.get_running_loop().call_later(self._seconds, self._expire, parked)
+        parked.expiry = asyncio.get_running_loop().call_later(self.seconds, self._expire, parked)
         claims = {"parked": parked.id, "round": parked.round}
-        state = self._sealer.seal(claims, parked.bound.value, seconds=self._seconds)
+        state = self._sealer.seal(claims, parked.bound.value, seconds=self.seconds)
         requests = {
             key: {"method": entry.question.method, "params": entry.params} for key, entry in parked.open.items()
         }

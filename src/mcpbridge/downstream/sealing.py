@@ -35,7 +35,7 @@ class Sealer:
         `seconds`: how long a seal lasts.
         """
         self._key = sha256(b"mcpbridge seal " + key.encode()).digest() if key else secrets.token_bytes(32)
-        self._seconds, self._clock = seconds, clock
+        self.seconds, self._clock = seconds, clock
         self._used: dict[bytes, float] = {}
         """Seals that may open no second time, by nonce, and when they expire."""
         self._prune_at = _PRUNE_ABOVE
@@ -43,7 +43,7 @@ class Sealer:
     def seal(self, claims: Mapping[str, Any], bind: tuple[str, ...], *, seconds: float | None = None) -> str:
         """The claims as URL-safe text that opens with the same `bind` only."""
         nonce = secrets.token_bytes(_NONCE)
-        until = self._clock() + (self._seconds if seconds is None else seconds)
+        until = self._clock() + (self.seconds if seconds is None else seconds)
         sealed = self._cipher().encrypt(nonce, encode({**claims, "until": until}), encode(bind))
         return base64.urlsafe_b64encode(nonce + sealed).rstrip(b"=").decode()
 

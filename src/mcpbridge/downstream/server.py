@@ -5,16 +5,17 @@ becomes an answer in `errors_to_wire`, the one place for that.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot import KINDS, Snapshot
 from mcpbridge.context import NOWHERE, BridgeContext
 from mcpbridge.downstream.calls import Calls
 from mcpbridge.downstream.channel import Answer, Client, Notify
@@ -42,8 +43,8 @@ from mcpbridge.errors import BadRequest
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Plan
 from mcpbridge.pipeline.late import Late
-from mcpbridge.policy.decide import Audience
 from mcpbridge.results.shelf import Shelf
+from mcpbridge.routing.scopes import Scope
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
@@ -51,9 +52,19 @@ from mcpbridge.wire.frame import Frame, encode, encode_response
 from mcpbridge.wire.log_levels import LEVELS
 from mcpbridge.wire.references import cancelled_id, cancelled_reason
 
-__all__ = ["Server"]
+__all__ = ["Server", "Service"]
 
 log = get_logger("mcpbridge.server")
+
+
+class Service(Struct, frozen=True):
+    """What one reading of the settings says of how clients are served. Replaced whole."""
+
+    identity: Identity
+    """Its name and version stay the same for the life of a server: clients were told."""
+    asking: AskingSettings
+    listing: Listing
+    """Which tools clients are listed."""
 
 
 class Server:
@@ -61,33 +72,24 @@ class Server:
 
     def __init__(
         self,
-        identity: Identity,
+        service: Service,
         catalog: Catalog,
         pool: Pool,
         plan: Plan,
         startup: Startup,
-        asking: AskingSettings,
         late: Late,
         shelf: Shelf,
-        listing: Listing,
         *,
         around: BridgeContext = NOWHERE,
-        audience: Callable[[str, str], Audience] | None = None,
     ) -> None:
-        """What it answers with.
-
-        `listing`: which tools clients are listed. `around`: what is the same for all calls. `audience`: of a client's
-        name and principal, where it matters.
-        """
-        self._audience, self._catalog = audience, catalog
-        self._listing, self._exposing = listing, listing.exposing
-        sealer = Sealer(asking.state_key or "", seconds=asking.timeout)
+        """What it answers with. `around`: what is the same for all calls."""
+        self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
+        self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
-        self._parking = Parking(plan, sealer, seconds=asking.timeout)
-        ids = TaskIds(sealer)
+        self._parking = Parking(plan, self._sealer, seconds=service.asking.timeout)
+        ids = TaskIds(self._sealer)
         self._session_tasks = LegacyTasks(catalog, pool, plan, ids)
-        self._pool = pool
-        server_info = encode({"name": identity.name, "version": identity.version})
+        self._server_info = encode({"name": service.identity.name, "version": service.identity.version})
         self._running: dict[Client, dict[bytes, asyncio.Task[Any]]] = {}
         self._withdrawn: WeakKeyDictionary[asyncio.Task[Any], Client] = WeakKeyDictionary()
         """Tasks that were cancelled since a client withdrew its request, and that client."""
@@ -96,26 +98,66 @@ class Server:
         self.listeners = Listeners()
         self.news = UpstreamNews(catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients)
         """What upstreams tell by themselves comes in here."""
-        allowed = identity.extensions
-        tasks = Tasks(catalog, pool, plan, ids, server_info, self._session_tasks, extensions=allowed)
-        finding = Finding(catalog, pool, startup)
+        self._tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks)
+        self._finding = Finding(catalog, pool, startup)
         self._patience = Patience(late, pool.works_on)
+        self._results = ResultResources(shelf, self._server_info)
+        self._watching = Watching(self._finding, pool, self.listeners, TaskNews(pool, ids, self._tasks), self._scope_of)
+        self._is_switching = False
+        self._serve(service)
+        catalog.on_change(self._changed)
+        catalog.on_view_change(self._view_changed)
+
+    @contextmanager
+    def switching(self, service: Service) -> Generator[None]:
+        """Requests that come after this are answered so; those under way to their end as they began.
+
+        The catalog is to be changed within: afterwards those who listen are told, once, if their lists are others now.
+        """
+        before = {listener: self._seen_by(client) for listener, client in self.listeners.everyone()}
+        self._is_switching = True
+        try:
+            self._serve(service)
+            yield
+        finally:
+            self._is_switching = False
+        for listener, client in self.listeners.everyone():
+            if listener in before:
+                after = self._seen_by(client)
+                changed = [kind for kind, digest in before[listener].items() if after[kind] != digest]
+                self.listeners.tell(listener, {"resources" if kind == "templates" else kind for kind in changed})
+
+    def servers_changed(self) -> None:
+        """There are other servers: tell them what is wanted of all."""
+        self._spread_log_level()
+
+    def under_way(self) -> set[asyncio.Task[Any]]:
+        """The tasks that answer requests now; not those that only listen."""
+        running = {task for tasks in self._running.values() for task in tasks.values()}
+        return (running | self._parking.under_way()) - self._watching.listening
+
+    def _serve(self, service: Service) -> None:
+        """Answer by these settings from now on."""
+        catalog, pool, asking, listing = self._catalog, self._pool, service.asking, service.listing
+        self._listing, self._exposing = listing, listing.exposing
+        self._sealer.seconds = self._parking.seconds = asking.timeout
+        allowed = self._tasks.extensions = service.identity.extensions
         delivery = Delivery(
             catalog,
             pool,
-            plan,
+            self._plan,
             self._parking,
-            tasks,
-            server_info,
+            self._tasks,
+            self._server_info,
             extensions=allowed,
             patience=self._patience,
-            around=around,
+            around=self._around,
         )
-        results = ResultResources(shelf, server_info)
-        calls = Calls(catalog, pool, finding, delivery, tasks, server_info, results, listing)
+        calls = Calls(catalog, pool, self._finding, delivery, self._tasks, self._server_info, self._results, listing)
         both = calls.handlers
-        opening = Opening(identity, pool, server_info, asking_seconds=asking.timeout, exposing=listing.exposing)
-        self._watching = Watching(finding, pool, self.listeners, TaskNews(pool, ids, tasks), listing.scope_of)
+        opening = Opening(
+            service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing
+        )
         self._legacy: dict[str, Handler] = {
             **both,
             **self._watching.legacy,
@@ -127,12 +169,10 @@ class Server:
         self._modern: dict[str, Handler] = {
             **both,
             **self._watching.modern,
-            **tasks.modern,
+            **self._tasks.modern,
             **opening.modern,
         }
         self._unknown = UnknownMethods(pool, delivery, {*self._legacy, *self._modern})
-        catalog.on_change(self._changed)
-        catalog.on_view_change(self._view_changed)
 
     # -- for the fronts
 
@@ -187,8 +227,6 @@ class Server:
             client.channel = cancel_as
         elif client.modern:
             client.sessions = self.sessions
-        if self._audience is not None:
-            client.audience = self._audience(client.name, client.principal)
         running = self._running.get(owner)
         if running is None:
             running = self._running[owner] = {}
@@ -224,8 +262,6 @@ class Server:
         """Take a notification of a client."""
         if frame.method == "notifications/initialized":
             client.initialized = True
-            if self._audience is not None:  # from now on it may be told of changes, before it asks for anything
-                client.audience = self._audience(client.name, client.principal)
             for upstream in self.news.used_by(client) if client.profile.roots else ():
                 if upstream.has_missed_roots:
                     upstream.roots_changed()
@@ -257,20 +293,31 @@ class Server:
         self._view_changed("", kinds)
 
     def _view_changed(self, view: str, kinds: frozenset[str]) -> None:
+        if self._is_switching:
+            return  # who sees another list is found out at the end
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
         if "tools" in kinds:
             self._exposing.refresh(view)
-        for kind in sorted(lists):
+        for kind in sorted(lists) if self._catalog.is_looked_at else ():
             self.listeners.list_changed(kind, view, partial(self._sees_change, kind, view))
 
     def _sees_change(self, kind: str, view: str, client: Client) -> bool:
         """Only of tools some see others."""
         if kind != "tools":
             return True
-        if kind not in self._catalog.changed(view, client.audience):
+        audience = self._catalog.audience(client.name, client.principal)
+        if kind not in self._catalog.changed(view, audience):
             return False
         exposure = self._listing.exposure_of(client)
-        return bool(client.activated) or self._exposing.changed(view, client.audience, exposure)
+        return bool(client.activated) or self._exposing.changed(view, audience, exposure)
+
+    def _scope_of(self, client: Client) -> Scope | None:
+        return self._listing.scope_of(client)
+
+    def _seen_by(self, client: Client) -> dict[str, str]:
+        """What this client is listed, by kind, in a few characters each."""
+        exposed = self._listing.listed(client)
+        return {kind: exposed.listing(kind).digest for kind in KINDS}
 
     async def _ping(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         return EMPTY

@@ -1,6 +1,8 @@
 """The `http` section of the configuration: who may reach the HTTP front, and how long it remembers them."""
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -62,6 +64,11 @@ class HttpSettings(BaseModel):
     allowed_origins: list[Annotated[str, Field(min_length=1)]] = []
     """`Origin` headers of web pages that may call, such as `https://app.example.com`, besides those on loopback."""
 
+    projects: list[Annotated[str, Field(min_length=1)]] = []
+    """Directories below which the project counts that a client over HTTP, SSE or WebSocket tells (its first root): for
+    `${PROJECT_ROOT}`, and for where a program with `share = "project"` is started. Empty: none counts. Absolute, or
+    with `~`."""
+
     max_body: Bytes = Field(default=4 * 1024**2, ge=1024)
     """Bytes of the largest request that is read."""
 
@@ -80,6 +87,15 @@ class HttpSettings(BaseModel):
 
     keep_alive: Seconds = Field(default=15, gt=0)
     """Seconds of silence after which a stream carries a comment, so that no proxy takes it for dead."""
+
+    @field_validator("projects")
+    @classmethod
+    def _are_absolute(cls, value: list[str]) -> list[str]:
+        directories = [os.path.expanduser(directory) for directory in value]  # noqa: PTH111 - stays as it is if it fails
+        for directory in directories:
+            if not Path(directory).is_absolute():
+                raise ValueError(f"expected absolute paths such as ~/src, not {directory[:80]!r}")
+        return directories
 
 
 class AskingSettings(BaseModel):

@@ -69,12 +69,12 @@ class Tasks:
         ids: TaskIds,
         server_info: bytes,
         sessions: SessionTasks,
-        *,
-        extensions: frozenset[str] = frozenset(),
     ) -> None:
-        """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross."""
+        """`server_info`: the bridge's own, encoded."""
         self._catalog, self._pool, self._plan, self._ids = catalog, pool, plan, ids
-        self._server_info, self._sessions, self._extensions = server_info, sessions, extensions
+        self._server_info, self._sessions = server_info, sessions
+        self.extensions: frozenset[str] = frozenset()
+        """Those that the configuration lets cross, besides those that the bridge understands."""
 
     @property
     def modern(self) -> dict[str, Handler]:
@@ -182,7 +182,7 @@ class Tasks:
         params = params if params is not None else Body()
         params.put("taskId", id_)
         call = Call(method, server, id_, params, params.inner("_meta"), client=_Follower(client))
-        call.extensions = encode(declared_up(extensions_of(client.capabilities), self._extensions, tasks=True))
+        call.extensions = encode(declared_up(extensions_of(client.capabilities), self.extensions, tasks=True))
         try:
             return await self._plan(call)
         except UpstreamAnswered as error:

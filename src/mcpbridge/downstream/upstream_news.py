@@ -12,6 +12,7 @@ from mcpbridge.downstream.channel import Client
 from mcpbridge.downstream.listeners import Listeners, covers
 from mcpbridge.interaction import Asker
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.projects import place_of
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode_notification
@@ -72,9 +73,10 @@ class UpstreamNews:
 def _may_use(client: Client, upstream: Upstream) -> bool:
     """Calls of this client may go to this instance: its endpoint shows the server, and it is opened for such as it."""
     is_shown = client.view in ("", upstream.name)
-    return is_shown and client.profile is upstream.profile and _is_at_home(upstream, client)
+    return is_shown and upstream.suits(client.profile) and _is_at_home(upstream, client)
 
 
 def _is_at_home(upstream: Upstream, client: Client) -> bool:
     """The instance is everybody's, or it is this client's."""
-    return upstream.home in (None, client, modern_home(client), (client.principal, client.project or ""))
+    in_project = client.principal, place_of(client.known_project)
+    return upstream.home in (None, client, modern_home(client), in_project)

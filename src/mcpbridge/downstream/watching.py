@@ -4,9 +4,11 @@ Both count as subscribers at the upstream that owns the resource; it hears of th
 a server keeps its clients apart, the instance that gets a client's calls is the one that it subscribes to.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
+from typing import Any
 
 from msgspec import Raw
 
@@ -44,6 +46,8 @@ class Watching:
         """`scope_of`: the profile that a client is kept to."""
         self._scope_of = scope_of
         self._finding, self._pool, self._listeners, self._news = finding, pool, listeners, news
+        self.listening: set[asyncio.Task[Any]] = set()
+        """The tasks that answer `subscriptions/listen`, which ends only with the stream."""
         self._open: Counter[object] = Counter()
         """Listen streams by the channel that they share; over HTTP each is a connection of its own."""
 
@@ -89,6 +93,9 @@ class Watching:
             raise Overloaded(f"{MAX_OPEN} streams of this client are open; end one of them first")
         self._open[client.channel] += 1
         watched: dict[str, Callable[[], None]] = {}
+        task = asyncio.current_task()
+        assert task is not None, "a request is answered in one"
+        self.listening.add(task)
         try:
             for uri in sorted(listen.uris):
                 try:
@@ -100,6 +107,7 @@ class Watching:
                 listen.acknowledge(list(watched), tasks)
                 await listen.ended
         finally:
+            self.listening.discard(task)
             self._open[client.channel] -= 1
             if not self._open[client.channel]:
                 del self._open[client.channel]
@@ -120,17 +128,18 @@ class Watching:
         if scope is not None and not scope.has_server(server):
             raise UnknownName("resource", uri)
         base = self._pool.upstreams.get(server)
-        subscription = ExitStack()
         if base is None:
-            return subscription.close
-        if base.session is not None and not base.session.has_subscriptions:
+            return _nothing
+        if base.lacks("resources", "subscribe"):
             raise BadRequest(METHOD_NOT_FOUND, f"Server '{server}' does not announce changes of its resources")
         upstream = base if base.is_shared else await self._pool.serving(base, _subscriber(client, notify))
-        if upstream is not base:
-            subscription.enter_context(upstream.used())
-        upstream.wanted.subscribe(own)
-        subscription.callback(upstream.wanted.unsubscribe, own)
-        return subscription.close
+        wanted = upstream.wanted  # an instance stays while anything is wanted of it
+        wanted.subscribe(own)
+        return partial(wanted.unsubscribe, own)
+
+
+def _nothing() -> None:
+    """There is nothing to end."""
 
 
 class _ModernSubscriber(Unasked):

@@ -17,7 +17,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.units import show_seconds
 from mcpbridge.wire.body import Body
 
-__all__ = ["Budgets", "Chain", "Made"]
+__all__ = ["Budgets", "Chain", "Made", "Spent"]
 
 
 class Made:
@@ -59,15 +59,25 @@ class Chain:
         self.last = now
 
 
+class Spent:
+    """What all conversations have made, whatever they may make at the time."""
+
+    def __init__(self) -> None:
+        self.made = Recent(Made)
+        self.chains = Recent(Chain)
+
+
 class Budgets:
     """Concern: what all conversations have spent."""
 
-    def __init__(self, calls: CallDefaults, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` counts in seconds."""
+    def __init__(
+        self, calls: CallDefaults, clock: Callable[[], float] = time.monotonic, *, spent: Spent | None = None
+    ) -> None:
+        """`clock` counts in seconds. `spent`: what was before the settings changed."""
         self._max_calls, self._max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
         self._clock = clock
-        self._made = Recent(Made)
-        self._chains = Recent(Chain)
+        spent = spent or Spent()
+        self._made, self._chains = spent.made, spent.chains
 
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""

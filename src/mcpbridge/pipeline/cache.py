@@ -81,6 +81,16 @@ class Cache:
         self._epochs = Counter[str]()
         self._offers: dict[str, object] = {}
 
+    def configure(self, settings: CacheSettings, servers: Mapping[str, ServerSettings], calls: CallDefaults) -> None:
+        """Other settings from now on. What is kept of a server stays, if they say the same of its calls."""
+        for name in {*self._servers, *servers}:
+            if _of_calls(self._servers.get(name)) != _of_calls(servers.get(name)):
+                self.forget(name)
+        if calls != self._calls:
+            self.clear()
+        self.settings, self._servers, self._calls = settings, servers, calls
+        self.kept.bound(settings.max_bytes, settings.max_result)
+
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """A stage for what is cached, and a smaller one for what may change what cached tools return."""
         if tool is None:
@@ -159,6 +169,14 @@ class Cache:
             return bool(self._calls.cache)
         own = [settings.cache, *(tool.cache for tool in settings.tool.values())]
         return bool(settings.cache if settings.cache is not None else self._calls.cache) or any(own)
+
+
+_OF_LISTS: dict[str, object] = {"tools": None, "prompts": None, "resources": None, "title": None, "tags": None}
+"""What says of a server only what is listed of it, and how it is found."""
+
+
+def _of_calls(settings: ServerSettings | None) -> ServerSettings | None:
+    return settings.model_copy(update=_OF_LISTS) if settings is not None else None
 
 
 class _Cached:

@@ -10,9 +10,10 @@ from mcpbridge.interaction import NOBODY
 from mcpbridge.model import BRIDGE, Call
 from mcpbridge.pipeline.driving import drive, needs_driving
 from mcpbridge.pipeline.task_driving import follow
-from mcpbridge.pipeline.task_states import is_task, made_task
+from mcpbridge.pipeline.task_states import is_task, made_task, read_task
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
+from mcpbridge.upstream.tasks import LONGEST
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import EMPTY_OBJECT
 
@@ -82,6 +83,8 @@ class Deliver:
         if not call.takes_task:
             with upstream.used():
                 return await follow(call, result, upstream)
+        lives = read_task(call.upstream, result).seconds_to_live
+        upstream.expect_back(LONGEST if lives is None else min(LONGEST, lives))  # for the task, which lives there
         call.instance = upstream
         return result
 

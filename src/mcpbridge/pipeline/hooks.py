@@ -67,10 +67,12 @@ class Hooks:
         directory: str | None = None,
         redact: Callable[[str], str] = lambda text: text,
         arguments: Concern | None = None,
+        changes: Changes | None = None,
     ) -> None:
         """`directory`: where programs run. `redact` masks secrets in what they write to standard error.
 
-        `arguments`: the concern that will mend the arguments of calls below this one.
+        `arguments`: the concern that will mend the arguments of calls below this one. `changes`: what hooks made of
+        calls under settings before these.
         """
         self._arguments = arguments
         self._urls: list[HookUrl] = []
@@ -79,7 +81,7 @@ class Hooks:
             _Seer(hook.event, hook.name, hook.tools, hook.servers, hook.timeout, hook.failure == "closed", asking(hook))
             for hook in functions
         ]
-        self.changes = Changes()
+        self.changes = changes or Changes()
 
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """A stage for tools that a hook matches."""

@@ -99,11 +99,16 @@ class KeptResults:
     def __init__(self, max_bytes: int, max_result: int) -> None:
         """The size of all together, and of the largest that is kept at all."""
         self._max_bytes, self._max_result = max_bytes, max_result
+        self.bytes = 0
+        """What all take."""
         self._kept: OrderedDict[Key, Kept] = OrderedDict()
         self._keys: dict[str, set[Key]] = {}
         """By server."""
-        self.bytes = 0
-        """What all take."""
+
+    def bound(self, max_bytes: int, max_result: int) -> None:
+        """Other sizes from now on; what is too much goes."""
+        self._max_bytes, self._max_result = max_bytes, max_result
+        self._make_room()
 
     def get(self, key: Key, now: float) -> Kept | None:
         """A result that is still good; None when there is none."""
@@ -125,8 +130,7 @@ class KeptResults:
         self._kept[key] = kept
         self._keys.setdefault(kept.server, set()).add(key)
         self.bytes += kept.size
-        while self.bytes > self._max_bytes:
-            self._drop(next(iter(self._kept)))
+        self._make_room()
         return True
 
     def drop_server(self, server: str) -> int:
@@ -157,6 +161,10 @@ class KeptResults:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def _make_room(self) -> None:
+        while self.bytes > self._max_bytes:
+            self._drop(next(iter(self._kept)))
 
     def _drop(self, key: Key) -> None:
         kept = self._kept.pop(key)

@@ -67,7 +67,8 @@ class Late:
         self, store: Store, servers: Mapping[str, ServerSettings], conduct: Callable[[Tool], Conduct], lifetime: float
     ) -> None:
         """`lifetime`: seconds that a result is kept."""
-        self.store, self._servers, self._conduct, self.lifetime = store, servers, conduct, lifetime
+        self.store = store
+        self.configure(servers, conduct, lifetime)
         self.known: dict[_Key, list[LateCall]] = {}
         """What the same call gets when it is made again: the oldest first, each once."""
         self.running: dict[Call, LateCall] = {}
@@ -80,6 +81,12 @@ class Late:
         server = self._servers.get(tool.server)
         timeouts = conduct.timeouts or (server.timeouts if server is not None else None)
         return _Again(self, timeouts.total if timeouts is not None else LONGEST_SECONDS)
+
+    def configure(
+        self, servers: Mapping[str, ServerSettings], conduct: Callable[[Tool], Conduct], lifetime: float
+    ) -> None:
+        """Other settings from now on; what is late already stays known."""
+        self._servers, self._conduct, self.lifetime = servers, conduct, lifetime
 
     # -- for who knows that a client stopped waiting
 

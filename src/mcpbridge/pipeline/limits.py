@@ -26,13 +26,14 @@ __all__ = ["Limits"]
 class Limits:
     """Concern: the places of all calls."""
 
-    def __init__(self, calls: CallDefaults, patience: Callable[[str], float]) -> None:
-        """`patience`: seconds that a call to a server may wait at each limit, if it has no deadline of its own."""
+    def __init__(self, calls: CallDefaults, patience: Callable[[str], float], *, places: Places | None = None) -> None:
+        """`patience`: seconds that a call to a server may wait at each limit, if it has no deadline of its own.
+
+        `places`: those of calls that began before the settings changed; they count where the limit is the same.
+        """
         self._patience = patience
         self.batch, self.per_client = calls.batch, calls.max_per_client
-        self.places = Places(queued=calls.max_queued)
-        self.held: dict[Call, list[Place]] = {}
-        """The places of the calls that run."""
+        self.places = Places(queued=calls.max_queued) if places is None else places
 
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """Every tool has one, since any call may name its turn; for one without limits a look at that is all.
@@ -86,7 +87,7 @@ class _Limited:
 
     async def _run(self, call: Call, proceed: Plan) -> Body:
         limits = self._limits
-        inherited = _held_by(limits.held, call.within) if call.within is not None else ()
+        inherited = _held_by(limits.places.held, call.within) if call.within is not None else ()
         inside: list[Place] = []
         lending: Lending | None = None
         try:
@@ -94,12 +95,12 @@ class _Limited:
                 if limit.key not in inherited:
                     place = await limits.enter(call, limit, self._seconds)
                     inside.append(place)
-            limits.held[call] = inside
+            limits.places.held[call] = inside
             if call.client.profile:
                 lending = call.client = Lending(call, inside)
             return await proceed(call)
         finally:
-            limits.held.pop(call, None)
+            limits.places.held.pop(call, None)
             if lending is not None:
                 lending.is_over = True
                 if call.client is lending:
@@ -113,9 +114,11 @@ class _Limited:
         client = client_of(call)
         turn = call.meta.get(TURN) if call.meta is not None else None
         if turn is not None and bytes(turn) != b"null":
-            yield Limit(("turn", client, bytes(turn)), "This turn (`calls.batch`)", limits.batch)
+            yield Limit(("turn", client, bytes(turn), limits.batch), "This turn (`calls.batch`)", limits.batch)
         if limits.per_client:
-            yield Limit(("client", client), "This client (`calls.max_per_client`)", limits.per_client)
+            yield Limit(
+                ("client", client, limits.per_client), "This client (`calls.max_per_client`)", limits.per_client
+            )
         if self._is_serial:
             yield Limit(("changes", self._server, client), self._serial, 1)
         if self._own is not None:

@@ -39,6 +39,10 @@ class Plans:
 
     def __init__(self, deliver: Plan, concerns: Sequence[Concern], conduct: Callable[[Tool], Conduct]) -> None:
         """`concerns`: outermost first. `conduct`: how calls of a tool are treated."""
+        self.configure(deliver, concerns, conduct)
+
+    def configure(self, deliver: Plan, concerns: Sequence[Concern], conduct: Callable[[Tool], Conduct]) -> None:
+        """Other concerns for all calls that begin from now on. Those under way keep their plan to the end."""
         self._deliver, self._concerns, self._conduct = deliver, concerns, conduct
         self._plans: dict[str, tuple[bytes, Plan]] = {}
         self._rest = chain(self._stages(None, Conduct()), last=deliver)

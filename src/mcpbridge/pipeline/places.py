@@ -7,6 +7,7 @@ and forgotten when nobody is inside or waits, so clients that went leave nothing
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from mcpbridge.model import Call
 from mcpbridge.upstream.gate import Gate
 
 __all__ = ["Limit", "Place", "Places"]
@@ -37,7 +38,10 @@ class Places:
 
     def __init__(self, *, queued: int) -> None:
         """`queued`: calls that may wait at each."""
-        self._queued = queued
+        self.queued = queued
+        """Calls that may wait at each gate that is made from now on."""
+        self.held: dict[Call, list[Place]] = {}
+        """The places of the calls that run."""
         self._places: dict[Hashable, Place] = {}
 
     def __len__(self) -> int:
@@ -47,7 +51,7 @@ class Places:
         """The gate of a limit. Whoever uses it says so with `leave` or `give_up`."""
         place = self._places.get(limit.key)
         if place is None:
-            place = self._places[limit.key] = Place(limit, queued=self._queued)
+            place = self._places[limit.key] = Place(limit, queued=self.queued)
         place.users += 1
         return place
 

@@ -19,7 +19,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.units import Rate
 from mcpbridge.wire.body import Body
 
-__all__ = ["Rates"]
+__all__ = ["Rates", "Taken"]
 
 _COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"})
 
@@ -33,31 +33,62 @@ class _Shared:
         self.what, self.rate, self.bucket = what, rate, Bucket(rate)
 
 
+class Taken:
+    """The buckets, whatever the rates are at the time."""
+
+    def __init__(self) -> None:
+        self._rate: Rate | None = None
+        self._clients: Recent[Bucket] | None = None
+        self._shared: dict[tuple[str, Rate], _Shared] = {}
+
+    def by_clients(self, rate: Rate) -> Recent[Bucket]:
+        """A bucket for each client; those of the last rate that was asked for are known."""
+        if self._clients is None or rate != self._rate:
+            self._rate, self._clients = rate, Recent(partial(Bucket, rate))
+        return self._clients
+
+    def shared(self, what: str, rate: Rate) -> _Shared:
+        """The one bucket of all clients for this, at this rate."""
+        key = what, rate
+        known = self._shared.get(key)
+        if known is None:
+            known = self._shared[key] = _Shared(what, rate)
+        return known
+
+
 class Rates:
     """Concern: the buckets of all clients, servers and tools."""
 
     def __init__(
-        self, client: Rate | None, servers: Mapping[str, Rate], clock: Callable[[], float] = time.monotonic
+        self,
+        client: Rate | None,
+        servers: Mapping[str, Rate],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        taken: "Taken | None" = None,
     ) -> None:
-        """`client`: what each client may; `servers`: how often each server may be called, where that is limited."""
+        """`client`: what each client may; `servers`: how often each server may be called, where that is limited.
+
+        `taken`: what was before the settings changed; a rate that stays the same is counted on.
+        """
+        self._taken = taken or Taken()
         self._rate = client
-        self._clients = Recent(partial(Bucket, client)) if client is not None else None
+        self._clients = self._taken.by_clients(client) if client is not None else None
         self._servers, self._clock = servers, clock
-        self._shared: dict[tuple[str, Rate], _Shared] = {}
 
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """Nothing where no rate is set. Without a tool, the server is known with the call only."""
         if tool is None:
             return self._uncalled if self._clients is not None or self._servers else None
         rates = (f"Tool '{tool.id}'", conduct.rate_limit), (f"Server '{tool.server}'", conduct.server_rate_limit)
-        shared = [self._find(what, rate) for what, rate in rates if rate is not None]
+        shared = [self._taken.shared(what, rate) for what, rate in rates if rate is not None]
         return partial(self._counted, shared) if shared or self._clients is not None else None
 
     def _uncalled(self, call: Call, proceed: Plan) -> Awaitable[Body]:
         if call.method not in _COUNTED:
             return proceed(call)
         rate = self._servers.get(call.upstream)
-        shared = [self._find(f"Server '{call.upstream}'", rate)] if rate is not None else []
+        shared = [self._taken.shared(f"Server '{call.upstream}'", rate)] if rate is not None else []
         return self._counted(shared, call, proceed)
 
     def _counted(self, shared: list[_Shared], call: Call, proceed: Plan) -> Awaitable[Body]:
@@ -85,10 +116,3 @@ class Rates:
             own.take(now)
         for one in shared:
             one.bucket.take(now)
-
-    def _find(self, what: str, rate: Rate) -> _Shared:
-        key = what, rate
-        known = self._shared.get(key)
-        if known is None:
-            known = self._shared[key] = _Shared(what, rate)
-        return known

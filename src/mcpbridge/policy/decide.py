@@ -7,7 +7,6 @@ nothing. Which rules are about a caller is its `Audience`, found once for each c
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Protocol
@@ -53,8 +52,7 @@ class Asked(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What becomes of a call."""
 
     permission: Permission

@@ -1,6 +1,6 @@
 """One rule of `permissions`, ready to be compared: with a tool, with who calls, and with the call itself."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mcpbridge.conduct import Conduct, Permission
 from mcpbridge.model import Tool
@@ -11,8 +11,7 @@ from mcpbridge.policy.tool_globs import ToolGlobs, globs
 __all__ = ["Outcome", "Rule"]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What is left of a rule for one tool: when it applies, and what it then says."""
 
     permission: Permission

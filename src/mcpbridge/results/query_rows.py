@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcpbridge.results.path_steps import Each, Name
 from mcpbridge.results.paths import Path, Place
@@ -87,7 +87,7 @@ def _together(query: Query, rows: list[Place], note: str, meter: Meter) -> Selec
     groups = grouped(rows, query.group_by, query.aggregates or (_COUNT,), meter)
     columns_only(query.sort, groups)
     places = [Place(None, index, group) for index, group in enumerate(groups)]
-    ordered = sorted_rows(places, [replace(key, term=_column(key.term)) for key in query.sort], meter)
+    ordered = sorted_rows(places, [structs.replace(key, term=_column(key.term)) for key in query.sort], meter)
     note = f"groups of {len(rows):,} rows" + (f" of {note}" if note else "")
     columns = tuple(replace(column, term=_column(column.term)) for column in query.select)
     check_known([column.term for column in columns], ordered, meter)

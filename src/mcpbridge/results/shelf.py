@@ -52,7 +52,9 @@ class Shelf:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`lifetime`: seconds that a result is kept after it was last used. `redact` masks secrets in cards."""
-        self._store, self._lifetime, self._redact, self._clock = store, lifetime, redact, clock
+        self._store, self._redact, self._clock = store, redact, clock
+        self.lifetime = lifetime
+        """Seconds that a result is kept after it was last used."""
         self._secret = b""
 
     async def handle_of(self, data: bytes, *, principal: str) -> str:
@@ -83,13 +85,13 @@ class Shelf:
         """
         store, handle = self._store, card.handle
         label = msgspec.json.encode(self._presentable(card))
-        if await store.renew(RESULTS, handle, principal=principal, expires_in=self._lifetime, label=label):
+        if await store.renew(RESULTS, handle, principal=principal, expires_in=self.lifetime, label=label):
             return
-        await store.put(RESULTS, data, principal=principal, expires_in=self._lifetime, handle=handle, label=label)
+        await store.put(RESULTS, data, principal=principal, expires_in=self.lifetime, handle=handle, label=label)
 
     async def get(self, handle: str, *, principal: str) -> bytes | None:
         """The result as the server sent it, and it counts as used; None if there is none for this principal."""
-        return await self._store.get(RESULTS, handle, principal=principal, renew=self._lifetime)
+        return await self._store.get(RESULTS, handle, principal=principal, renew=self.lifetime)
 
     async def card(self, handle: str, *, principal: str) -> Card | None:
         """What is known of one; of results that have no card, the handle and times alone."""

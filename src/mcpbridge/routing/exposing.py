@@ -1,7 +1,7 @@
 """The lists of tools of all clients: made when one is asked for, shared by clients that see the same."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import anyio.to_thread
 
@@ -11,7 +11,7 @@ from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.policy.decide import Audience
 from mcpbridge.routing.exposed import Exposed, MapOf, Shorter
 from mcpbridge.routing.exposure import Exposure, exposure_of
-from mcpbridge.routing.scopes import scopes_of
+from mcpbridge.routing.scopes import Scope, scopes_of
 from mcpbridge.routing.settings import ExposeSettings, ProfileSettings
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -22,6 +22,8 @@ MOST = 64
 _FEW = 100
 """Tools whose definitions are made shorter on the way."""
 _MOST_CLIENTS = 1024
+NOTHING = ProfileSettings(servers=["-"])
+"""What a profile has that is there no more: no server has such a name."""
 _LONGEST_NAME = 256
 
 _Key = tuple[str, Audience, Exposure]
@@ -40,23 +42,34 @@ class Exposing:
         map_of: MapOf,
         signature: Signature,
         will_search: Callable[[], None],
+        gone: Collection[str] = (),
     ) -> None:
-        """`map_of` and `signature`: see `Exposed`. `will_search`: hears that somebody may search soon."""
+        """`map_of` and `signature`: see `Exposed`. `will_search`: hears that somebody may search soon.
+
+        `gone`: profiles that there were before the settings changed. Whoever came to their endpoints sees nothing now.
+        """
         self._will_search = will_search
         self._settings, self._catalog = settings, catalog
         self.scopes = scopes_of(profiles, servers)
         """The profiles by name."""
+        self._gone = {name: Scope(name, NOTHING, {}) for name in gone if name not in self.scopes}
         self._map_of, self._shorter = map_of, Shorter(settings.mildest, signature)
         self._exposures: dict[tuple[str, str, str], Exposure] = {}
         self._made: OrderedDict[_Key, Exposed] = OrderedDict()
         self._changed: dict[_Key, bool] = {}
+
+    @property
+    def profiles(self) -> Collection[str]:
+        """Names of the profiles that clients may have come to, also of those that are there no more."""
+        return {**self._gone, **self.scopes}.keys()
 
     def of(self, client: str, view: str = "", profile: str = "") -> Exposure:
         """What the client of this name is listed at an endpoint: of one server (`view`), of a profile, or of all."""
         key = client, view, profile
         known = self._exposures.get(key)
         if known is None:
-            known = exposure_of(self._settings, client, self.scopes, profile, is_one_server=bool(view))
+            scopes = {**self._gone, **self.scopes}
+            known = exposure_of(self._settings, client, scopes, profile, is_one_server=bool(view))
             if len(self._exposures) >= _MOST_CLIENTS:
                 self._exposures.clear()
             if len(client) <= _LONGEST_NAME:

@@ -1,14 +1,14 @@
 """What a tool and its server say of themselves, as rankers read it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 __all__ = ["ServerText", "ToolText"]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerText:
+class ServerText(Struct, frozen=True):
     """One server, as its tools are found by it."""
 
     name: str
@@ -18,8 +18,7 @@ class ServerText:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolText:
+class ToolText(Struct, frozen=True):
     """One tool. Whatever it says may be malformed: a schema is any JSON value, a text may be megabytes."""
 
     id: str
@@ -31,4 +30,4 @@ class ToolText:
     description: str = ""
     schema: Mapping[str, Any] | None = None
     """Its `inputSchema`, parsed; None where there is none that is an object."""
-    tags: tuple[str, ...] = field(default=())
+    tags: tuple[str, ...] = ()

@@ -65,6 +65,10 @@ class CallLog:
     def _database(self) -> Database:
         return Database(self._locate(), SCHEMA)
 
+    def configure(self, settings: CallLogSettings) -> None:
+        """Other settings from now on; the file stays the same."""
+        self._settings = settings
+
     def append(self, record: CallRecord) -> None:
         """Log a call, some time soon."""
         waiting = self._waiting

@@ -9,11 +9,11 @@ import importlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import anyio.to_thread
+from msgspec import Struct
 
 from mcpbridge.errors import ConfigError, SignInNeeded, UpstreamUnavailable
 from mcpbridge.logs import get_logger
@@ -41,8 +41,7 @@ Source = Literal["store", "refresh", "sign-in"]
 """Where a token came from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """An authorization page that a person has to visit."""
 
     server: str
@@ -55,8 +54,7 @@ Show = Callable[[Page], Awaitable[bool]]
 """Brings a page before a person. False when it could not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What an authorization needs of its bridge."""
 
     store: SecretStore

@@ -1,7 +1,9 @@
 """What a refusal says about how to get in: the `WWW-Authenticate` header (RFC 6750, RFC 9728); pure."""
 
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 __all__ = ["Challenge", "join_scopes"]
 
@@ -12,8 +14,7 @@ _LONGEST = 8192
 _SCOPES = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class Challenge:
+class Challenge(Struct, frozen=True):
     """What a server asks for."""
 
     error: str = ""

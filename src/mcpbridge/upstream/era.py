@@ -4,12 +4,11 @@ Spec 3.5 of the project's notes. The probe goes over the very connection that wi
 (rmcp exits on any request before `initialize`) is started again and spoken to in the old way (`ProbeKilled`).
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamHttpError
 from mcpbridge.wire.revisions import LEGACY, MODERN
@@ -30,8 +29,7 @@ class Verdict(Enum):
     """The failure says nothing about the era: the network, authorization, the server's health."""
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
+class Discovered(Struct, frozen=True):
     """A modern server, and what it said of itself."""
 
     version: str
@@ -40,8 +38,7 @@ class Discovered:
     server_info: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(Struct, frozen=True):
     """A modern server with no revision that the bridge speaks."""
 
     versions: list[str]

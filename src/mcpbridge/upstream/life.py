@@ -5,8 +5,9 @@ here, as the reason why the life ended; `supervisor` decides what comes next.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 import anyio
 
@@ -54,15 +55,17 @@ class Life:
         assigned: asyncio.Event,
         to_declare: Callable[[], Profile],
         agreed: Callable[[UpstreamSession], None],
+        retire_unused: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         """`assigned`: set once the session may be opened. `to_declare`: what it declares, asked when it does so.
 
-        `agreed` gets the session before anything is listed, and while calls do not come yet.
+        `agreed` gets the session before anything is listed, and while calls do not come yet. `retire_unused` runs while
+        they come, and ends the life if none do.
         """
         self._name, self._settings, self._transport = name, settings, transport
         self._link, self._listings, self._notices, self._questions = link, listings, notices, questions
         self._wanted, self._client_info, self._assigned = wanted, client_info, assigned
-        self._to_declare, self._agreed = to_declare, agreed
+        self._to_declare, self._agreed, self._retire_unused = to_declare, agreed, retire_unused
         self.era = era
         """How to find out the era; another for the next life, if the server did not bear this one."""
         self._peer = Peer(
@@ -161,6 +164,7 @@ class Life:
         self._listings.tended_by(tending)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(tending.run)
+            tasks.start_soon(self._retire_unused)
             await link.lost.wait()
             tasks.cancel_scope.cancel()
         return link.lost_reason

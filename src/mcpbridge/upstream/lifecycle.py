@@ -5,9 +5,9 @@ Numbers after systemd (starts in a window), Kubernetes (reset after a stable tim
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.units import Seconds
@@ -34,8 +34,7 @@ JITTER = 0.2
 """By so much of it at most, at random, an open time is shorter: bridges of one server should not all come at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """What to do after a failure: wait so many seconds; `given_up` when it failed too often in a short time."""
 
     seconds: float
@@ -74,7 +73,11 @@ class Lifecycle:
 
     def may_dial_on_demand(self, now: float) -> bool:
         """Whether a call may cause an attempt now instead of at the end of the wait."""
-        return now - self.last_attempt >= ON_DEMAND_AFTER
+        return self.on_demand_in(now) <= 0
+
+    def on_demand_in(self, now: float) -> float:
+        """Seconds until a call may cause an attempt out of turn."""
+        return self.last_attempt + ON_DEMAND_AFTER - now
 
 
 BreakerState = Literal["closed", "open", "half-open"]

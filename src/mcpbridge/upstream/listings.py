@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from mcpbridge.errors import UpstreamUnavailable
 from mcpbridge.logs import get_logger
+from mcpbridge.upstream.link import LIST_SECONDS
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tending import Tending
@@ -22,25 +23,30 @@ log = get_logger("mcpbridge.upstream")
 Lists = dict[str, tuple[bytes, ...]]
 """What an upstream offers: kind (a key of `LIST_METHODS`) to its definitions, each as it came."""
 
-FIRST_LIST_SECONDS = 10.0
-"""Seconds that each first list may take; one that takes longer is fetched while the server is already in use."""
-
 
 class Listings:
     """The lists of one instance."""
 
-    def __init__(self, name: str, settings: ServerSettings, publish: Callable[[Lists], None] | None) -> None:
-        """`publish` gets everything it offers, whenever it listed anew; None: its lists do not count, so none is asked.
+    def __init__(self, name: str, settings: ServerSettings, publish: Callable[[Lists, bool], None] | None) -> None:
+        """`publish` gets everything it offers, whenever it listed anew, and whether that is the whole.
 
-        That is so for all instances of a server but the first.
+        None: its lists do not count, so none is asked. That is so for all instances of a server but the first.
         """
-        self._name, self._settings, self._publish = name, settings, publish
+        self.settings = settings
+        """As they are now."""
+        self._name, self._publish = name, publish
+        self.are_known = False
+        """It is known what it offers: it has listed, or is remembered from earlier."""
         self.lists: Lists = {}
         self.ttl_ms: dict[str, int] = {}
         """Milliseconds that the server says its lists stay fresh, by kind; of those that it says it of."""
         self._tending: Tending | None = None
         self._stale: set[str] = set()
         """Kinds to list once somebody tends the session."""
+
+    def recall(self, lists: Lists, ttl_ms: dict[str, int]) -> None:
+        """It offered this when it was up last."""
+        self.lists, self.ttl_ms, self.are_known = dict(lists), dict(ttl_ms), True
 
     def begin(self) -> None:
         """Another connection is opened: what was announced on the last one is seen anyway."""
@@ -70,7 +76,7 @@ class Listings:
         Raises:
             UpstreamUnavailable: every list failed.
         """
-        seconds = min(self._settings.init_timeout, FIRST_LIST_SECONDS)
+        seconds = min(self.settings.init_timeout, LIST_SECONDS)
         troubles = await self._list(session, session.lists, seconds)
         if troubles and len(troubles) == len(session.lists):
             raise UpstreamUnavailable(self._name, "; ".join(troubles.values()))
@@ -78,7 +84,7 @@ class Listings:
 
     async def again(self, session: UpstreamSession, kinds: list[str]) -> list[str]:
         """List these kinds anew and publish what came; returns those that failed."""
-        return list(await self._list(session, kinds, self._settings.timeouts.idle))
+        return list(await self._list(session, kinds, self.settings.timeouts.idle))
 
     async def _list(self, session: UpstreamSession, kinds: list[str], seconds: float) -> dict[str, str]:
         """List these kinds and publish what came. Returns what failed, and why; of those the last list stays."""
@@ -96,6 +102,6 @@ class Listings:
             self.ttl_ms.pop(kind, None)
             if listing.ttl_ms is not None:
                 self.ttl_ms[kind] = listing.ttl_ms
-        self.lists = lists
-        self._publish(lists)
+        self.lists, self.are_known = lists, True
+        self._publish(lists, not failed)
         return failed

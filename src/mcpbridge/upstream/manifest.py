@@ -1,23 +1,320 @@
 """What servers offered last, on disk: they are listed before they run (DESIGN, section 4).
 
 One file a server, named after the fingerprint of how it is started, so that another command or environment is another
-server. Files are written whole and renamed; one that cannot be read is as good as none.
+server. The fingerprint is keyed with random bytes that are kept beside the files: neither names nor contents tell
+anything of a secret. Files are written whole and renamed; one that cannot be read is as good as none. When a server
+was seen last is the time of its file, so that seeing it again unchanged writes nothing but that.
 """
 
+import asyncio
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import anyio
+import anyio.to_thread
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcpbridge.logs import get_logger
+from mcpbridge.upstream.habits import Habits
 from mcpbridge.upstream.settings import ServerSettings
 
-__all__ = ["Manifest"]
+__all__ = ["Known", "Manifest", "Memory"]
+
+log = get_logger("mcpbridge.manifest")
+
+FORMAT = 1
+"""Of the files; those of another one are as good as none."""
+LARGEST = 64 * 1024**2
+"""Bytes of one file."""
+KEPT_SECONDS = 30 * 86400.0
+"""Seconds without use after which the file of a server is removed."""
+MOST_FILES = 500
+"""Beyond these the files that were not used for longest go as well."""
+GATHER_SECONDS = 0.5
+"""Seconds to gather what is to be written: servers list in bursts."""
+_SUFFIX, _DRAFT = ".server", ".draft"
+_DRAFT_SECONDS = 3600.0
+"""Seconds after which a file that was not renamed is one that a crash left."""
+_KEY_FILE, _KEY_BYTES = "key", 32
+_ASIDE = b"aside:"
+"""Begins the identity of what is no server; those are JSON."""
+
+_IDENTITY = {
+    *("command", "args", "env", "inherit_env", "cwd", "project_texts"),
+    *("url", "headers", "auth", "tls", "proxy", "transport"),
+    *("era", "questions", "roots", "share"),
+}
+"""The settings on which it depends which server it is, and what it offers to us. As written: with `${PROJECT_ROOT}`."""
+
+
+class Known(Struct, frozen=True, array_like=True):
+    """What one server offered and said of itself when it was up last."""
+
+    lists: dict[str, tuple[bytes, ...]]
+    """By kind, each definition as it came."""
+    ttl_ms: dict[str, int]
+    """Milliseconds that it says its lists stay fresh, by kind; of those that it says it of."""
+    modern: bool
+    version: str
+    """The revision of its session."""
+    capabilities: dict[str, Any]
+    instructions: str = ""
+    title: str = ""
+    bears_probe: bool = True
+    """False: it ended when it was asked for its era, so that it is opened in the old way at once."""
+    asking: dict[str, int] = {}
+    """See `Habits.counts`."""
+
+
+class Memory:
+    """What is remembered of one server: `known` now, and `keep` for later."""
+
+    def __init__(
+        self, manifest: "Manifest", identity: bytes, kept: "_Kept | None", seen: float, habits: Habits
+    ) -> None:
+        self._manifest, self._identity = manifest, identity
+        self.habits = habits
+        """What it was seen to ask of clients; one object for all instances of it."""
+        habits.keep = self._keep_habits
+        self.known = kept.known if kept is not None else None
+        """None: nothing is."""
+        self.changed = kept.changed if kept is not None else 0.0
+        """Wall time when the server was first seen like this; 0: never."""
+        self.seen = seen
+        """Wall time when the server was up last and listed; 0: never."""
+
+    def keep(self, known: Known) -> None:
+        """The server was seen like this, now. Returns at once: it is written later."""
+        self.seen = time.time()
+        kept, before = None, self.known
+        if before is None or before != replace(known, asking=before.asking):
+            self.changed = self.seen
+        known = replace(known, asking=dict(self.habits.counts))
+        if before != known:
+            self.known = known
+            kept = _Kept(FORMAT, self.changed, known)
+        self._manifest.put(self._identity, kept)
+
+    def _keep_habits(self) -> None:
+        """It was seen to ask, or not to, while it was up. Before it has listed there is nothing to keep that with."""
+        if self.known is not None:
+            self.known = replace(self.known, asking=dict(self.habits.counts))
+            self._manifest.put(self._identity, _Kept(FORMAT, self.changed, self.known))
+
+
+class _Kept(Struct, frozen=True, array_like=True):
+    """What stands in a file, as MessagePack."""
+
+    format: int
+    changed: float
+    known: Known
+
+
+_decode = msgspec.msgpack.Decoder(_Kept).decode
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Manifest:
-    """The files of one directory."""
+    """The files of one directory. Reading never raises and writing is never waited for: it all can be made anew."""
 
     def __init__(self, directory: Path) -> None:
         """`directory` is made when there is something to keep."""
         self._directory = directory
+        self._key = b""
+        self._pending: dict[bytes, _Kept | bytes | None] = {}
+        """By identity, what is to be written; None: only that it was seen."""
+        self._used: set[bytes] = set()
+        self._habits: dict[bytes, Habits] = {}
+        self._news = asyncio.Event()
+        self._has_complained = False
 
-    def fingerprint(self, name: str, settings: ServerSettings) -> str:
-        """What the file of a server is named after."""
-        raise NotImplementedError
+    def of(self, name: str, settings: ServerSettings) -> Memory:
+        """What is remembered of the server that is started so."""
+        identity = _identity(settings)
+        self._used.add(identity)
+        pending = self._pending.get(identity)
+        is_waiting = isinstance(pending, _Kept)
+        kept, seen = (pending, pending.changed) if is_waiting else self._read(name, identity)
+        habits = self._habits.get(identity)
+        if habits is None:
+            habits = self._habits[identity] = Habits(kept.known.asking if kept is not None else None, learns=True)
+        return Memory(self, identity, kept, seen, habits)
+
+    def habits(self, name: str, settings: ServerSettings) -> Habits:
+        """What the server that is started so was seen to ask of clients."""
+        return self._habits.get(_identity(settings)) or self.of(name, settings).habits
+
+    def fingerprint(self, settings: ServerSettings) -> str:
+        """What the file of a server is named after; empty where nothing was ever kept."""
+        return self._fingerprint(_identity(settings))
+
+    def put(self, identity: bytes, kept: _Kept | None) -> None:
+        """Have this written soon, if `run` runs. None: it is as it was, and was seen now."""
+        if kept is not None or identity not in self._pending:
+            self._pending[identity] = kept
+        self._news.set()
+
+    def aside(self, key: str) -> bytes:
+        """What was put aside under this key; empty if there is nothing, or it cannot be read."""
+        identity = _ASIDE + key.encode()
+        self._used.add(identity)
+        waiting = self._pending.get(identity)
+        if isinstance(waiting, bytes):
+            return waiting
+        try:
+            return self._bytes_of(identity)[0]
+        except (OSError, ValueError):
+            return b""
+
+    def put_aside(self, key: str, data: bytes) -> None:
+        """Have this written soon as well: what was made of what servers offer, and can be made again."""
+        self._pending[_ASIDE + key.encode()] = data
+        self._news.set()
+
+    async def run(self) -> None:
+        """Write what there is to write, off the event loop, until cancelled; then what is left, before this returns."""
+        self._news = asyncio.Event()  # of this loop
+        if self._pending:
+            self._news.set()
+        is_tidy = False
+        try:
+            while True:
+                await self._news.wait()
+                await anyio.sleep(GATHER_SECONDS)
+                self._news.clear()
+                await anyio.to_thread.run_sync(self._write, self._taken(), not is_tidy)
+                is_tidy = True
+        finally:
+            self._write(self._taken())
+
+    # -- reading
+
+    def _read(self, name: str, identity: bytes) -> tuple[_Kept | None, float]:
+        try:
+            data, seen = self._bytes_of(identity)
+            kept = _decode(data)
+            if kept.format != FORMAT:
+                raise ValueError(f"of format {kept.format}")
+        except FileNotFoundError:
+            return None, 0.0
+        except (OSError, ValueError, RecursionError) as error:
+            log.debug("what a server offered last cannot be read", upstream=name, reason=str(error))
+            return None, 0.0
+        return kept, seen if seen <= time.time() + 60 else 1.0  # of the future: it tells nothing
+
+    def _bytes_of(self, identity: bytes) -> tuple[bytes, float]:
+        """A file and its time. Raises OSError or ValueError: there is none that can be used."""
+        fingerprint = self._fingerprint(identity)
+        if not fingerprint:
+            raise FileNotFoundError
+        with (self._directory / f"{fingerprint}{_SUFFIX}").open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > LARGEST or not _is_ours(status):
+                raise ValueError("too large, or another user's")
+            return file.read(), status.st_mtime
+
+    def _fingerprint(self, identity: bytes) -> str:
+        key = self._key = self._key or self._read_key()
+        return hashlib.blake2b(identity, digest_size=16, key=key).hexdigest() if key else ""
+
+    def _read_key(self) -> bytes:
+        """The key of the fingerprints; empty while nothing was ever kept."""
+        try:
+            key = (self._directory / _KEY_FILE).read_bytes()
+        except OSError:
+            return b""
+        return key if len(key) == _KEY_BYTES else b""
+
+    # -- writing; in a thread, one at a time
+
+    def _taken(self) -> dict[bytes, _Kept | bytes | None]:
+        pending, self._pending = self._pending, {}
+        return pending
+
+    def _write(self, pending: Mapping[bytes, _Kept | bytes | None], tidy: bool = False) -> None:
+        try:
+            if pending and not self._read_key():
+                self._key = b""  # gone with the whole directory, perhaps
+                self._make_key()
+            for identity, kept in pending.items():
+                self._write_one(self._directory / f"{self._fingerprint(identity)}{_SUFFIX}", kept)
+            if tidy:
+                self._tidy()
+        except OSError as error:
+            if not self._has_complained:
+                self._has_complained = True
+                log.debug("what servers offer cannot be kept", directory=str(self._directory), reason=str(error))
+
+    def _make_key(self) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._directory / _KEY_FILE
+        if path.exists():
+            path.unlink()  # damaged, else it would have been read
+        draft = self._draft(secrets.token_bytes(_KEY_BYTES))
+        try:
+            with suppress(FileExistsError):  # another process was faster: its key counts
+                os.link(draft, path)
+        finally:
+            draft.unlink()
+
+    def _write_one(self, path: Path, kept: _Kept | bytes | None) -> None:
+        if kept is None:
+            with suppress(FileNotFoundError):
+                os.utime(path)
+            return
+        try:
+            data = kept if isinstance(kept, bytes) else _encode(kept)
+        except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+            data = b""  # a number that MessagePack does not have, or the like
+        if not 0 < len(data) <= LARGEST:
+            path.unlink(missing_ok=True)
+            return
+        draft = self._draft(data)
+        try:
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def _draft(self, data: bytes) -> Path:
+        draft = self._directory / f"{secrets.token_hex(8)}{_DRAFT}"
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        return draft
+
+    def _tidy(self) -> None:
+        """Remove what nobody used for long. Use is the later one of the two times of a file."""
+        now, used = time.time(), {f"{self._fingerprint(identity)}{_SUFFIX}" for identity in self._used}
+        rest: list[tuple[float, str]] = []
+        with os.scandir(self._directory) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if entry.name in used:
+                    os.utime(entry.path, (now, status.st_mtime))
+                elif entry.name.endswith(_SUFFIX):
+                    rest.append((max(status.st_atime, status.st_mtime), entry.path))
+                elif entry.name.endswith(_DRAFT) and now - status.st_mtime > _DRAFT_SECONDS:
+                    Path(entry.path).unlink(missing_ok=True)
+        rest.sort(reverse=True)
+        room = max(0, MOST_FILES - len(used))
+        for number, (used_at, path) in enumerate(rest):
+            if number >= room or now - used_at > KEPT_SECONDS:
+                Path(path).unlink(missing_ok=True)
+
+
+def _identity(settings: ServerSettings) -> bytes:
+    """How the server is started, in one spelling. With its secrets: it goes nowhere but into the fingerprint."""
+    said = settings.model_dump(mode="json", include=_IDENTITY)
+    return msgspec.json.encode([FORMAT, said], order="deterministic")
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or status.st_uid == os.getuid()

@@ -1,51 +1,32 @@
-"""All upstreams by name: started side by side, stopped side by side; and their further instances.
+"""All upstreams by name: started side by side, stopped side by side, and changed while they run.
 
-The first instance of a server is the one that lists, and usually the only one. Others come when a call needs them:
-a session of the handshake era declares once what its client can be asked, so clients that can be asked different
-things cannot share one, and a server may be configured to keep its clients apart (spec 2.3 of the project's notes).
+The first instance of a server is the one that lists (`bases`), and usually the only one. Others come when a call needs
+them (`further`); which is right for a client is decided in `choosing`.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from itertools import count
-from pathlib import Path
-from typing import cast
-from urllib.parse import unquote, urlsplit
+from contextlib import asynccontextmanager, suppress
 
 import anyio
-from anyio.abc import TaskGroup
 
 from mcpbridge.errors import Overloaded
 from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
+from mcpbridge.upstream.bases import Bases, OfThoseThatCount
+from mcpbridge.upstream.choosing import Choosing
+from mcpbridge.upstream.further import Further, Instance, Key
+from mcpbridge.upstream.habits import Habits
 from mcpbridge.upstream.manifest import Manifest
+from mcpbridge.upstream.reconfiguring import Changed, changes
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
+from mcpbridge.upstream.warming import Warming
 from mcpbridge.wire.transport import Transport
 
 __all__ = ["Pool"]
 
 log = get_logger("mcpbridge.upstream")
-
-YIELD_SECONDS = 0.02
-"""Seconds until a call that gave way has left its session."""
-FREE_SECONDS = 0.5
-"""Seconds to wait for a session that another client uses, before one more is opened."""
-
-_Key = tuple[str, Profile, object]
-"""Server; what its client can be asked; whose it is (a client, a project), or which of those that all share."""
-
-
-@dataclass(slots=True, eq=False)
-class _Instance:
-    """A further instance; without a key it is a spare, started but not yet opened."""
-
-    upstream: Upstream
-    key: _Key | None
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
 class Pool:
@@ -62,210 +43,180 @@ class Pool:
         warm_up: int = 2,
         revalidate: float = 86400,
     ) -> None:
-        """`manifest` remembers what servers offered. Those it knows are started at their first use, and looked at in
-        the background, `warm_up` at a time, when what it knows is older than `revalidate` seconds."""
+        """`manifest` remembers what servers offered, so that they are started at their first use.
+
+        They are looked at in the background, `warm_up` at a time, when that is older than `revalidate` seconds.
+        """
         self._manifest, self._warm_up, self._revalidate = manifest, warm_up, revalidate
-        self._make_transport, self._observer, self._client_info = make_transport, observer, client_info
-        self.upstreams: dict[str, Upstream] = {
-            name: self._make(name, settings) for name, settings in sorted(servers.items()) if not settings.disabled
-        }
-        self._others: dict[_Key, _Instance] = {}
-        self._spares: dict[str, _Instance] = {}
-        self._tasks: TaskGroup | None = None
+        self._make_transport, self._client_info = make_transport, client_info
+        self._habits: dict[str, Habits] = {}
+        """Of each server, where there is no manifest to keep them."""
+        self._bases = Bases(_enabled(servers), self._base)
+        self._observer: Observer = OfThoseThatCount(observer, self._bases.counts)
+        self._further = Further(self._another)
+        self._choosing = Choosing(self._bases, self._further)
+        self.upstreams: Mapping[str, Upstream] = self._bases.upstreams
+        """Those that list, by name and in this order; always the same object."""
+        for name in self._bases.servers:
+            self._bases.install(name)
 
     def everyone(self) -> Iterator[Upstream]:
         """The upstreams, and every further instance of them that is open."""
-        yield from self.upstreams.values()
-        for instance in list(self._others.values()):
+        yield from list(self.upstreams.values())
+        for instance in self._further:
             yield instance.upstream
 
     def instances(self, name: str) -> int:
         """How many instances of a server there are."""
-        return (name in self.upstreams) + sum(key[0] == name for key in self._others)
+        return (name in self.upstreams) + self._further.count(name)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Keep every upstream connected meanwhile; leaving ends them all and their processes."""
         async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            for upstream in self.upstreams.values():
-                tasks.start_soon(upstream.run, name=f"upstream {upstream.name}")
+            self._further.run_in(tasks)
+            self._bases.run_in(tasks)
+            if self._manifest is not None:
+                tasks.start_soon(self._manifest.run)
+                tasks.start_soon(Warming(self.upstreams, at_once=self._warm_up, revalidate=self._revalidate).run)
             try:
                 yield
             finally:
-                self._tasks = None
+                self._further.run_in(None)
+                self._bases.run_in(None)
                 tasks.cancel_scope.cancel()
 
     def works_on(self, call: Call) -> bool:
         """A server has the call, or runs it as a task; or the one that runs in its place."""
         while call.runs_as is not None:
             call = call.runs_as
-        return call.begun == "task" or any(call in upstream.running for upstream in self.everyone())
+        everyone = (*self.everyone(), *self._bases.left)
+        return call.begun == "task" or any(call in upstream.running for upstream in everyone)
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until every upstream is ready or has failed once. False when time was up before."""
+        """Wait until every upstream is ready or has failed once, as configured now. False when time was up before."""
         with anyio.move_on_after(seconds):
-            for upstream in self.upstreams.values():
-                while not upstream.has_settled:
+            for name in list(self.upstreams):
+                await self._bases.succeeded(name)
+                while (upstream := self.upstreams.get(name)) is not None and not upstream.has_settled:
                     await upstream.stepped()
             return True
         return False
 
-    # -- instances
+    # -- clients
 
     async def serving(self, base: Upstream, client: Asker) -> Upstream:
         """The instance of a server that calls of this client go to; it is started if there is none.
 
         Raises:
-            UpstreamUnavailable: the server is not there.
+            UpstreamUnavailable: the server is not there, or needs a project that the client has not.
             Overloaded: it has as many instances as it may.
         """
-        settings = base.settings
-        if settings.share == "shared":
-            return await self._shared(base, client)
-        profile = NOTHING if settings.questions == "never" else client.profile
-        if settings.share == "session":
-            return self._other(base, profile, client.home) if client.home else base
-        project = await client.project()
-        if not project and (base.modern or profile is NOTHING):
-            return base  # of no project, and the first session declares what such a client can be asked
-        return self._other(base, profile, (client.principal, project))
+        return await self._choosing.serving(base, client)
 
-    def expect(self, profile: Profile, view: str = "") -> None:
-        """A client came that can be asked this: servers whose session is not open yet open it for such clients.
+    def expect(self, profile: Profile, view: str = "", *, project: str = "", principal: str = "") -> None:
+        """A client came that can be asked this, and works in this project: what is not open yet is opened for such.
 
-        `view`: the one server that the client sees; empty: all.
+        `view`: the one server that the client sees; empty: all. `project`: its URI; empty: the client has none, or it
+        is not known yet.
         """
-        for upstream in self.upstreams.values():
-            if view not in ("", upstream.name):
-                continue
-            is_settled = upstream.has_declared or upstream.has_served or upstream.profile is not NOTHING
-            if not is_settled and upstream.is_shared and upstream.settings.questions == "auto":
-                upstream.adopt(profile)
+        self._choosing.expect(profile, view, project, principal)
+
+    def wants_project(self, view: str = "") -> bool:
+        """A server that the client sees waits for a project to start in."""
+        return any(self._bases.waits(upstream) for name, upstream in self.upstreams.items() if view in ("", name))
 
     def release(self, home: object) -> None:
         """A client is gone: instances that were its own end."""
-        for key, instance in list(self._others.items()):
-            if key[2] is home:
-                del self._others[key]
-                instance.scope.cancel()
+        self._further.release(home)
 
-    async def _shared(self, base: Upstream, client: Asker) -> Upstream:
-        if base.session is None:
-            await base.ready()  # until then its era is not known, and a modern server needs one session only
-        if base.modern or base.settings.questions == "never":
-            return base
-        if client.profile is not base.profile and not base.has_served:
-            base.adopt(client.profile)  # nobody used it yet: better another session than one more
-        upstream = base
-        if client.profile is not base.profile:
-            upstream = self._other(base, client.profile, 0)
-        patience_ends = asyncio.get_running_loop().time() + FREE_SECONDS
-        while upstream.is_held_from(client):
-            left = patience_ends - asyncio.get_running_loop().time()
-            if left <= 0 or not await upstream.freed(left):  # most calls are short: another process is worth a moment
-                found = self._of_the_kind(base, client)
-                if found is None and client.give_way(base.name):
-                    await anyio.sleep(YIELD_SECONDS)
-                    found = self._of_the_kind(base, client)
-                return found or upstream  # there it waits for its turn
-        return upstream
+    # -- other settings
 
-    def _of_the_kind(self, base: Upstream, client: Asker) -> Upstream | None:
-        """A further instance for clients like this one that nobody holds; None when there may be no more of them."""
-        kind = base.name, client.profile
-        for key, instance in self._others.items():
-            if key[:2] == kind and not instance.upstream.is_held_from(client):
-                return instance.upstream
-        if self.instances(base.name) > base.settings.max_instances:
-            return None  # a turn on one of them comes sooner than another process has started
-        return self._other(base, client.profile, next(n for n in count(1) if (*kind, n) not in self._others))
+    async def configure(self, servers: Mapping[str, ServerSettings]) -> Changed:
+        """Have these servers from now on; returns what became of each. Those whose settings are equal notice nothing.
 
-    def _other(self, base: Upstream, profile: Profile, whose: object) -> Upstream:
-        key = base.name, profile, whose
-        if (known := self._others.get(key)) is not None:
-            return known.upstream
-        settings = base.settings
-        if self._tasks is None or not self._has_room(base):
-            raise Overloaded(
-                f"Server '{base.name}' has {settings.max_instances} sessions for other kinds of clients "
-                "(`max_instances`); another one is not opened"
-            )
-        log.info("another instance", upstream=base.name, declares=sorted(profile.capabilities(modern=True)))
-        if settings.share != "shared":
-            upstream = self._make(base.name, _in_project(settings, whose), profile=profile, home=whose, is_base=False)
-            instance = self._start(upstream, key)
-        else:
-            instance = self._spares.pop(base.name, None)
-            if instance is None:
-                instance = self._start(self._make(base.name, settings, profile=profile, is_base=False), key)
-            else:
-                instance.key = key
-                instance.upstream.assign(profile)
-            self._keep_spare(base)
-        self._others[key] = instance
-        instance.upstream.wanted.adopt_log_level(base.wanted)
-        return instance.upstream
-
-    def _has_room(self, base: Upstream) -> bool:
-        """One more instance may be opened. Where clients share, the one that is idle longest is closed for it."""
-        if self.instances(base.name) <= base.settings.max_instances:
-            return True
-        idle = [
-            (instance.upstream.idle_since, number, key)
-            for number, (key, instance) in enumerate(self._others.items())
-            if key[0] == base.name and base.is_shared and instance.upstream.is_idle
-        ]
-        if not idle:
-            return False
-        _, _, key = min(idle)
-        self._others.pop(key).scope.cancel()
-        return True
-
-    def _keep_spare(self, base: Upstream) -> None:
-        """A program that is used by different kinds of clients: start one ahead for the next kind.
-
-        A model waits for its first call meanwhile, and programs take seconds to start.
+        One that is removed gets no new calls, finishes those that it has, and ends; nobody waits for that. So does one
+        that is replaced, if it works: once its successor is up, or could not be started.
         """
-        settings = base.settings
-        if settings.command is not None and self.instances(base.name) < settings.max_instances:
-            upstream = self._make(base.name, settings, is_base=False, is_spare=True)
-            self._spares[base.name] = self._start(upstream, None)
+        before, after = self._bases.servers, _enabled(servers)
+        self._bases.servers = after
+        changed = changes(before, after)
+        for name in changed.kept:
+            if before[name] != after[name]:
+                self._tell_settings(name)
+        for name in changed.removed:
+            self._bases.remove(name)
+            for instance in self._further.take(name):
+                self._bases.leave(instance)
+        for name in changed.replaced:
+            self._replace(name, stays=before[name].share == after[name].share)
+        for name in changed.added:
+            self._bases.install(name)
+        self._bases.sort()
+        if changed.added or changed.removed or changed.replaced:
+            log.info("servers changed", added=changed.added, removed=changed.removed, replaced=changed.replaced)
+        return changed
 
-    def _start(self, upstream: Upstream, key: _Key | None) -> "_Instance":
-        assert self._tasks is not None
-        instance = _Instance(upstream, key)
-        self._tasks.start_soon(self._own, instance, name=f"upstream {upstream.name}, another")
-        return instance
+    def _tell_settings(self, name: str) -> None:
+        """Nothing of the connection is other than it was."""
+        for instance in (*self._bases.of(name), *self._further.of(name)):
+            instance.upstream.configure(self._bases.settings(name, instance.project))
 
-    async def _own(self, instance: "_Instance") -> None:
-        """Own an instance until it has been idle for long enough, or is released."""
-        upstream = instance.upstream
-        with instance.scope:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(upstream.run)
-                await upstream.idle(upstream.settings.instance_idle)
-                self._forget(instance)  # first: a call that comes now gets a new one
-                tasks.cancel_scope.cancel()
-        self._forget(instance)
+    def _replace(self, name: str, *, stays: bool) -> None:
+        """`stays`: its clients share it as they did, so it stays in its project."""
+        before, settings = self.upstreams[name], self._bases.servers[name]
+        project, home = (self._bases.project(name), before.home) if stays else ("", None)
+        further = self._further.replaceable(name)
 
-    def _forget(self, instance: "_Instance") -> None:
-        name, key = instance.upstream.name, instance.key
-        if key is not None and self._others.get(key) is instance:
-            del self._others[key]
-        elif self._spares.get(name) is instance:
-            del self._spares[name]
+        def adopt(upstream: Upstream) -> None:
+            if settings.share != "session" and settings.questions == "auto":
+                of_clients = before.profile.without(before.habits.quiet)
+                upstream.adopt(upstream.habits.declared(of_clients))
+
+        def installed(base: Upstream) -> None:
+            for instance in further:
+                self._replace_further(instance, base, stays=stays)
+
+        is_able = not self._bases.settings(name, project).unavailable
+        if stays and is_able and before.session is not None:
+            self._bases.succeed(name, project, home=home, before_start=adopt, installed=installed)
+        else:
+            installed(self._bases.install(name, project, home=home, before_start=adopt))
+
+    def _replace_further(self, instance: Instance, base: Upstream, *, stays: bool) -> None:
+        if instance.key is None or not self._further.take_one(instance):
+            return
+        if instance.upstream.wanted.uris:
+            heir = base
+            if stays and not base.is_shared:  # its subscribers hear on of what is their own
+                with suppress(Overloaded):
+                    heir = self._further.opened(base, instance.key, instance.project)
+            instance.upstream.wanted.hand_over(heir.wanted)
+        self._bases.leave(instance)
+
+    # -- making
+
+    def _base(self, name: str, project: str, *, home: object) -> Upstream:
+        return self._make(name, project, is_base=True, home=home)
+
+    def _another(self, key: Key | None, name: str, project: str) -> Instance:
+        if key is None:
+            return Instance(self._make(name, project, is_spare=True), project)
+        _, profile, whose, _ = key
+        home = None if self._bases.servers[name].share == "shared" else whose
+        return Instance(self._make(name, project, profile=profile, home=home), project, key)
 
     def _make(
         self,
         name: str,
-        settings: ServerSettings,
+        project: str,
         *,
-        is_base: bool = True,
+        is_base: bool = False,
         profile: Profile = NOTHING,
         home: object = None,
         is_spare: bool = False,
     ) -> Upstream:
+        settings = self._bases.settings(name, project)
         return Upstream(
             name,
             settings,
@@ -276,14 +227,15 @@ class Pool:
             profile=profile,
             home=home,
             is_spare=is_spare,
+            memory=self._manifest.of(name, self._bases.servers[name]) if self._manifest and is_base else None,
+            habits=self._habits_of(name),
         )
 
+    def _habits_of(self, name: str) -> Habits:
+        if self._manifest is not None:
+            return self._manifest.habits(name, self._bases.servers[name])
+        return self._habits.setdefault(name, Habits())
 
-def _in_project(settings: ServerSettings, whose: object) -> ServerSettings:
-    """A program that is started for a project works in it, unless its directory is configured."""
-    if not isinstance(whose, tuple) or settings.command is None or settings.cwd is not None:
-        return settings
-    _, project = cast("tuple[str, str]", whose)
-    parts = urlsplit(project)
-    path = Path(unquote(parts.path))
-    return settings.model_copy(update={"cwd": str(path)}) if parts.scheme == "file" and path.is_dir() else settings
+
+def _enabled(servers: Mapping[str, ServerSettings]) -> dict[str, ServerSettings]:
+    return {name: settings for name, settings in sorted(servers.items()) if not settings.disabled}

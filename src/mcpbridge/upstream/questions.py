@@ -8,11 +8,10 @@ question that belongs to nobody is refused, never put to somebody else.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeGuard
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.interaction import (
     LIST_ROOTS,
@@ -41,8 +40,7 @@ MAX_OPEN = 32
 """Questions of one server that may be open at a time; more are refused."""
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     """A question that waits for its answer."""
 
     task: asyncio.Task[None]
@@ -63,6 +61,7 @@ class Questions:
         tasks: TaskBook,
         roots: bytes = b"",
         rest: Callable[[Call], AbstractContextManager[None]] = lambda call: nullcontext(),
+        heard: Callable[[str], None] = lambda method: None,
     ) -> None:
         """Where to look for whom to ask.
 
@@ -70,10 +69,11 @@ class Questions:
         client that may be asked for its roots outside of any call, if there is exactly one. `roots`: the result of
         `roots/list` that the configuration gives.
         `tasks` are those that are followed here; what belongs to one names it.
-        `rest` is entered while a call waits for an answer.
+        `rest` is entered while a call waits for an answer. `heard` is told of every question that is one for a client,
+        also of those that are refused.
         """
         self._tasks = tasks
-        self._rest = rest
+        self._rest, self._heard = rest, heard
         self._name = name
         self._running, self._beside, self._roots = running, beside, roots
         self._peer: Peer | None = None
@@ -100,6 +100,7 @@ class Questions:
         if frame.method == LIST_ROOTS and self._roots:
             self._reply(encode_response(id_, self._roots))
             return True
+        self._heard(frame.method)  # first: whoever comes from now on is to be kept apart
         params = frame.params if bytes(memoryview(frame.params)[:1]) else Raw(EMPTY_OBJECT)
         question = Question(self._name, frame.method, params)
         if refused := why_not(question, self.declared):
@@ -176,11 +177,14 @@ class Questions:
         if peer is None:
             return []
         # One that was answered a moment ago, in the same read, has nothing more to ask.
-        able = [call for call in self._running() if call.client.profile and peer.waits_for(call)]
+        waiting = [call for call in self._running() if peer.waits_for(call)]
+        able = [call for call in waiting if call.client.profile]
         if about:  # of a task that is not followed: only who asks for it can be meant
             able = [call for call in able if _is_about_task(call) and call.target == about]
         elif not able:
             able = self._running([call for call in self._tasks.calls if call.client.profile])
+        elif len(able) < len(waiting):
+            return []  # calls of others run beside them, who cannot be asked: it may be of one of those
         owners = {id(call.client.owner) for call in able}
         # Among calls of one client the newest is the likely one; whichever it is, the same person answers.
         return able if len(owners) == 1 else []

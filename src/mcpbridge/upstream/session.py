@@ -7,11 +7,10 @@ gets an envelope in `_meta` or had a handshake. It does not reconnect; the super
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
 from mcpbridge.interaction import NOTHING, Profile
@@ -58,8 +57,7 @@ class _InitializeResult(msgspec.Struct, rename="camel"):
 _decode_initialize = msgspec.json.Decoder(_InitializeResult).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """What came of listing one kind."""
 
     entries: tuple[bytes, ...]

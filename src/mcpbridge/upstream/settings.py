@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AnyUrl,
@@ -21,6 +21,7 @@ from mcpbridge.result_settings import ResultSettings
 from mcpbridge.units import Bytes, RateText, Seconds
 from mcpbridge.upstream.auth_settings import AuthSettings
 from mcpbridge.upstream.lifecycle import BreakerSettings
+from mcpbridge.upstream.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
 from mcpbridge.wire.deadlines import Timeouts
 
 __all__ = ["TRANSPORT_SPELLINGS", "NameFilter", "ServerSettings", "TlsSettings", "ToolSettings"]
@@ -162,8 +163,9 @@ class ServerSettings(CallSettings, BaseModel):
     questions: Literal["auto", "never"] = "auto"
     """Whether the server may ask clients something (sampling, elicitation, roots), each what it declared.
 
-    A server of the handshake era gets a session, and with `command` a process, for each kind of client that can be
-    asked different things. `never`: it is told that nobody can be asked anything, in either era, and has one session.
+    A server of the handshake era that asks gets a session, and with `command` a process, for each kind of client that
+    can be asked different things; one that was not seen to ask, in ten calls, has one for all. `never`: it is told that
+    nobody can be asked anything, in either era, and has one session.
     """
 
     roots: list[str] = []
@@ -174,7 +176,7 @@ class ServerSettings(CallSettings, BaseModel):
 
     share: Literal["shared", "session", "project"] = "shared"
     """Who shares a process, or a session with `url`: all clients (`shared`), nobody, so that every client has its own
-    (`session`), or the clients of one project (`project`)."""
+    (`session`), or the clients of one project (`project`). Left out with a `${PROJECT_ROOT}`: `project`."""
 
     max_instances: int = Field(default=8, ge=1)
     """Sessions beside the first one that may be open, for clients of other kinds or that are kept apart."""
@@ -245,12 +247,35 @@ class ServerSettings(CallSettings, BaseModel):
     unavailable: str | None = None
     """Why this server cannot be used as configured; set while loading, never by people."""
 
+    project_texts: tuple[ProjectText, ...] = ()
+    """What of the above stands for another text in each project (`${PROJECT_ROOT}`); set while loading."""
+
     def within(self, calls: CallSettings) -> "ServerSettings":
         """The same, where `calls` says how long calls may take and the server's own table does not."""
         keys = ("call_timeout", "max_call_timeout")
         given = {key: getattr(calls, key) for key in keys if getattr(self, key) is None}
         given = {key: value for key, value in given.items() if value is not None}
         return self.model_copy(update=given) if given else self
+
+    @property
+    def needs_project(self) -> bool:
+        """It cannot be started before there is a project."""
+        return any(text.needs_project for text in self.project_texts)
+
+    def in_project(self, project: str) -> "ServerSettings":
+        """As it is started for the project with this URI; empty: for none. Not to be asked where it needs one.
+
+        A program that the clients of one project share works in its directory, unless another one is configured.
+        """
+        directory = directory_of(project)
+        changed: dict[str, Any] = {}
+        if self.project_texts:
+            given = {field: getattr(self, field) for field in PROJECT_FIELDS}
+            changed = {**with_project(self.project_texts, given, directory), "project_texts": ()}
+        is_program = self.share == "project" and self.command is not None and self.cwd is None
+        if directory and is_program and Path(directory).is_dir():  # a client elsewhere has other directories
+            changed["cwd"] = directory
+        return self.model_copy(update=changed) if changed else self
 
     @property
     def timeouts(self) -> Timeouts:
@@ -265,6 +290,22 @@ class ServerSettings(CallSettings, BaseModel):
             return b""
         uris = (root if "://" in root else Path(root).absolute().as_uri() for root in self.roots)
         return json.dumps({"roots": [{"uri": uri} for uri in uris]}).encode()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_by_any_name(cls, value: object) -> object:
+        """Take `isolation`, as `share` was called, and decide about `share` where nothing is said of it."""
+        if not isinstance(value, dict):
+            return value
+        given = dict(cast("dict[str, object]", value))
+        if "isolation" in given:
+            if "share" in given:
+                raise ValueError("`isolation` is an older name of `share`: take one of them out")
+            said = given.pop("isolation")
+            given["share"] = "session" if said == "client" else said
+        if given.get("project_texts"):
+            given.setdefault("share", "project")
+        return given
 
     @field_validator("env", mode="before")
     @classmethod
@@ -327,6 +368,16 @@ class ServerSettings(CallSettings, BaseModel):
     @property
     def _scheme(self) -> str:
         return (self.url or "").partition(":")[0].lower()
+
+    @model_validator(mode="after")
+    def _has_one_project(self) -> Self:
+        if self.share == "shared" and self.needs_project:
+            where = ", ".join(sorted({f"`{text.key[0]}`" for text in self.project_texts if text.needs_project}))
+            raise ValueError(
+                f'`share = "shared"` means one process for all clients, but ${{PROJECT_ROOT}} in {where} is another '
+                "directory in each project: take out `share`, or write ${PROJECT_ROOT:-DIR} for what it is to be"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:

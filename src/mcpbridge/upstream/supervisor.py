@@ -18,12 +18,15 @@ from msgspec import Raw
 from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.model import Call
 from mcpbridge.upstream.attribution import Attribution
+from mcpbridge.upstream.habits import Habits, suits
 from mcpbridge.upstream.life import Life
 from mcpbridge.upstream.lifecycle import BreakerState
 from mcpbridge.upstream.link import Link, Status
 from mcpbridge.upstream.listings import Listings, Lists
+from mcpbridge.upstream.manifest import Known, Memory
 from mcpbridge.upstream.notices import Notices
 from mcpbridge.upstream.questions import Questions
+from mcpbridge.upstream.repose import Repose
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.tasks import TaskBook
@@ -79,17 +82,27 @@ class Upstream:
         profile: Profile = NOTHING,
         home: object = None,
         is_spare: bool = False,
+        memory: Memory | None = None,
+        habits: Habits | None = None,
     ) -> None:
         """`is_base`: its lists are the ones that count; of a further instance of a server they are not asked for.
 
         `home`: the client or project whose own it is; None: everybody's.
         `profile`: what its sessions of the handshake era declare that can be asked; see `adopt`.
-        `is_spare`: it is connected to, and opened only once it is told a profile by `assign`.
+        `is_spare`: it is connected to, and opened only once it is told a profile by `assign`. `memory`: what it offered
+        when it was up last, so that it need not run to be listed, and where that is kept; None: it is kept nowhere.
+        `habits`: what the server was seen to ask, the same for all its instances.
         """
-        self.name, self.settings, self.transport = name, settings, transport
+        self.name, self.transport = name, transport
+        self.settings = settings
+        """As they are now; see `configure`."""
         self.is_base, self.home = is_base, home
         self.is_shared = settings.share == "shared"
+        self.habits = habits or (memory.habits if memory is not None else Habits())
+        """What the server was seen to ask."""
+        self.habits.followers.add(self)
         self.profile = profile
+        self._quiet = NOTHING
         self.plain_profile: Profile | None = None
         """Calls of clients that can be asked exactly this go to this instance without a further look: the usual case,
         a shared legacy session that can ask nobody anything. None while there is none, or it is not as simple."""
@@ -104,12 +117,10 @@ class Upstream:
         """What it told in its last session of how to use it."""
         self.title = ""
         """What it called itself in its last session."""
-        self.wanted = Wanted()
-        """What the clients want of it besides calls."""
         self._observer = observer
         self._client_info = client_info
         self._era = settings.era
-        self._has_agreed = False
+        self._has_agreed = self._is_told = False
         self._assigned = asyncio.Event()
         if not is_spare:
             self._assigned.set()
@@ -117,8 +128,13 @@ class Upstream:
         self.tasks = TaskBook(self._link.over)
         """Tasks of a legacy server that somebody waits for."""
         self._attribution = Attribution()
-        self._traffic = Traffic(name, settings, self._link, self._attribution, self.tasks)
-        self._listings = Listings(name, settings, partial(observer.offered, self) if is_base else None)
+        self._traffic = Traffic(name, settings, self._link, self._attribution, self.tasks, self.habits)
+        self._repose = Repose(
+            name, settings, self._link, self._traffic, is_base=is_base, is_remembered=memory is not None
+        )
+        self.wanted = Wanted(self._repose.held)
+        """What the clients want of it besides calls."""
+        self._listings = Listings(name, settings, self._listed if is_base else None)
         self._notices = Notices(
             name,
             self._attribution,
@@ -128,7 +144,10 @@ class Upstream:
             logged=partial(observer.logged, self),
             elicitation_completed=partial(observer.elicitation_completed, self),
         )
-        self._settle()
+        self._memory = memory
+        if memory is not None and memory.known is not None:
+            self._recall(memory.known)
+        self._begin_with_habits()
 
     # -- where it stands
 
@@ -143,9 +162,14 @@ class Upstream:
         return self._link.state_text
 
     @property
+    def idle_stop(self) -> float:
+        """Seconds without use after which it is stopped; 0: never."""
+        return self._repose.seconds
+
+    @property
     def has_settled(self) -> bool:
-        """It is ready, or has failed at least once: waiting longer for it tells nothing new."""
-        return self._link.has_settled
+        """It is ready, or has failed at least once, or is known from earlier: waiting for it tells nothing new."""
+        return self._link.has_settled or (self._is_told and self.is_known)
 
     async def stepped(self) -> None:
         """Return at its next change of state."""
@@ -156,9 +180,40 @@ class Upstream:
         """Whether calls pass: `closed`, `open` while it is left alone, `half-open` while one call finds out."""
         return self._traffic.breaker_state
 
+    async def tried(self) -> None:
+        """Start it, though it may be known what it offers; return when it is ready or could not be started."""
+        while self.session is None:
+            if self.status.state == "idle" and not self.status.reason:
+                self._link.poke()
+            elif self._link.has_settled:
+                return
+            await self.stepped()
+
+    def tell(self) -> None:
+        """Tell the observer where it stands and what it offers, as if that were news."""
+        if self.session is not None or self.is_known:
+            self._observer.offered(self, self.lists)
+        self._stepped()
+
     def poke(self) -> None:
-        """Try now to connect, whatever the wait."""
+        """Try now to connect, whatever the wait; start it if it is idle."""
         self._link.poke()
+
+    async def look(self) -> None:
+        """Start it if it is idle, only to see what it offers now; return when that is clear. Unused it ends soon."""
+        if self.status.state != "idle":
+            return
+        self._repose.is_looked_at, self._era = True, self.settings.era
+        self._link.poke()
+        while self.status.state in ("idle", "starting"):
+            await self.stepped()
+            if self.status.state == "idle":
+                return  # it could not be started
+
+    def configure(self, settings: ServerSettings) -> None:
+        """Go on with settings that leave it as it is: see `KEEPS` in `reconfiguring`."""
+        self.settings = self._listings.settings = settings
+        self._traffic.adopt(settings.timeouts)
 
     # -- what it is and offers
 
@@ -178,6 +233,26 @@ class Upstream:
         return self._listings.ttl_ms
 
     @property
+    def is_known(self) -> bool:
+        """What it offers and speaks is remembered, whether or not it runs."""
+        return self._memory is not None and self._memory.known is not None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """It is idle or on its way up again, and what it speaks is known: nobody need wait to find that out."""
+        return self.is_known and self._link.starts_on_demand and self.status.state in ("idle", "starting")
+
+    @property
+    def seen(self) -> float:
+        """Wall time when it was up last and listed, as far as that is remembered; 0: never."""
+        return self._memory.seen if self._memory is not None else 0.0
+
+    def lacks(self, *capability: str) -> bool:
+        """It is known not to have declared this: `completions`, or `resources`, `subscribe`."""
+        is_told = self.session is not None or self.is_known
+        return is_told and _declared(self.capabilities, *capability) in (None, False)
+
+    @property
     def may_ask_back(self) -> bool:
         """A result of it may be `input_required`: it is of the modern era, or that is not known yet."""
         return self.modern or self._link.session is None
@@ -186,7 +261,7 @@ class Upstream:
     def runs_tasks(self) -> bool:
         """It takes calls of tools as tasks, as revision 2025-11-25 has them."""
         is_able = not self.modern and self.version >= LATEST_LEGACY
-        return is_able and _has(self.capabilities, "tasks", "requests", "tools", "call")
+        return is_able and _declared(self.capabilities, "tasks", "requests", "tools", "call") is not None
 
     async def list_again(self, kind: str) -> None:
         """Ask it now what it offers of this kind; what it answers is published before this returns."""
@@ -236,9 +311,19 @@ class Upstream:
 
     def serves(self, client: Asker) -> bool:
         """Calls of this client may go to this very instance; cheap. False: `Pool.serving` tells which one is right."""
-        if self.modern or client.profile is not self.profile:
-            return self.is_shared and (self.modern or self.settings.questions == "never")
-        return self.is_shared and (self.profile is NOTHING or not self.is_held_from(client))
+        if not self.is_shared:
+            return False
+        if self.modern or self.settings.questions == "never":
+            return True
+        return self.suits(client.profile) and (self.profile is NOTHING or not self.is_held_from(client))
+
+    def suits(self, profile: Profile) -> bool:
+        """Clients that can be asked this may use its sessions of the handshake era.
+
+        That is those that can be asked what it declares; and of a server that was known not to ask, when this session
+        was opened, those that can be asked less.
+        """
+        return profile is self.profile or suits(self.profile, profile, self._quiet_still)
 
     def is_held_from(self, client: Asker) -> bool:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
@@ -253,6 +338,11 @@ class Upstream:
     def is_idle(self) -> bool:
         """Nobody uses it or is expected back."""
         return self._traffic.is_idle
+
+    @property
+    def is_awaited(self) -> bool:
+        """Calls wait for it to start."""
+        return self._link.waiting > 0
 
     async def freed(self, seconds: float) -> bool:
         """Return when a call on it is over. False: none was within so many seconds, or it asks somebody right now."""
@@ -275,8 +365,9 @@ class Upstream:
         Raises:
             UpstreamError: it is not there, or refuses.
         """
-        session = self._link.session or await self._link.wait_for_session()
-        await session.listen({}, [], heard, tasks=ids)
+        with self.used():
+            session = self._link.session or await self._link.wait_for_session()
+            await session.listen({}, [], heard, tasks=ids)
 
     # -- what it is told of its clients
 
@@ -284,7 +375,7 @@ class Upstream:
         """Declare this profile from now on. An open session of another one, which nobody may use yet, is replaced."""
         if profile is self.profile:
             return
-        self.profile = profile
+        self.profile, self._quiet = profile, self.habits.quiet
         self._settle()
         session = self._link.session
         if session is not None and not session.modern:
@@ -292,7 +383,7 @@ class Upstream:
 
     def assign(self, profile: Profile) -> None:
         """Open the spare for such clients."""
-        self.profile = profile
+        self.profile, self._quiet = profile, self.habits.quiet
         self._settle()
         self._traffic.idle_since = asyncio.get_running_loop().time()
         self._assigned.set()
@@ -323,31 +414,99 @@ class Upstream:
         one stream. That holds for an instance of one client as well: each call of a modern one is asked by itself
         (`Asker.owner`).
         """
-        can_ask = self.profile is not NOTHING and not self.modern
+        habits, is_legacy = self.habits, not self.modern
+        can_ask = is_legacy and bool(self.profile.without(habits.quiet))
         self._traffic.takes_turns = can_ask and self.transport.kind != "streamable-http"
+        self._traffic.learns_of = self.profile if is_legacy and habits.learns_of(self.profile) else None
+        self._quiet_still = self._quiet.without(self._quiet.without(habits.quiet))
         is_plain = self._has_agreed and self.is_shared and self.profile is NOTHING and not self.modern
         self.plain_profile = self.profile if is_plain else None
+
+    def habits_changed(self) -> None:
+        """The server was found not to ask something, or it asked."""
+        self._settle()
+
+    def _begin_with_habits(self) -> None:
+        """No session holds anything yet: have it suit as many clients as can be."""
+        self._quiet = self.habits.quiet
+        if self.is_base and self.settings.share != "session" and self.settings.questions == "auto":
+            self.profile = self.habits.declared(self.profile)
+        self._settle()
 
     # -- the owner task
 
     async def run(self) -> None:
         """Own the connection until cancelled."""
+        self._tell_known()
         if self.settings.unavailable:
             return
         link = self._link
+        if self._repose.is_lazy and self.is_known:
+            link.leave()
         try:
             while True:
-                reason = await self._live_once()
-                if reason is None or link.is_renewing:
-                    # Another try at once, not counted: the server is well, it did not bear the probe of its era or
-                    # forgot our session.
-                    link.is_renewing = False
-                    continue
-                self._era = self.settings.era if self.status.state == "starting" else self._era
-                self.restarts += 1
-                await link.pause(reason)
+                if self.status.state == "idle":
+                    await link.rest()
+                    self._begin_with_habits()
+                await self._live()
         finally:
             link.step(Status("stopped"))
+
+    async def _live(self) -> None:
+        """A life, and the wait for the next one, if there is to be one."""
+        link = self._link
+        reason = await self._live_once()
+        self._repose.is_looked_at = False
+        if self.status.state == "idle":
+            return  # nobody needed it
+        if reason is None or link.is_renewing:
+            # Another try at once, not counted: the server is well, it did not bear the probe of its era or
+            # forgot our session.
+            link.is_renewing = False
+            return
+        self._era = self.settings.era if self.status.state == "starting" else self._era
+        self.restarts += 1
+        if self._is_dispensable:
+            link.leave(reason)
+            return
+        await link.pause(reason)
+        if self._is_dispensable:
+            link.leave()
+
+    @property
+    def _is_dispensable(self) -> bool:
+        return self._listings.are_known and self._repose.is_due
+
+    # -- what it is known for
+
+    def _recall(self, known: Known) -> None:
+        """It was so when it was up last."""
+        self._listings.recall(known.lists, known.ttl_ms)
+        self.modern, self.version, self.capabilities = known.modern, known.version, known.capabilities
+        self.instructions, self.title = known.instructions, known.title
+        if self._era == "auto" and not known.bears_probe:
+            self._era = "legacy"
+
+    def _tell_known(self) -> None:
+        self._is_told = True
+        if self.is_known:
+            self._observer.offered(self, self.lists)
+
+    def _listed(self, lists: Lists, is_whole: bool) -> None:
+        self._observer.offered(self, lists)
+        if self._memory is not None and is_whole:
+            self._memory.keep(
+                Known(
+                    lists,
+                    dict(self.list_ttl_ms),
+                    self.modern,
+                    self.version,
+                    self.capabilities,
+                    self.instructions,
+                    self.title,
+                    self._era == self.settings.era,
+                )
+            )
 
     def _stepped(self) -> None:
         if self.is_base:
@@ -364,6 +523,7 @@ class Upstream:
             roots=self.settings.roots_result,
             tasks=self.tasks,
             rest=self._traffic.gate.rest,
+            heard=self.habits.asked,
         )
         life = Life(
             self.name,
@@ -379,6 +539,7 @@ class Upstream:
             assigned=self._assigned,
             to_declare=self._to_declare,
             agreed=self._agreed,
+            retire_unused=self._repose.run,
         )
         try:
             return await life.live()
@@ -404,8 +565,8 @@ class Upstream:
 _LONGEST_TITLE = 200
 
 
-def _has(declared: object, *path: str) -> bool:
-    """Whether capabilities have this member, at any depth."""
+def _declared(capabilities: object, *path: str) -> object:
+    """What capabilities say of this member, at any depth; None: nothing."""
     for name in path:
-        declared = cast("dict[str, object]", declared).get(name) if isinstance(declared, dict) else None
-    return declared is not None
+        capabilities = cast("dict[str, object]", capabilities).get(name) if isinstance(capabilities, dict) else None
+    return capabilities

@@ -6,11 +6,10 @@ come at any time and on any stream, and names the task, or the progress token of
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import anyio
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.model import Call
 from mcpbridge.wire.frame import encode
@@ -51,8 +50,7 @@ def related_task(params: bytes | Raw) -> str:
     return said.meta.related.task_id if said.meta is not None and said.meta.related is not None else ""
 
 
-@dataclass(slots=True, eq=False)
-class Followed:
+class Followed(Struct, eq=False):
     """One task that somebody waits for."""
 
     id: str

@@ -6,11 +6,10 @@ Lives as long as its session. What clients want (`Wanted`) outlives it, so a new
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 
 import anyio
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from mcpbridge.errors import BridgeError, SessionExpired, UpstreamAnswered, UpstreamHttpError
 from mcpbridge.logs import get_logger
@@ -231,8 +230,7 @@ class Tending:
             await wanted.changed.wait()
 
 
-@dataclass(slots=True, eq=False)
-class _Listening:
+class _Listening(Struct, eq=False):
     """One listen stream, from the request for it to its end."""
 
     uris: list[str]

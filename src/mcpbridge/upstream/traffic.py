@@ -24,15 +24,17 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.interaction import NOTHING, Asker, encoded_capabilities
+from mcpbridge.interaction import NOTHING, Asker, Profile, encoded_capabilities
 from mcpbridge.model import Call
 from mcpbridge.upstream.attribution import Attribution
 from mcpbridge.upstream.auth_asking import ask_to_sign_in
 from mcpbridge.upstream.gate import Gate, WaitingRoom, takes_slot
+from mcpbridge.upstream.habits import Habits
 from mcpbridge.upstream.lifecycle import Breaker, BreakerState
 from mcpbridge.upstream.link import Link
 from mcpbridge.upstream.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.start_progress import StartProgress
 from mcpbridge.upstream.tasks import TaskBook
 from mcpbridge.upstream.turns import Turns
 from mcpbridge.wire.body import Body
@@ -58,10 +60,14 @@ class Traffic:
         link: Link,
         attribution: Attribution,
         tasks: TaskBook,
+        habits: Habits,
     ) -> None:
+        self._habits = habits
         self._name, self._link, self._attribution, self._tasks = name, link, attribution, tasks
         self.takes_turns = False
         """Calls of one client at a time, since questions of the server would name no call."""
+        self.learns_of: Profile | None = None
+        """What its session declared, while calls that pass without a question of the server tell something new."""
         self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
         places = settings.max_concurrent + settings.max_queued
         self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
@@ -73,12 +79,9 @@ class Traffic:
         )
         self._queue_timeout = settings.queue_timeout
         self._is_apart = settings.share != "shared"
-        # Where clients are kept apart there is no other instance to go to: a turn is worth as much time as a call.
-        patience = settings.timeouts.idle if self._is_apart else settings.queue_timeout
-        self._turns = Turns(name, places=settings.max_queued, patience=patience)
-        self._turn_timeout = patience
+        self._turns = Turns(name, places=settings.max_queued, patience=settings.queue_timeout)
         self._running = attribution.running
-        self._timeouts = settings.timeouts
+        self.adopt(settings.timeouts)
         self._breaker_settings = settings.breaker
         self._breaker = Breaker(settings.breaker)
         self._loop = asyncio.get_running_loop()
@@ -91,9 +94,17 @@ class Traffic:
         self.has_served = False
         """A client's call went to the server: it may hold state that a new session would lose."""
 
+    def adopt(self, timeouts: Timeouts) -> None:
+        """Have these deadlines from now on; calls that were sent keep theirs."""
+        self._timeouts = timeouts
+        # Where clients are kept apart there is no other instance to go to: a turn is worth as much time as a call.
+        self._turn_timeout = timeouts.idle if self._is_apart else self._queue_timeout
+
     async def request(self, call: Call) -> Body:
         """Pass a call on and wait for its result; see `Upstream.request`."""
         gate, link = self.gate, self._link
+        if link.session is None and link.starts_on_demand:
+            await self._started(call)
         # What concerns a task waits for nobody's calls: questions that belong to a task name it.
         takes_turns = self.takes_turns and not call.method.startswith("tasks/")
         if takes_turns:  # first, since who waits for a turn must not hold a slot that the one who has it may need
@@ -131,6 +142,8 @@ class Traffic:
             else:
                 if breaker.is_troubled:
                     breaker.succeeded()
+                if self.learns_of is not None and call.method == "tools/call":
+                    self._habits.passed(self.learns_of)
                 return Body(result)
             return await self._again(session, call, failed)
         finally:
@@ -159,9 +172,15 @@ class Traffic:
             patience, is_asked = min(left, self._turn_timeout), self._link.is_asking
             await self._turns.enter(call.client.owner, is_asked=is_asked, home=home, patience=patience)
 
+    async def _started(self, call: Call) -> None:
+        """Start the server for this call. Before it takes a slot or a turn: a start may take longer than these last."""
+        self.has_served = True  # from now on the session is to be what this client needs
+        async with self._waiting_room:
+            await self._wait_for_session(call)
+
     async def _wait_for_session(self, call: Call) -> UpstreamSession:
         """Wait for the server to start, not beyond the deadline of the call."""
-        with self._waiting(call) as left:
+        with self._waiting(call) as left, StartProgress(self._name, call, left):
             return await self._link.wait_for_session(left)
 
     @contextmanager
@@ -202,19 +221,32 @@ class Traffic:
 
     @property
     def is_idle(self) -> bool:
-        """No call, no task that somebody waits for, nobody who is expected back."""
+        """No call, no task that somebody waits for, nobody else who holds it."""
         return not (self._running or self._users or self._tasks)
+
+    @property
+    def is_needed(self) -> bool:
+        """It is used, or somebody is expected back."""
+        return not self.is_idle or self._expected_until > self._loop.time()
 
     @contextmanager
     def used(self) -> Generator[None]:
         """It is needed meanwhile, also while none of its calls runs: between the rounds of one that asks back."""
-        self._users += 1
+        self.hold()
         try:
             yield
         finally:
-            self._users -= 1
-            self.idle_since = self._loop.time()
-            self._look_up()
+            self.release()
+
+    def hold(self) -> None:
+        """It is needed until `release`."""
+        self._users += 1
+
+    def release(self) -> None:
+        """The end of one `hold`."""
+        self._users -= 1
+        self.idle_since = self._loop.time()
+        self._look_up()
 
     def expect_back(self, seconds: float) -> None:
         """A client was asked something: it may come back to this very instance, for so many seconds."""

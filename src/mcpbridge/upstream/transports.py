@@ -35,27 +35,44 @@ class TransportMaker:
         self._around = around
         self.authorizations: dict[str, Authorization] = {}
         """Of the servers that may ask for a sign-in: one for all the instances of a server."""
+        self._made_for: dict[str, object] = {}
+        """What each of them was made for: with another address or account a server needs another one."""
+        self.signed_in: Callable[[str], None] = lambda _: None
+        """Told which server there is a token for again; see `Authorization.on_signed_in`."""
         self._sse_urls: set[str] = set()
         """Addresses that have turned out to speak HTTP+SSE, for further instances of their servers."""
 
     def __call__(self, name: str, settings: ServerSettings) -> Transport:
         """A transport to this server; nothing is started or sent yet."""
         if settings.command is not None:
-            environment = child_environment(settings.env, settings.inherit_env, os.environ)
-            spec = ProcessSpec(settings.command, tuple(settings.args), environment, settings.cwd)
-            return StdioTransport(name, spec, max_bytes=self._max_bytes, redact=self._redact)
+            command, args = settings.command, tuple(settings.args)
+
+            def spec() -> ProcessSpec:  # asked at each start: a daemon learns further places of programs from clients
+                environment = child_environment(settings.env, settings.inherit_env, os.environ)
+                return ProcessSpec(command, args, environment, settings.cwd)
+
+            return StdioTransport(
+                name, spec, max_bytes=self._max_bytes, redact=self._redact, memory_limit=settings.memory_limit
+            )
         return self._remote(name, settings)
 
     def _authorization(self, name: str, settings: ServerSettings, network: "Network") -> Authorization | None:
         has_header = any(header.lower() == "authorization" for header in settings.headers)
         if self._around is None or has_header or settings.auth.type == "none":
             return None
-        if name not in self.authorizations:
+        made_for = settings.url, settings.auth, network
+        if name not in self.authorizations or self._made_for[name] != made_for:
             # A WebSocket begins as an HTTP request, and its server describes itself over HTTP.
             url = re.sub(r"^ws", "http", settings.url or "", flags=re.IGNORECASE)
-            account = Account(name, url, settings.auth, self._around, network)
-            self.authorizations[name] = Authorization(account, self._around)
+            authorization = Authorization(Account(name, url, settings.auth, self._around, network), self._around)
+            authorization.on_signed_in = lambda: self.signed_in(name)
+            self.authorizations[name], self._made_for[name] = authorization, made_for
         return self.authorizations[name]
+
+    def forget(self, name: str) -> None:
+        """A server is not configured any more."""
+        self.authorizations.pop(name, None)
+        self._made_for.pop(name, None)
 
     def _remote(self, name: str, settings: ServerSettings) -> Transport:
         from mcpbridge.wire.network import Network, TlsOptions

@@ -5,6 +5,7 @@ It outlives the sessions with the server; `tending` brings each of them to it.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import anyio
 
@@ -21,7 +22,9 @@ QUIET_LEVEL = "emergency"
 class Wanted:
     """What the clients want of one upstream."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: Callable[[bool], None] = lambda is_held: None) -> None:
+        """`held` is told True when there are subscribers from now on, and False when there are none any more."""
+        self._held, self._is_held = held, False
         self.uris: Counter[str] = Counter()
         """Resources, by how many subscribers they have."""
         self.followed: set[str] = set()
@@ -35,20 +38,46 @@ class Wanted:
         self.changed = asyncio.Event()
         self._is_told = asyncio.Event()
         self._is_told.set()
+        self._heir: Wanted | None = None
+
+    def hand_over(self, heir: "Wanted") -> None:
+        """From now on all this is wanted of another instance; who unsubscribes here unsubscribes there."""
+        for uri, subscribers in self.uris.items():
+            heir.uris[uri] += subscribers
+        heir.followed |= self.followed  # what changes until it is subscribed to there may be missed
+        heir.adopt_log_level(self)
+        heir.changed.set()
+        self._heir = heir
+        heir.hold()
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing is to be told any more: the instance ends. Who unsubscribes later need not know."""
+        self.uris.clear()
+        self.followed.clear()
+        self.hold()
 
     def subscribe(self, uri: str) -> None:
         """One more subscriber to a resource."""
+        if self._heir is not None:
+            self._heir.subscribe(uri)
+            return
         self.uris[uri] += 1
         if self.uris[uri] == 1:
             self.changed.set()
+            self.hold()
 
     def unsubscribe(self, uri: str) -> None:
         """One subscriber less."""
+        if self._heir is not None:
+            self._heir.unsubscribe(uri)
+            return
         self.uris[uri] -= 1
         if self.uris[uri] <= 0:
             del self.uris[uri]
             self.followed.discard(uri)
             self.changed.set()
+            self.hold()
 
     def want_log_level(self, level: str, *, is_heard: bool = False) -> None:
         """The least severe level that any session wants; empty when none wants one. `is_heard`: sessions are there."""
@@ -60,6 +89,7 @@ class Wanted:
     def adopt_log_level(self, of: "Wanted") -> None:
         """Want what is wanted of another instance of the server."""
         self.sessions_level, self.requests_level = of.sessions_level, of.requests_level
+        self.log_level = self.log_level or of.log_level
         self._set_level()
 
     def want_log_level_once(self, level: str) -> None:
@@ -67,6 +97,12 @@ class Wanted:
         if not self.requests_level or LEVELS.index(level) < LEVELS.index(self.requests_level):
             self.requests_level = level
             self._set_level()
+
+    def hold(self) -> None:
+        """Tell whether there are subscribers, if that is news."""
+        if self._is_held != bool(self.uris):
+            self._is_held = bool(self.uris)
+            self._held(self._is_held)
 
     def _set_level(self) -> None:
         wanted = [level for level in (self.sessions_level, self.requests_level) if level]

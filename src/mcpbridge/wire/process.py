@@ -2,8 +2,8 @@
 
 Four nets, each for what slips through the one before (measured, research on killing process trees):
 the process group; the parent-death signal (`launch.py`), should the bridge die; the guard process
-(`guard.py`), for the rest of the group in that case; and a cookie in the environment, by which
-descendants are found that left the group with setsid.
+(`guard.py`), for the rest of the group in that case, which knows of a server before it is started; and a cookie in the
+environment, by which descendants are found that left the group with setsid.
 """
 
 import asyncio
@@ -17,12 +17,13 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mcpbridge.wire import guard, launch
 
-__all__ = ["ProcessSpec", "ServerProcess", "child_environment"]
+__all__ = ["NOT_FOUND", "ProcessSpec", "ServerProcess", "child_environment", "sweeper"]
 
 SAFE_NAMES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """What a server inherits unasked: enough to find programs and files, no secrets."""
@@ -31,6 +32,9 @@ _SAFE_NAMES_WINDOWS = (
     "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROGRAMDATA",
     "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR",
 )  # fmt: skip
+
+NOT_FOUND = "command not found"
+"""What is told, with the command after it, of one that is in no directory of the PATH."""
 
 STDIN_GRACE = 2.0
 """Seconds a server gets to end by itself after its stdin was closed."""
@@ -51,8 +55,7 @@ def child_environment(own: Mapping[str, str], inherit: bool | list[str], parent:
     return base | dict(own)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
+class ProcessSpec(Struct, frozen=True):
     """What to run. `env` is the whole environment."""
 
     command: str
@@ -66,7 +69,8 @@ class ServerProcess:
 
     def __init__(self, popen: subprocess.Popen[bytes], cookie: str) -> None:
         self._popen = popen
-        self._cookie = cookie
+        self.cookie = cookie
+        """What marks it and all its descendants; see `guard`."""
         self._exited = asyncio.Event()
         self._code: int | None = None
         self._watch_exit()
@@ -88,28 +92,34 @@ class ServerProcess:
         if found is None:
             if os.sep in spec.command and (where / spec.command).is_file():
                 raise PermissionError(f"permission denied, the file is not executable: {spec.command}")
-            raise FileNotFoundError(f"command not found: {spec.command}")
+            raise FileNotFoundError(f"{NOT_FOUND}: {spec.command}")
         cookie = secrets.token_hex(16)
         argv = [str(Path(found).absolute()), *spec.args]
         if _ON_LINUX:
             argv = [sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid()), *argv]
-        popen = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd=spec.cwd,
-            env={**spec.env, guard.COOKIE_NAME: cookie},
-            start_new_session=True,
-        )
+        watch = _Guard.shared()
+        watch.expects(cookie)  # first: the bridge may be killed at any moment from here on
         try:
-            _Guard.shared().started(popen.pid, cookie)
+            popen = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd=spec.cwd,
+                env={**spec.env, guard.COOKIE_NAME: cookie},
+                start_new_session=True,
+            )
+        except BaseException:
+            watch.ended(cookie)
+            raise
+        try:
+            watch.started(popen.pid, cookie)
             return cls(popen, cookie)
         except BaseException:
             # Nobody would own it: a process without an owner is an orphan.
             _kill_unowned(popen)
-            _Guard.shared().ended(popen.pid)  # else it would one day signal whoever has this id then
+            watch.ended(cookie)  # else it would one day signal whoever has this id then
             raise
 
     @property
@@ -173,8 +183,8 @@ class ServerProcess:
             self._signal_group(signal.SIGKILL)
         # Reaped only now: until then nobody else can get the id that the group signals went to.
         self._popen.poll()
-        await sweep(self._cookie)
-        _Guard.shared().ended(self.pid)
+        await sweep(self.cookie)
+        _Guard.shared().ended(self.cookie)
         before_closing()
         for pipe in (self._popen.stdout, self._popen.stderr):
             if pipe is not None:
@@ -254,7 +264,7 @@ class _Guard:
 
     def __init__(self) -> None:
         self._popen: subprocess.Popen[bytes] | None = None
-        self._alive: dict[int, str] = {}
+        self._alive: dict[str, int] = {}
 
     @classmethod
     def shared(cls) -> "_Guard":
@@ -263,13 +273,16 @@ class _Guard:
             cls._shared = cls()
         return cls._shared
 
-    def started(self, pid: int, cookie: str) -> None:
-        self._alive[pid] = cookie
-        self._tell(f"+{pid} {cookie}\n")
+    def expects(self, cookie: str) -> None:
+        self.started(0, cookie)
 
-    def ended(self, pid: int) -> None:
-        self._alive.pop(pid, None)
-        self._tell(f"-{pid}\n")
+    def started(self, pid: int, cookie: str) -> None:
+        self._alive[cookie] = pid
+        self._tell(f"+{cookie} {pid}\n")
+
+    def ended(self, cookie: str) -> None:
+        self._alive.pop(cookie, None)
+        self._tell(f"-{cookie}\n")
         if not self._alive:
             self._dismiss()
 
@@ -278,7 +291,7 @@ class _Guard:
             if not self._alive:
                 return
             self._start()
-            line = "".join(f"+{pid} {cookie}\n" for pid, cookie in self._alive.items())
+            line = "".join(f"+{cookie} {pid}\n" for cookie, pid in self._alive.items())
         assert self._popen is not None
         assert self._popen.stdin is not None
         with suppress(OSError):
@@ -288,7 +301,7 @@ class _Guard:
         if self._popen is not None and self._popen.stdin is not None:
             self._popen.stdin.close()  # of one that was killed
         self._popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(guard.__file__))],
+            [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -313,8 +326,8 @@ class _Guard:
                 popen.stdin.close()
 
 
-_sweeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sweep")
-"""A thread of its own: the loop's pool may be full of slow name look-ups."""
+sweeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sweep")
+"""For looks at all processes. A thread of its own: the loop's pool may be full of slow name look-ups."""
 _to_sweep: set[str] = set()
 _sweep: asyncio.Future[int] | None = None
 
@@ -336,5 +349,5 @@ async def sweep(cookie: str) -> None:
         return
     cookies = set(_to_sweep)
     _to_sweep.clear()
-    _sweep = asyncio.get_running_loop().run_in_executor(_sweeper, guard.kill_carriers, cookies)
+    _sweep = asyncio.get_running_loop().run_in_executor(sweeper, guard.kill_carriers, cookies)
     await asyncio.wait([_sweep])

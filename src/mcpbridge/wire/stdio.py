@@ -48,8 +48,19 @@ class StdioTransport:
     kind: TransportKind = "stdio"
 
     def __init__(
-        self, name: str, spec: ProcessSpec, *, max_bytes: int, redact: Callable[[str], str] = lambda text: text
+        self,
+        name: str,
+        spec: ProcessSpec | Callable[[], ProcessSpec],
+        *,
+        max_bytes: int,
+        redact: Callable[[str], str] = lambda text: text,
+        memory_limit: int | None = None,
     ) -> None:
+        """`spec`: what to start, or what tells it, asked at each start.
+
+        `memory_limit`: bytes that the server and all that it starts may hold together before it is ended.
+        """
+        self._memory_limit = memory_limit
         self._name = name
         self._spec = spec
         self._max_bytes = max_bytes
@@ -58,11 +69,23 @@ class StdioTransport:
         self._noise = ""
         self.pid: int | None = None
         """Process id of the running server."""
+        self._process: ServerProcess | None = None
 
     @property
     def stderr_lines(self) -> list[str]:
         """The last lines the server wrote to standard error, oldest first, secrets masked."""
         return list(self._stderr)
+
+    @property
+    def noise(self) -> str:
+        """The last text that it wrote to standard output and that is no message, secrets masked; empty: none."""
+        return self._noise
+
+    async def memory(self) -> int | None:
+        """Bytes that the running server holds, with all that it started; None where the system does not say."""
+        from mcpbridge.wire.memory import held_by  # asked by few
+
+        return await held_by(self._process) if self._process is not None else None
 
     def last_words(self) -> str:
         """The last line on stderr that says something; if there is none, the last on stdout that is no message."""
@@ -78,20 +101,25 @@ class StdioTransport:
         self._stderr.clear()
         self._noise = ""
         try:
-            process = ServerProcess.start(self._spec)
+            process = ServerProcess.start(self._spec if isinstance(self._spec, ProcessSpec) else self._spec())
         except OSError as error:
             raise UpstreamUnavailable(self._name, str(error)) from error
-        self.pid = process.pid
+        self.pid, self._process = process.pid, process
         channel: _StdioChannel | None = None
+        watch: asyncio.Task[None] | None = None
         try:
             channel = _StdioChannel(self._name, process, receiver, self._max_bytes, self._keep_stderr, self._keep_noise)
+            if self._memory_limit is not None:
+                watch = asyncio.ensure_future(_end_when_too_large(process, self._memory_limit, channel))
             yield channel
         finally:
+            if watch is not None:
+                watch.cancel()
             if channel is not None:
                 channel.close()
             with anyio.CancelScope(shield=True):  # `stop` bounds itself: 2 s, 3 s, then the kill
                 await process.stop(before_closing=channel.drop_stderr if channel is not None else _nothing)
-            self.pid = None
+            self.pid = self._process = None
 
     def _keep_stderr(self, line: str) -> None:
         line = self._redact(line)[:_KEPT_LINE_LENGTH]  # in this order: half a secret would be known as none
@@ -104,6 +132,12 @@ class StdioTransport:
         shown = " ".join(self._redact(text).split())[:_NOISE_LENGTH]
         if shown:
             self._noise = shown
+
+
+async def _end_when_too_large(process: ServerProcess, limit: int, channel: "_StdioChannel") -> None:
+    from mcpbridge.wire.memory import too_much  # few servers have a limit
+
+    channel.end(await too_much(process, limit))
 
 
 def _nothing() -> None:
@@ -140,7 +174,7 @@ class _StdioChannel:
             process.stdin,
             on_broken=self._stdin_broken,
             stall_after=_STALL_SECONDS,
-            on_stall=lambda: self._ended(f"it did not read its input for {_STALL_SECONDS:g} s"),
+            on_stall=lambda: self.end(f"it did not read its input for {_STALL_SECONDS:g} s"),
         )
         self._watch = asyncio.ensure_future(self._watch_exit())
 
@@ -168,6 +202,12 @@ class _StdioChannel:
         self._stdin.close()
         if self._pretty_timer is not None:
             self._pretty_timer.cancel()
+
+    def end(self, reason: str) -> None:
+        """The connection ends here, for this reason, as if the server had ended by itself."""
+        if self._is_open:
+            self.close()
+            self._receiver.closed(reason)
 
     def drop_stderr(self) -> None:
         """Stop draining stderr: last, so that what the server says while it ends is kept."""
@@ -222,10 +262,10 @@ class _StdioChannel:
 
     def _stdout_closed(self) -> None:
         self._deliver(self._lines.end())
-        self._loop.call_later(_EXIT_WAIT, self._ended, "it closed its standard output")
+        self._loop.call_later(_EXIT_WAIT, self.end, "it closed its standard output")
 
     def _stdin_broken(self) -> None:
-        self._loop.call_later(_EXIT_WAIT, self._ended, "it closed its standard input")
+        self._loop.call_later(_EXIT_WAIT, self.end, "it closed its standard input")
 
     async def _watch_exit(self) -> None:
         await self._process.wait()
@@ -234,15 +274,10 @@ class _StdioChannel:
         self._stdout.drain()
         self._stderr.drain()
         self._flush_stderr()
-        self._ended(self._exit_reason())
+        self.end(self._exit_reason())
 
     def _exit_reason(self) -> str:
         how = self._process.exit_text
         if how == "exit code 0" and self._asked and not self._has_spoken:
             return f"ended without answering `{self._asked}` ({how})"  # it thinks that nothing went wrong
         return how
-
-    def _ended(self, reason: str) -> None:
-        if self._is_open:
-            self.close()
-            self._receiver.closed(reason)

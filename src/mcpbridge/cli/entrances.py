@@ -1,0 +1,82 @@
+"""Where the HTTP front listens, as people write it, and who may come in there."""
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from mcpbridge.errors import ConfigError
+
+if TYPE_CHECKING:  # loaded where it is used: on stdio it is not
+    from mcpbridge.downstream.http import Entrance
+    from mcpbridge.downstream.settings import HttpSettings
+
+__all__ = ["DEFAULT_ADDRESS", "Address", "open_entrance", "parse_address", "take_admin_token"]
+
+DEFAULT_ADDRESS = "127.0.0.1:8808"
+
+_ADMIN_TOKEN = "MCPBRIDGE_ADMIN_TOKEN"  # noqa: S105 - a name
+_SHORTEST_TOKEN = 16
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    """A name or an IP address without brackets."""
+    port: int
+    """0: the system chooses."""
+
+
+def parse_address(text: str, *, key: str = "--http") -> Address | Path:
+    """`HOST:PORT`, `[IPV6]:PORT`, `:PORT` or `PORT`, without a host it is 127.0.0.1; or the path in `unix:PATH`.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if text.startswith("unix:") and text != "unix:":
+        return Path(text.removeprefix("unix:")).expanduser().absolute()
+    host, _, port = text.rpartition(":")
+    if port.isascii() and port.isdigit() and int(port) < 65536:
+        if host.startswith("[") and host.endswith("]"):
+            return Address(host[1:-1], int(port))
+        if ":" not in host:
+            return Address(host or "127.0.0.1", int(port))
+    hint = f"Expected HOST:PORT such as {DEFAULT_ADDRESS} or [::1]:8808, or unix:PATH."
+    raise ConfigError(f"not an address to listen on: {text!r}", key=key, hint=hint)
+
+
+def take_admin_token(environ: Mapping[str, str]) -> str | None:
+    """The token of who administers the bridge over HTTP, from the environment.
+
+    Raises:
+        ConfigError: it can be guessed.
+    """
+    token = environ.get(_ADMIN_TOKEN)
+    os.environ.pop(_ADMIN_TOKEN, None)  # no upstream has to know it, not even with `inherit_env = true`
+    if token and len(token) < _SHORTEST_TOKEN:
+        hint = "`mcpbridge token new` makes one."
+        raise ConfigError(f"shorter than {_SHORTEST_TOKEN} characters", key=_ADMIN_TOKEN, hint=hint)
+    return token or None
+
+
+def open_entrance(
+    settings: "HttpSettings",
+    address: Address | Path,
+    *,
+    token: str | None = None,
+    admin_token: str | None = None,
+    no_auth: bool = False,
+) -> "AbstractContextManager[Entrance]":
+    """The address, to be taken before any server is started: one that is in use must have no other effect.
+
+    Entering raises ConfigError if it cannot be used.
+    """
+    from mcpbridge.downstream.http import entrance, entrance_at_path
+
+    if isinstance(address, Path):
+        return entrance_at_path(settings, address, token=token, admin_token=admin_token)
+    return entrance(
+        settings, host=address.host, port=address.port, no_auth=no_auth, token=token, admin_token=admin_token
+    )

@@ -1,0 +1,186 @@
+"""Everything that follows from one reading of the settings, built at once and replaced at once.
+
+A `Generation` is built beside the one in effect and changes nothing before `take_effect`, which does not wait for
+anything: no call ever sees half of each. What outlives it (the store, the catalog, upstreams, sessions, what calls left
+behind) is in `Standing`, and what runs is held by its lease (`holdings.py`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from mcpbridge._version import __version__
+from mcpbridge.assembly import Around, Lasting, Parts, Way
+from mcpbridge.catalog.names import Prefix
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Builder, Offer
+from mcpbridge.catalog.unmatched import Selector, UnmatchedNames
+from mcpbridge.config.schema import Settings
+from mcpbridge.downstream.listing import Listing
+from mcpbridge.downstream.opening import Identity
+from mcpbridge.downstream.server import Service
+from mcpbridge.holdings import Lease
+from mcpbridge.hooks.calls import Hook
+from mcpbridge.model import BRIDGE
+from mcpbridge.policy.decide import Policy
+from mcpbridge.result_parts import ResultConcerns, ResultParts
+from mcpbridge.routing_parts import RoutingParts, RoutingSurroundings
+from mcpbridge.storage.log_settings import call_log_path
+from mcpbridge.upstream.conducts import Conducts
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.startup import StartupWait
+from mcpbridge.wire.envelope import SERVER_INFO
+from mcpbridge.wire.frame import encode
+
+__all__ = ["Generation", "Standing", "build", "identity_of", "selectors_of", "servers_of"]
+
+_DEFAULT_INSTRUCTIONS = "This server offers the tools, prompts and resources of several servers."
+_HOW_NAMES_BEGIN: dict[Prefix, str] = {
+    "always": " Names begin with the server they come from: server__tool.",
+    "on-collision": " A name that several servers use begins with the server it comes from: server__tool.",
+    "never": "",
+}
+
+
+class Standing(Struct, frozen=True):
+    """What one bridge has for all its life, whatever the settings are."""
+
+    catalog: Catalog
+    startup: StartupWait
+    around: Around
+    lasting: Lasting
+    results: ResultParts
+    is_whole: bool
+    """The settings have all servers that there are; otherwise what rules and hooks name may be of others."""
+
+
+class Generation(Struct, frozen=True):
+    """What follows from one reading of the settings."""
+
+    settings: Settings
+    servers: Mapping[str, ServerSettings]
+    """With what `[calls]` says where they say nothing."""
+    policy: Policy
+    results: ResultConcerns
+    routing: RoutingParts
+    way: Way
+    service: Service
+    unmatched: UnmatchedNames
+    lease: Lease
+    """What runs for it; ended once its last call is over."""
+    _builder: Builder
+    _offer: Offer
+    """The bridge's own tools."""
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """The servers that are to be there."""
+        return frozenset(name for name, server in self.servers.items() if not server.disabled)
+
+    def take_effect(self, standing: Standing) -> None:
+        """Calls and lists are by these settings from now on, lists as soon as the catalog is flushed."""
+        catalog = standing.catalog
+        standing.results.take_effect(self.results)
+        self.way.take_effect()
+        catalog.configure(self.settings.servers, self._builder, self.policy)
+        catalog.update(self._offer)
+
+    def before(self, standing: Standing, after: "Generation") -> None:
+        """What is over with this one as `after` takes its place: offers of servers that are not there any more."""
+        for name in self.enabled - after.enabled:
+            standing.catalog.remove(name)
+            standing.lasting.cache.forget(name)
+
+
+def servers_of(settings: Settings) -> dict[str, ServerSettings]:
+    """The servers, with what `[calls]` says of the time of calls where they say nothing."""
+    return {name: server.within(settings.calls) for name, server in settings.servers.items()}
+
+
+def identity_of(settings: Settings) -> Identity:
+    """How the bridge presents itself."""
+    bridge = settings.bridge
+    return Identity(
+        bridge.name,
+        __version__,
+        bridge.instructions or _DEFAULT_INSTRUCTIONS + _HOW_NAMES_BEGIN[bridge.prefix],
+        instructions_budget=bridge.instructions_budget,
+        list_ttl_ms=round(bridge.list_ttl * 1000),
+        extensions=frozenset(bridge.extensions),
+    )
+
+
+def build(settings: Settings, standing: Standing, lease: Lease, before: Generation | None) -> Generation:
+    """The generation of these settings, which is in effect nowhere yet. `before`: the one whose place it takes.
+
+    Raises:
+        ConfigError: something that the settings switch on cannot be had here.
+    """
+    around, catalog, servers = standing.around, standing.catalog, servers_of(settings)
+    conducts = Conducts(servers, settings.calls, settings.results)
+    policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
+    results = standing.results.concerns(settings.results, servers, lease, _call_log(settings))
+    surroundings = RoutingSurroundings(
+        catalog, around.pool, around.store, standing.startup.settled, standing.lasting.plans
+    )
+    routing = RoutingParts(settings, surroundings, lease, before=before.routing if before is not None else None)
+    builtins = {**results.builtins, **routing.builtins}
+    noted = routing.ended if routing.feedback is not None else None
+    parts = Parts(servers, conducts, policy, results, builtins, noted)
+    identity = identity_of(settings)
+    listing = Listing(
+        catalog,
+        around.pool,
+        standing.startup.settled,
+        routing.exposing,
+        choose=routing.choose,
+        signature=routing.signature_of,
+        is_open=lambda tool: policy.of(tool).is_open,
+    )
+    return Generation(
+        settings,
+        servers,
+        policy,
+        results,
+        routing,
+        Way(settings, parts, around, standing.lasting, lease),
+        Service(identity, settings.questions, listing),
+        UnmatchedNames(selectors_of(settings, around.functions) if standing.is_whole else (), settings.servers),
+        lease,
+        _builder_of(settings, identity),
+        Offer(BRIDGE, tuple(encode(builtin.definition) for builtin in builtins.values())),
+    )
+
+
+def _call_log(settings: Settings) -> Path | None:
+    return call_log_path(settings.call_log, settings.store) if settings.call_log.enabled else None
+
+
+def _builder_of(settings: Settings, identity: Identity) -> Builder:
+    server_info = encode({"name": identity.name, "version": identity.version})
+    return Builder(
+        name_length=settings.bridge.name_length,
+        prefix=settings.bridge.prefix,
+        page_size=settings.bridge.page_size,
+        ttl_ms=identity.list_ttl_ms,
+        modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), server_info),
+        results=settings.results,
+        slim=settings.expose.mildest,
+    )
+
+
+def selectors_of(settings: Settings, functions: Sequence[Hook] = ()) -> Iterator[Selector]:
+    """What the settings say of tools by name."""
+    for number, rule in enumerate(settings.permissions, 1):
+        yield Selector(f"rule {number} of `permissions`", rule.tools, rule.servers or ("*",))
+    for profile, own in settings.profiles.items():
+        if own.tools:
+            yield Selector(f"profile '{profile}' of `profiles`", own.tools, own.servers or ("*",))
+    if settings.expose.pins:
+        yield Selector("`expose.pins`", settings.expose.pins, ("*",))
+    for number, hook in enumerate(settings.hooks, 1):
+        name = f" ('{hook.name}')" if hook.name else ""
+        yield Selector(f"hook {number}{name} of `hooks`", hook.tools, hook.servers)
+    for function in functions:
+        yield Selector(f"hook '{function.name}' of the program", function.tools, function.servers)

@@ -1,0 +1,151 @@
+"""What earlier runs made of definitions is found again, and is what would be made now."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.catalog import forms as module
+from mcpbridge.catalog.definitions import Definition, Unusable, check
+from mcpbridge.catalog.forms import Forms, Shown
+from mcpbridge.wire.frame import encode
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+TOOLS = {
+    "plain": {"name": "plain", "inputSchema": SCHEMA},
+    "mended": {"name": "mended", "description": 5, "inputSchema": {"properties": {"a": {}}, "required": None}},
+    "marked": {
+        "name": "marked",
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
+    },
+    "app": {
+        "name": "app",
+        "inputSchema": SCHEMA,
+        "_meta": {"ui": {"resourceUri": "ui://a"}},
+        "annotations": {"readOnlyHint": True},
+        "execution": {"taskSupport": "required"},
+    },
+}
+
+
+class Shelf:
+    """What is saved, by key."""
+
+    def __init__(self) -> None:
+        self.saved: dict[str, bytes] = {}
+        self.times = 0
+
+    def run(self) -> Forms:
+        """A run of the bridge."""
+        return Forms(lambda key: self.saved.get(key, b""), self._save)
+
+    def _save(self, key: str, data: bytes) -> None:
+        self.saved[key] = data
+        self.times += 1
+
+
+def never() -> Shown:
+    raise AssertionError("it was made before")
+
+
+@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("over_http", [False, True])
+def test_a_definition_that_was_checked_is_not_checked_again(
+    monkeypatch: pytest.MonkeyPatch, name: str, over_http: bool
+) -> None:
+    shelf, raw = Shelf(), encode(TOOLS[name])
+    first = shelf.run()
+    found = first.of("up").check("tools", raw, over_http=over_http)
+    assert found == check("tools", raw, over_http=over_http)
+    first.keep()
+    monkeypatch.setattr(module, "check", never)
+    again = shelf.run().of("up").check("tools", raw, over_http=over_http)
+    assert isinstance(again, Definition)
+    assert again == found
+    assert again.raw is raw
+
+
+def test_over_http_a_definition_may_be_another_one() -> None:
+    made = Shelf().run().of("up")
+    raw = encode(TOOLS["marked"])
+    plain, http = (made.check("tools", raw, over_http=over_http) for over_http in (False, True))
+    assert isinstance(plain, Definition)
+    assert isinstance(http, Definition)
+    assert not plain.headers
+    assert http.headers
+
+
+def test_what_cannot_be_listed_is_looked_at_each_time() -> None:
+    shelf = Shelf()
+    for _ in range(2):
+        forms = shelf.run()
+        assert isinstance(forms.of("up").check("tools", b"[]", over_http=False), Unusable)
+        forms.keep()
+
+
+def listed(forms: Forms, changes: Any, level: str, shown: Shown | None = None) -> Shown:
+    made = forms.of("up")
+    definition = made.check("tools", encode(TOOLS["plain"]), over_http=False)
+    assert isinstance(definition, Definition)
+    return made.show(definition, changes, level, never if shown is None else lambda: shown)
+
+
+def test_what_is_listed_depends_on_all_that_it_is_made_of() -> None:
+    shelf = Shelf()
+    forms = shelf.run()
+    one, two, three = (Shown(text, None, b"") for text in (b"1", b"2", b"3"))
+    assert listed(forms, {"name": b'"a"'}, "tidy", one) is one
+    assert listed(forms, {"name": b'"b"'}, "tidy", two) is two
+    assert listed(forms, {"name": b'"a"'}, "slim", three) is three
+    forms.keep()
+    forms = shelf.run()
+    assert listed(forms, {"name": b'"a"'}, "tidy") == one
+    assert listed(forms, {"name": b'"b"'}, "tidy") == two
+    assert listed(forms, {"name": b'"a"'}, "slim") == three
+
+
+def test_only_news_is_saved_and_what_nobody_asks_for_any_more_is_not_kept() -> None:
+    shelf = Shelf()
+    forms = shelf.run()
+    old, new = (Shown(text, b"modern", b"d") for text in (b"old", b"new"))
+    listed(forms, {"name": b'"old"'}, "off", old)
+    forms.keep()
+    forms.keep()
+    assert shelf.times == 1
+    forms = shelf.run()
+    listed(forms, {"name": b'"old"'}, "off")
+    forms.keep()
+    assert shelf.times == 1, "nothing is new"
+    forms = shelf.run()
+    listed(forms, {"name": b'"new"'}, "off", new)
+    forms.keep()
+    listed(forms, {"name": b'"newer"'}, "off", new)
+    forms.keep()
+    assert shelf.times == 3
+    forms = shelf.run()
+    assert listed(forms, {"name": b'"new"'}, "off") == new
+    with pytest.raises(AssertionError, match="made before"):
+        listed(forms, {"name": b'"old"'}, "off")
+
+
+def test_another_program_makes_other_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf()
+    forms = shelf.run()
+    listed(forms, {}, "off", Shown(b"1", None, b""))
+    forms.keep()
+    monkeypatch.setattr(module, "__version__", "another")
+    with pytest.raises(AssertionError, match="made before"):
+        listed(shelf.run(), {}, "off")
+
+
+@given(data=st.data())
+def test_what_was_damaged_is_as_good_as_nothing(data: st.DataObject) -> None:
+    shelf = Shelf()
+    forms = shelf.run()
+    listed(forms, {}, "off", Shown(b"1", None, b""))
+    forms.keep()
+    [(key, whole)] = shelf.saved.items()
+    cut = data.draw(st.one_of(st.binary(max_size=50), st.integers(0, len(whole) - 1).map(lambda at: whole[:at])))
+    shelf.saved[key] = cut
+    assert listed(shelf.run(), {}, "off", Shown(b"2", None, b"")).legacy == b"2"
