@@ -106,3 +106,22 @@ async def test_a_client_does_not_run_what_stands_in_the_directory_that_it_is_ope
     assert "servers.toml is not taken unasked" in finished.err
     assert "--config servers.toml" in finished.err
     assert not (place.folder / "owned").exists()
+
+
+@pytest.mark.parametrize("alone", ["1", "0"])
+async def test_a_client_is_answered_why_the_bridge_cannot_start(place: Place, alone: str) -> None:
+    """It shows that to people; what stands on standard error few see."""
+    place.env["MCPBRIDGE_STANDALONE"] = alone
+    (place.folder / "servers.toml").write_text("[servers.x]\ncomand = 'x'\n")
+    asked = b'{"jsonrpc":"2.0","method":"notifications/x"}\n'
+    asked += b'{"jsonrpc":"2.0","id":"a\\u0020b","method":"initialize","params":{}}\n'
+    async with place.started("serve", "--config", "servers.toml") as command:
+        assert command.process.stdin
+        assert command.process.stdout
+        command.process.stdin.write(asked)
+        answer = json.loads(await command.process.stdout.readline())
+        assert answer["id"] == "a b"
+        assert "servers.toml:2" in answer["error"]["message"]
+        assert "`command`" in answer["error"]["message"] or "'command'" in answer["error"]["message"]
+        assert await command.process.wait() == 2
+        assert not await command.process.stdout.read()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import tomlkit
+
 from conformance.fixture.serving import Era
 from conformance.processes import TESTS, environment, free_port, running, wait_until_ready
 from conformance.suite import PREFIX, REVISIONS, Suite
@@ -56,8 +58,10 @@ class ServerLeg:
                     yield url
                     return
                 server = {"url": url, **settings}
-            config = folder / "mcp.json"
-            config.write_text(json.dumps({"mcpServers": {PREFIX.rstrip("_"): server}}), "utf-8")
+            config = folder / "servers.toml"
+            # The suite looks for `$schema` and `additionalProperties`, which definitions are listed without by default.
+            whole = {"expose": {"slim": "off"}, "servers": {PREFIX.rstrip("_"): server}}
+            config.write_text(tomlkit.dumps(whole), "utf-8")
             port = free_port()
             bridge = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(config)]
             start([*bridge, "--http", f"127.0.0.1:{port}"], port, "readyz")
@@ -87,9 +91,9 @@ def _call_once(url: str) -> None:
 def _addresses(port: int) -> dict[Reached, tuple[str, dict[str, str]]]:
     at = f"127.0.0.1:{port}"
     return {
-        "http": (f"http://{at}/mcp", {"type": "streamable-http"}),
-        "sse": (f"http://{at}/sse", {"type": "sse"}),
-        "websocket": (f"ws://{at}/ws", {"type": "websocket"}),
+        "http": (f"http://{at}/mcp", {"transport": "streamable-http"}),
+        "sse": (f"http://{at}/sse", {"transport": "sse"}),
+        "websocket": (f"ws://{at}/ws", {"transport": "websocket"}),
     }
 
 

@@ -62,6 +62,10 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
         )
         return _run(loaded, redact, front, level=options.log_level)
     except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
+        if isinstance(error, ConfigError) and options.http is None:
+            from mcpbridge.cli.refusing import refuse
+
+            refuse(head, redact(f"mcpbridge cannot start: {error}"))
         code = report(error, as_json=False, redact=redact)
         if code is None:
             raise
