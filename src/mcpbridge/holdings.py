@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct, field
 
 from mcpbridge.logs import get_logger
+from mcpbridge.owned_tasks import own_group
 
 __all__ = ["Closable", "Holdings", "Lease", "Runs", "until_closed"]
 
@@ -74,19 +75,13 @@ class Holdings:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Parts may be begun meanwhile; leaving ends all of them, whoever holds them, and waits for their end."""
-        failure: BaseException | None = None
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            try:
-                yield
-            except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
-                failure = error
-            finally:
-                self._group = None
-                for held in self._held:
-                    held.over.set()
-        if failure is not None:
-            raise failure
+        async with own_group(self._end) as self._group:
+            yield
+
+    def _end(self) -> None:
+        self._group = None
+        for held in self._held:
+            held.over.set()
 
     def lease(self) -> "Lease":
         """For who is built next."""

@@ -1,15 +1,33 @@
 """Tasks that outlive whoever began them, with one owner that ends them all."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mcpbridge.logs import get_logger
 
-__all__ = ["OwnedTasks"]
+__all__ = ["OwnedTasks", "own_group"]
 
 log = get_logger("mcpbridge")
+
+
+@asynccontextmanager
+async def own_group(end: Callable[[], None]) -> AsyncGenerator[asyncio.TaskGroup]:
+    """A task group that raises what the body raises as it is, not in a group of its own.
+
+    `end` is called when the body is over: it is to have the tasks end, which are waited for.
+    """
+    failure: BaseException | None = None
+    async with asyncio.TaskGroup() as group:
+        try:
+            yield group
+        except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
+            failure = error
+        finally:
+            end()
+    if failure is not None:
+        raise failure
 
 
 class OwnedTasks:
@@ -26,19 +44,13 @@ class OwnedTasks:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Tasks may be started meanwhile; leaving cancels them and waits for their end."""
-        failure: BaseException | None = None
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            try:
-                yield
-            except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
-                failure = error
-            finally:
-                self._group = None
-                for task in self._tasks:
-                    task.cancel()
-        if failure is not None:
-            raise failure
+        async with own_group(self._end) as self._group:
+            yield
+
+    def _end(self) -> None:
+        self._group = None
+        for task in self._tasks:
+            task.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         """Start a task. None: nothing runs any more, so it is not started."""

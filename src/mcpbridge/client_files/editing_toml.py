@@ -4,14 +4,12 @@ A table is added at the end of the file, where it cannot come between others and
 the file anew, and does not keep every one as it was.
 """
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import cast
 
 from mcpbridge.client_files.editing import Edit, NotEditable, Splice, Spot
-from mcpbridge.client_files.toml_spans import InlineMember, Statement, as_key, inline_members, statements
+from mcpbridge.client_files.toml_spans import InlineMember, Statement, as_key, as_value, inline_members, statements
 
 __all__ = ["TomlEditor"]
 
@@ -139,7 +137,7 @@ def _into_inline(text: str, found: Statement, path: tuple[str, ...], value: Mapp
     members = list(inline_members(text, start)) if text[start] == "{" else []
     for member in members:
         if member.path == path:
-            return Splice(*member.value, _shown(value))
+            return Splice(*member.value, as_value(value))
     if members:
         return Splice(members[-1].value[1], members[-1].value[1], f", {_line(path, value)}")
     return Splice(start, end, f"{{ {_line(path, value)} }}")
@@ -157,19 +155,9 @@ def _out_of_inline(text: str, members: list[InlineMember], number: int) -> Splic
 
 
 def _table(path: tuple[str, ...], value: Mapping[str, object], newline: str) -> str:
-    lines = [f"[{'.'.join(map(as_key, path))}]", *(f"{as_key(key)} = {_shown(item)}" for key, item in value.items())]
+    lines = [f"[{'.'.join(map(as_key, path))}]", *(f"{as_key(key)} = {as_value(item)}" for key, item in value.items())]
     return newline.join(lines) + newline
 
 
 def _line(path: tuple[str, ...], value: Mapping[str, object]) -> str:
-    return f"{'.'.join(map(as_key, path))} = {_shown(value)}"
-
-
-def _shown(value: object) -> str:
-    """A value on one line."""
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, object]", value).items()
-        return f"{{ {', '.join(f'{as_key(key)} = {_shown(item)}' for key, item in members)} }}" if members else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_shown, cast('list[object]', value)))}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"{'.'.join(map(as_key, path))} = {as_value(value)}"

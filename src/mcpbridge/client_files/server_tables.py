@@ -5,7 +5,7 @@ What was there keeps every character. A server that takes the place of another d
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -13,7 +13,7 @@ from mcpbridge.client_files.editing import NotEditable, Spot, put
 from mcpbridge.client_files.editing_toml import TomlEditor
 from mcpbridge.client_files.secret_shapes import masked
 from mcpbridge.client_files.secrets import without_secrets
-from mcpbridge.client_files.toml_spans import as_key
+from mcpbridge.client_files.toml_spans import as_key, as_value
 from mcpbridge.redaction import MASK
 
 __all__ = ["Table", "block", "with_servers"]
@@ -68,12 +68,12 @@ def block(table: Table) -> str:
     lines.append(f"[{path}]")
     below: list[str] = []
     for key, value in _plain(table.server).items():
-        line = f"{as_key(key)} = {_value(value)}"
+        line = f"{as_key(key)} = {as_value(value)}"
         if isinstance(value, dict) and len(line) > _WIDEST:
             members = cast("Json", value).items()
-            below += ["", f"[{path}.{as_key(key)}]", *(f"{as_key(name)} = {_value(item)}" for name, item in members)]
+            below += ["", f"[{path}.{as_key(key)}]", *(f"{as_key(name)} = {as_value(item)}" for name, item in members)]
         elif isinstance(value, list) and len(line) > _WIDEST:
-            lines += [f"{as_key(key)} = [", *(f"    {_value(item)}," for item in cast("list[object]", value)), "]"]
+            lines += [f"{as_key(key)} = [", *(f"    {as_value(item)}," for item in cast("list[object]", value)), "]"]
         else:
             lines.append(line)
     return "\n".join([*lines, *below]) + "\n"
@@ -120,16 +120,6 @@ def _of_toml(value: object) -> object:
     if isinstance(value, list):
         return [_of_toml(item) for item in cast("list[object]", value) if item is not None]
     return value
-
-
-def _value(value: object) -> str:
-    """A value on one line."""
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, object]", value).items()
-        return f"{{ {', '.join(f'{as_key(key)} = {_value(item)}' for key, item in members)} }}" if members else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, cast('list[object]', value)))}]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _blind(key: str, value: object) -> str:

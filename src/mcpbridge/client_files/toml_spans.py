@@ -7,10 +7,11 @@ to no statement.
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import cast
 
-__all__ = ["InlineMember", "Statement", "as_key", "inline_members", "statements"]
+__all__ = ["InlineMember", "Statement", "as_key", "as_value", "inline_members", "statements"]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
@@ -83,6 +84,16 @@ def inline_members(text: str, start: int) -> Iterator[InlineMember]:
 def as_key(name: str) -> str:
     """A name as it is written before `=`."""
     return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def as_value(value: object) -> str:
+    """A value as it is written after `=`, on one line."""
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, object]", value).items()
+        return f"{{ {', '.join(f'{as_key(key)} = {as_value(item)}' for key, item in members)} }}" if members else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_value, cast('list[object]', value)))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(text: str, at: int) -> tuple[tuple[str, ...], int]:

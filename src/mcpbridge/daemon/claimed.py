@@ -26,7 +26,7 @@ from pathlib import Path
 from mcpbridge.daemon.notify import Supervision
 from mcpbridge.errors import ConfigError
 from mcpbridge.places import daemon_key, runtime_directory
-from mcpbridge.shim.claim import claim, connect, is_still, listen, lock, lock_path, make_private, sign, socket_path
+from mcpbridge.shim.claim import claim, is_served, is_still, listen, lock, lock_path, make_private, sign, socket_path
 
 __all__ = ["Held", "hold", "keep"]
 
@@ -71,7 +71,7 @@ class Held:
         if not self._is_named() and not self._lock_anew():
             return False
         if self._file is None or not is_still(self._path, self._file):
-            if _is_served(self._path):
+            if is_served(self._path):
                 return False
             before, self.listener = self.listener, listen(self._path)
             self._remember()
@@ -181,14 +181,6 @@ def keep(
             first.also, held.also = [held, *held.also], []
             return first
     return held
-
-
-def _is_served(path: str) -> bool:
-    connection = connect(path)
-    if connection is None:
-        return False
-    connection.close()
-    return True
 
 
 def _listening(descriptor: int) -> socket.socket:

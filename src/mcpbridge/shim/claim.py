@@ -23,6 +23,7 @@ __all__ = [
     "claim",
     "connect",
     "holder",
+    "is_served",
     "is_still",
     "listen",
     "lock",
@@ -99,7 +100,7 @@ def claim(directory: "str | os.PathLike[str]", key: str) -> Claim | None:
     if lock_fd is None:
         return None
     try:
-        if _is_served(path):  # its lock file was removed under it, by who cleans up
+        if is_served(path):  # its lock file was removed under it, by who cleans up
             os.close(lock_fd)
             return None
         sign(lock_fd, 0)
@@ -170,7 +171,8 @@ def is_still(path: str, found: os.stat_result) -> bool:
         return False
 
 
-def _is_served(path: str) -> bool:
+def is_served(path: str) -> bool:
+    """Somebody listens there."""
     connection = connect(path)
     if connection is None:
         return False
