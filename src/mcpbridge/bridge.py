@@ -221,9 +221,9 @@ class Bridge:
             warm_up=settings.daemon.warm_up,
             revalidate=settings.daemon.revalidate,
         )
-        self.startup = StartupWait(self.pool, settings.bridge.startup_wait)
         lifetime = settings.results.lifetime
         self.results = ResultParts(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
+        self.startup = StartupWait(self.pool, settings.bridge.startup_wait, self.results.loaded)
         around = Around(
             self.pool,
             self.store,

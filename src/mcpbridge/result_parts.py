@@ -1,5 +1,6 @@
 """All that large results need, built from the settings: the shelf, the ledger, scripts, summaries, and `recall`."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cached_property, partial
@@ -63,6 +64,8 @@ class ResultParts:
         self._tasks = OwnedTasks()
         self._scripts = LazyScripts()
         self._large = LargeTools(store, self._tasks, catalog.expect_large)
+        self.loaded = asyncio.Event()
+        """Set once it is known which tools had large results, so that they are listed as they were before a restart."""
 
     def concerns(
         self, settings: ResultDefaults, servers: Mapping[str, ServerSettings], lease: Lease, call_log: Path | None
@@ -102,8 +105,14 @@ class ResultParts:
             stack.push_async_callback(self._scripts.close)
             await stack.enter_async_context(self.ledger.running())
             await stack.enter_async_context(self._tasks.running())
-            self._tasks.spawn(self._large.load())
+            self._tasks.spawn(self._load())
             yield
+
+    async def _load(self) -> None:
+        try:
+            await self._large.load()
+        finally:
+            self.loaded.set()
 
     def rewriter(self, summarizer: "Summarizer", tokenizer: Tokenizer) -> "Rewriter":
         """What makes large results short, with what this bridge keeps."""

@@ -18,8 +18,9 @@ _PLACES = 1000
 class StartupWait:
     """Over when every upstream is ready or has failed once, or when its time is up; then nobody waits any more."""
 
-    def __init__(self, pool: Pool, seconds: float) -> None:
-        self._pool = pool
+    def __init__(self, pool: Pool, seconds: float, loaded: asyncio.Event | None = None) -> None:
+        """`loaded`: set once all that was kept of earlier runs is read that listings are made with."""
+        self._pool, self._loaded = pool, loaded
         self._loop = asyncio.get_running_loop()
         self._ends = self._loop.time() + seconds
         self._news = asyncio.Event()
@@ -44,10 +45,12 @@ class StartupWait:
             Overloaded: too many wait already.
         """
         left = self._ends - self._loop.time()
-        if self.is_over or left <= 0 or all(upstream.has_settled for upstream in self._pool.upstreams.values()):
+        has_settled = all(upstream.has_settled for upstream in self._pool.upstreams.values())
+        news = self._news if not has_settled else self._loaded
+        if self.is_over or left <= 0 or news is None or (has_settled and news.is_set()):
             self.is_over = True
             return False
         async with self._room:
             with anyio.move_on_after(left):
-                await self._news.wait()
+                await news.wait()
         return True
