@@ -24,7 +24,6 @@ __all__ = [
     "Found",
     "Survey",
     "asked_to_end",
-    "bridges_of",
     "config_path",
     "daemons",
     "has_ended",
@@ -127,11 +126,6 @@ def survey(config: Path | None) -> Survey:
 
 def _status(path: Path) -> Document | None:
     return ask(path, {"do": "status"})
-
-
-def bridges_of(config: Path | None) -> list[Found]:
-    """Every running bridge with this configuration; None: with any."""
-    return survey(config).bridges
 
 
 def daemons(config: Path | None) -> list[Found]:
