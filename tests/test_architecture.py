@@ -32,6 +32,7 @@ LAYERS = [
     "events",
     "context",  # what a call brings with it is read from its unparsed `_meta`
     "model",  # a call carries unparsed fields, whose type is the wire's
+    "sandbox",  # running what should not be trusted: processes, paths, addresses
     "upstream",
     "backends",
     "policy",
@@ -41,7 +42,6 @@ LAYERS = [
     "results",
     "catalog",
     "routing",
-    "sandbox",
     "builtin",
     "arguments",
     "hooks",

@@ -9,6 +9,9 @@
     │   ├── ApprovalRefused        a person said no, or nothing in time
     │   ├── ApprovalUnavailable    needs a person, and there is nobody to ask
     │   ├── HookRefused            a hook does not let it pass
+    │   ├── ToolInactive           a tool of ours lacks what it works with: a key, a program, a sandbox
+    │   ├── AddressRefused         an address that is not to be fetched for a model
+    │   ├── PathRefused            a file that tools are not to touch
     │   └── Overloaded             a queue or limit is full
     │       ├── RateLimited          too many calls in too short a time; says when to come back
     │       └── BudgetSpent          this conversation has made as many calls as it may
@@ -41,6 +44,7 @@ from types import MappingProxyType
 
 __all__ = [
     "RETRY_AFTER",
+    "AddressRefused",
     "AnswerTooLarge",
     "ApprovalRefused",
     "ApprovalUnavailable",
@@ -53,11 +57,13 @@ __all__ = [
     "HookRefused",
     "NotPermitted",
     "Overloaded",
+    "PathRefused",
     "RateLimited",
     "SessionExpired",
     "SignInNeeded",
     "StoreFailed",
     "TaskLost",
+    "ToolInactive",
     "UnknownName",
     "UpstreamAnswered",
     "UpstreamError",
@@ -209,6 +215,27 @@ class HookRefused(CallRefused):
     """A hook of the configuration or of the program does not let the call pass."""
 
     advice = "Nothing was sent."
+
+
+class ToolInactive(CallRefused):
+    """A tool of the bridge lacks something that it works with; the message names it."""
+
+    def __init__(self, tool: str, missing: str, fix: str) -> None:
+        """`missing` completes "it is inactive: …"; `fix` says who can do what about it, a sentence."""
+        super().__init__(f"{tool} is inactive: {missing}")
+        self.advice = f"Do not retry. {fix}".strip()
+
+
+class AddressRefused(CallRefused):
+    """An address that is not to be fetched on a model's behalf. The message names it without its query, and why."""
+
+    advice = "Nothing was sent there. Do not try other spellings of the same address."
+
+
+class PathRefused(CallRefused):
+    """A file that tools are not to touch. The message names it as it was given, and why."""
+
+    advice = "Nothing was read or changed."
 
 
 class UpstreamError(BridgeError):

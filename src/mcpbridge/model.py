@@ -12,11 +12,14 @@ from mcpbridge.wire.body import Body
 from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.peer import Update
 
-__all__ = ["BRIDGE", "LOCAL", "Call", "Caller", "Instance", "Plan", "Session", "Tool", "ignore_update"]
+__all__ = ["BRIDGE", "LOCAL", "TOOLS", "Call", "Caller", "Instance", "Plan", "Session", "Tool", "ignore_update"]
 
 
 BRIDGE = "mcpbridge"
 """The server that the bridge's own tools are of: their ids are `mcpbridge/recall` and so on. No other is named so."""
+
+TOOLS = "tools"
+"""The server that single tools of `[tools]` are of: `[tools.weather]` has the id `tools/weather`. No other is named so."""
 
 WORTH_TELLING = 0.001
 """Seconds of waiting for a turn below which nobody is told."""

@@ -27,7 +27,7 @@ from mcpbridge.results.shelf import RESULTS, Shelf
 from mcpbridge.results.tokens import Tokenizer, counter, estimated_tokens
 from mcpbridge.sandbox.scripts import LazyScripts
 from mcpbridge.storage.store import Store
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 
 if TYPE_CHECKING:  # loaded with the first large result
     from mcpbridge.builtin.recall_listing import LoggedCall
@@ -68,7 +68,7 @@ class ResultParts:
         """Set once it is known which tools had large results, so that they are listed as they were before a restart."""
 
     def concerns(
-        self, settings: ResultDefaults, servers: Mapping[str, ServerSettings], lease: Lease, call_log: Path | None
+        self, settings: ResultDefaults, servers: Mapping[str, OfferSettings], lease: Lease, call_log: Path | None
     ) -> ResultConcerns:
         """What these settings come to; nothing is different before `take_effect`. `lease` holds what runs.
 
@@ -172,7 +172,7 @@ class _Rewriting:
         return Summarizer(self._settings)
 
 
-def _is_used(settings: ResultDefaults, servers: Mapping[str, ServerSettings]) -> bool:
+def _is_used(settings: ResultDefaults, servers: Mapping[str, OfferSettings]) -> bool:
     """Whether results of some tool may be rewritten."""
     levels: list[tuple[ResultSettings | None, ResultSettings | None]] = [(None, None)]
     levels += [(None, server.results) for server in servers.values()]

@@ -6,7 +6,7 @@ from mcpbridge.catalog.seen_uris import SeenUris
 from mcpbridge.catalog.uri_index import ServerUris, UriIndex
 from mcpbridge.catalog.uris import is_web
 from mcpbridge.errors import UnknownName
-from mcpbridge.upstream.settings import NameFilter
+from mcpbridge.upstream.offer_settings import NameFilter
 
 
 def candidates(index: UriIndex, uri: str) -> list[str]:

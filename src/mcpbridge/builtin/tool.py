@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from mcpbridge.conduct import CallSettings
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 
@@ -14,6 +15,11 @@ class Builtin(Protocol):
     @property
     def definition(self) -> dict[str, Any]:
         """As `tools/list` shows it: name, description, inputSchema, annotations."""
+        ...
+
+    @property
+    def treatment(self) -> CallSettings:
+        """How its calls are treated unless the configuration says otherwise: permission, risk, what it does, time."""
         ...
 
     async def run(self, call: Call) -> Body:

@@ -10,7 +10,8 @@ from msgspec import Struct, field
 
 from mcpbridge.catalog.definitions import KINDS, Changes, Definition, Kind, Unusable, check
 from mcpbridge.catalog.forms import Made
-from mcpbridge.upstream.settings import NameFilter, ServerSettings
+from mcpbridge.upstream.offer_settings import NameFilter, OfferSettings
+from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.frame import encode
 
 __all__ = ["MOST", "Accepted", "Dropped", "Item", "Offer", "accept", "lets_through", "matches_any"]
@@ -84,7 +85,7 @@ def matches_any(globs: Iterable[str], *spellings: str) -> bool:
 
 
 def accept(
-    offer: Offer, settings: ServerSettings | None, before: Accepted | None = None, made: Made | None = None
+    offer: Offer, settings: OfferSettings | None, before: Accepted | None = None, made: Made | None = None
 ) -> Accepted:
     """Check an offer; `before`: the same server's last one under the same settings, `made`: what earlier runs found."""
     reading = _Reading(offer.server, settings, before, made)
@@ -96,13 +97,11 @@ def accept(
 class _Reading:
     """The state of one `accept`."""
 
-    def __init__(
-        self, server: str, settings: ServerSettings | None, before: Accepted | None, made: Made | None
-    ) -> None:
+    def __init__(self, server: str, settings: OfferSettings | None, before: Accepted | None, made: Made | None) -> None:
         self.check = check if made is None else made.check
         self.server = server
         self.settings = settings
-        self.over_http = settings is not None and settings.url is not None
+        self.over_http = settings is not None and settings.is_over_http
         self.known: Mapping[tuple[Kind, bytes], Definition | Unusable] = before.checked if before else {}
         self.checked: dict[tuple[Kind, bytes], Definition | Unusable] = {}
         self.hidden: dict[Kind, set[str]] = {kind: set[str]() for kind in KINDS}
@@ -144,6 +143,8 @@ class _Reading:
         if definition.kind == "tools":
             tool = self.settings.tool.get(definition.key)
             return not lets_through(self.settings.tools, definition.key) or (tool is not None and tool.disabled)
+        if not isinstance(self.settings, ServerSettings):
+            return False
         if definition.kind == "prompts":
             return not lets_through(self.settings.prompts, definition.key)
         return not lets_through(self.settings.resources, definition.key, definition.name)

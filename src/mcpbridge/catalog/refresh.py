@@ -12,7 +12,7 @@ from mcpbridge.catalog.audiences import Audiences
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
 from mcpbridge.catalog.views import Views
 from mcpbridge.policy.decide import ANYBODY, Audience, Policy
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 
 __all__ = ["Catalog", "OnChange", "OnViewChange"]
 
@@ -28,7 +28,7 @@ class Catalog:
 
     def __init__(
         self,
-        settings: Mapping[str, ServerSettings],
+        settings: Mapping[str, OfferSettings],
         builder: Builder | None = None,
         *,
         settle: float = 0.05,
@@ -90,7 +90,7 @@ class Catalog:
             self._schedule()
 
     def configure(
-        self, settings: Mapping[str, ServerSettings], builder: Builder | None = None, policy: Policy | None = None
+        self, settings: Mapping[str, OfferSettings], builder: Builder | None = None, policy: Policy | None = None
     ) -> None:
         """Other settings for the same offers: filters, renames, servers that came or went.
 

@@ -12,7 +12,7 @@ from mcpbridge.catalog.definitions import Changes, Definition
 from mcpbridge.catalog.offers import Item
 from mcpbridge.model import BRIDGE
 from mcpbridge.result_settings import ResultConduct, ResultSettings, result_conduct
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import decode_fields, encode
 
@@ -33,7 +33,7 @@ class Rewriting:
     """Which tools' results are rewritten, for one snapshot."""
 
     def __init__(
-        self, servers: Mapping[str, ServerSettings], defaults: ResultSettings | None, large: frozenset[str]
+        self, servers: Mapping[str, OfferSettings], defaults: ResultSettings | None, large: frozenset[str]
     ) -> None:
         """`defaults` None: no result is. `large`: ids of tools whose results have been large."""
         self._servers, self._defaults, self._large = servers, defaults, large

@@ -36,6 +36,7 @@ from mcpbridge.catalog.uri_index import ServerUris, UriIndex
 from mcpbridge.conduct import NO_HINTS, Hints
 from mcpbridge.model import BRIDGE
 from mcpbridge.result_settings import ResultSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.frame import encode
 
@@ -259,7 +260,7 @@ class Builder:
         self._slim: Level = slim
         self.large: frozenset[str] = frozenset()
         """Ids (`server/name`, the server's own) of tools whose results have been large."""
-        self._seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
+        self._seen: dict[str, tuple[Offer, OfferSettings | None, Accepted]] = {}
         self._entries: dict[_EntryKey, Entry] = {}
         self.seen_uris = SeenUris()
         self.forms = forms
@@ -276,7 +277,7 @@ class Builder:
         """Know what the builder before learned: whose results are large, whose a URI is; and what earlier runs made."""
         self.large, self.seen_uris, self.forms = before.large, before.seen_uris, before.forms
 
-    def build(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
+    def build(self, offers: Sequence[Offer], settings: Mapping[str, OfferSettings]) -> Snapshot:
         """The catalog of these offers, at most one a server."""
         accepted = self._accepted(offers, settings)
         names = {*accepted, *settings}
@@ -315,9 +316,9 @@ class Builder:
         # Not everybody sees the same (`audiences`), so no cache in between may give it to another.
         return b'"resultType":"complete","ttlMs":%d,"cacheScope":"private"%b' % (ttl_ms, self._modern_tail)
 
-    def _accepted(self, offers: Sequence[Offer], settings: Mapping[str, ServerSettings]) -> dict[str, Accepted]:
+    def _accepted(self, offers: Sequence[Offer], settings: Mapping[str, OfferSettings]) -> dict[str, Accepted]:
         """Each offer checked, in order of the servers' names; the same offer under the same settings only once."""
-        seen: dict[str, tuple[Offer, ServerSettings | None, Accepted]] = {}
+        seen: dict[str, tuple[Offer, OfferSettings | None, Accepted]] = {}
         for offer in sorted(offers, key=lambda offer: offer.server):
             own = settings.get(offer.server)
             last_offer, last_own, last = self._seen.get(offer.server, (None, None, None))
@@ -333,7 +334,7 @@ class Builder:
 
 def build(
     offers: Sequence[Offer],
-    settings: Mapping[str, ServerSettings],
+    settings: Mapping[str, OfferSettings],
     *,
     name_length: int = 48,
     page_size: int = 0,
@@ -494,8 +495,8 @@ def _digest(listings: Mapping[Kind, Listing]) -> str:
     return sha256("".join(listings[kind].digest for kind in KINDS).encode()).hexdigest()
 
 
-def _uris_of(accepted: Accepted | None, server: str, settings: ServerSettings | None) -> ServerUris:
-    names = settings.resources if settings else ServerUris(server).names
+def _uris_of(accepted: Accepted | None, server: str, settings: OfferSettings | None) -> ServerUris:
+    names = settings.resources if isinstance(settings, ServerSettings) else ServerUris(server).names
     if accepted is None:
         return ServerUris(server, names=names)
     listed = tuple(item.name for item in accepted.items["resources"])

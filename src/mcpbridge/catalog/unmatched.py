@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mcpbridge.catalog.guesses import likely_meant
 from mcpbridge.policy.tool_globs import ToolGlobs
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 
 __all__ = ["Selector", "Unmatched", "UnmatchedNames"]
 
@@ -57,7 +57,7 @@ _name_of = msgspec.json.Decoder(_Named).decode
 class UnmatchedNames:
     """Compares what was written with what is listed, each server's list once when it comes."""
 
-    def __init__(self, selectors: Iterable[Selector], servers: Mapping[str, ServerSettings]) -> None:
+    def __init__(self, selectors: Iterable[Selector], servers: Mapping[str, OfferSettings]) -> None:
         """`servers` that are switched off do not count: rules about them stay for when they are on."""
         self._settings = {name: server.tool for name, server in servers.items() if not server.disabled}
         self._selectors = [

@@ -28,7 +28,7 @@ from mcpbridge.catalog.uris import (
 )
 from mcpbridge.errors import UnknownName
 from mcpbridge.results.frame import URI as KEPT
-from mcpbridge.upstream.settings import NameFilter
+from mcpbridge.upstream.offer_settings import NameFilter
 
 __all__ = ["ServerUris", "UriIndex"]
 

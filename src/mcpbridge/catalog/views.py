@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Snapshot
 from mcpbridge.model import BRIDGE
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 
 __all__ = ["Views"]
 
-_Part = tuple[Offer | None, ServerSettings | None, Offer | None, frozenset[str]]
+_Part = tuple[Offer | None, OfferSettings | None, Offer | None, frozenset[str]]
 """What the server offers, its settings, what the bridge itself offers, and whose results have been large."""
 
 
@@ -34,7 +34,7 @@ class Views:
             own.follow(before)
             self._made[server] = None, own, snapshot
 
-    def look(self, server: str, offers: Mapping[str, Offer], settings: Mapping[str, ServerSettings]) -> Snapshot:
+    def look(self, server: str, offers: Mapping[str, Offer], settings: Mapping[str, OfferSettings]) -> Snapshot:
         """What clients see of this server alone; nothing of one that offers nothing."""
         part = offers.get(server), settings.get(server), offers.get(BRIDGE), self._builder.large
         known = self._made.get(server)
@@ -46,9 +46,7 @@ class Views:
         self._made[server] = part, builder, snapshot
         return snapshot
 
-    def refresh(
-        self, offers: Mapping[str, Offer], settings: Mapping[str, ServerSettings]
-    ) -> dict[str, frozenset[Kind]]:
+    def refresh(self, offers: Mapping[str, Offer], settings: Mapping[str, OfferSettings]) -> dict[str, frozenset[Kind]]:
         """Remake what changed; returns by server the kinds whose listing is not what was looked at before."""
         changed: dict[str, frozenset[Kind]] = {}
         for server, (_, _, before) in list(self._made.items()):

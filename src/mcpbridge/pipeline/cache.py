@@ -28,6 +28,7 @@ from mcpbridge.pipeline.single_flight import Flight, Flights
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.policy.tool_globs import ToolGlobs, names_of
 from mcpbridge.units import Bytes
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.canonical import canonical, canonical_digest
@@ -68,7 +69,7 @@ class Cache:
     def __init__(
         self,
         settings: CacheSettings,
-        servers: Mapping[str, ServerSettings],
+        servers: Mapping[str, OfferSettings],
         calls: CallDefaults,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -81,7 +82,7 @@ class Cache:
         self._epochs = Counter[str]()
         self._offers: dict[str, object] = {}
 
-    def configure(self, settings: CacheSettings, servers: Mapping[str, ServerSettings], calls: CallDefaults) -> None:
+    def configure(self, settings: CacheSettings, servers: Mapping[str, OfferSettings], calls: CallDefaults) -> None:
         """Other settings from now on. What is kept of a server stays, if they say the same of its calls."""
         for name in {*self._servers, *servers}:
             if _of_calls(self._servers.get(name)) != _of_calls(servers.get(name)):
@@ -175,19 +176,19 @@ _OF_LISTS: dict[str, object] = {"tools": None, "prompts": None, "resources": Non
 """What says of a server only what is listed of it, and how it is found."""
 
 
-def _of_calls(settings: ServerSettings | None) -> ServerSettings | None:
+def _of_calls(settings: OfferSettings | None) -> OfferSettings | None:
     return settings.model_copy(update=_OF_LISTS) if settings is not None else None
 
 
 class _Cached:
     """Stage: calls of one tool whose results are kept."""
 
-    def __init__(self, cache: Cache, tool: Tool, conduct: Conduct, server: ServerSettings | None) -> None:
+    def __init__(self, cache: Cache, tool: Tool, conduct: Conduct, server: OfferSettings | None) -> None:
         self._cache, self._id, self._seconds = cache, tool.id, conduct.cache
         self._definition = canonical_digest(tool.definition)
         self._is_shared = conduct.is_cache_shared
-        self._is_apart = server is not None and server.share != "shared"
-        self._may_ask = server is None or server.questions == "auto"
+        self._is_apart = isinstance(server, ServerSettings) and server.share != "shared"
+        self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
         self._use = cache.uses.setdefault(tool.id, _Use())
 
     async def __call__(self, call: Call, proceed: Plan) -> Body:

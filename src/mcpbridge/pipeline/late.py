@@ -23,7 +23,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_states import is_task
 from mcpbridge.storage.handles import new_handle
 from mcpbridge.storage.store import Store
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.canonical import canonical_digest
 
@@ -64,7 +64,7 @@ class Late:
     """Concern: knows the late calls, and answers the same calls made again."""
 
     def __init__(
-        self, store: Store, servers: Mapping[str, ServerSettings], conduct: Callable[[Tool], Conduct], lifetime: float
+        self, store: Store, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], Conduct], lifetime: float
     ) -> None:
         """`lifetime`: seconds that a result is kept."""
         self.store = store
@@ -83,7 +83,7 @@ class Late:
         return _Again(self, timeouts.total if timeouts is not None else LONGEST_SECONDS)
 
     def configure(
-        self, servers: Mapping[str, ServerSettings], conduct: Callable[[Tool], Conduct], lifetime: float
+        self, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], Conduct], lifetime: float
     ) -> None:
         """Other settings from now on; what is late already stays known."""
         self._servers, self._conduct, self.lifetime = servers, conduct, lifetime

@@ -18,7 +18,7 @@ from mcpbridge.model import Tool
 from mcpbridge.policy.conditions import Condition, Undecidable
 from mcpbridge.policy.rules import Outcome, Rule
 from mcpbridge.policy.settings import PermissionRule
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.wire.body import Body
 
 __all__ = ["ANYBODY", "Asked", "Audience", "Decision", "Policy", "ToolPolicy"]
@@ -147,7 +147,7 @@ class Policy:
     def __init__(
         self,
         rules: Sequence[PermissionRule],
-        servers: Mapping[str, ServerSettings],
+        servers: Mapping[str, OfferSettings],
         calls: CallDefaults,
         conduct: Callable[[Tool], Conduct],
     ) -> None:

@@ -13,7 +13,7 @@ from mcpbridge.routing.exposed import Exposed, MapOf, Shorter
 from mcpbridge.routing.exposure import Exposure, exposure_of
 from mcpbridge.routing.scopes import Scope, scopes_of
 from mcpbridge.routing.settings import ExposeSettings, ProfileSettings
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 
 __all__ = ["MOST", "Exposing"]
 
@@ -36,7 +36,7 @@ class Exposing:
         self,
         settings: ExposeSettings,
         profiles: Mapping[str, ProfileSettings],
-        servers: Mapping[str, ServerSettings],
+        servers: Mapping[str, OfferSettings],
         catalog: Catalog,
         *,
         map_of: MapOf,

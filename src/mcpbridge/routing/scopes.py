@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from mcpbridge.model import BRIDGE, Tool
 from mcpbridge.routing.settings import ProfileSettings
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 
 __all__ = ["Scope", "scopes_of"]
 
@@ -17,7 +17,7 @@ __all__ = ["Scope", "scopes_of"]
 class Scope:
     """What belongs to one profile. One object a profile: it is compared by identity."""
 
-    def __init__(self, name: str, settings: ProfileSettings, servers: Mapping[str, ServerSettings]) -> None:
+    def __init__(self, name: str, settings: ProfileSettings, servers: Mapping[str, OfferSettings]) -> None:
         """`servers`: those of the configuration, for their tags."""
         self.name, self.settings = name, settings
         self._servers = servers
@@ -70,7 +70,7 @@ class Scope:
         return settings is not None and any(_matches(self.settings.tags, tag) for tag in settings.tags)
 
 
-def scopes_of(profiles: Mapping[str, ProfileSettings], servers: Mapping[str, ServerSettings]) -> Mapping[str, Scope]:
+def scopes_of(profiles: Mapping[str, ProfileSettings], servers: Mapping[str, OfferSettings]) -> Mapping[str, Scope]:
     """The scopes of all profiles, by name."""
     return {name: Scope(name, settings, servers) for name, settings in profiles.items()}
 

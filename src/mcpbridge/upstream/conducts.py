@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from mcpbridge.conduct import CallDefaults, CallSettings, Conduct, Hints, resolve
 from mcpbridge.model import BRIDGE, Tool
 from mcpbridge.result_settings import ResultSettings, result_conduct
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.offer_settings import OfferSettings
 
 __all__ = ["Conducts"]
 
@@ -22,7 +22,7 @@ class Conducts:
     """How the calls of each tool are treated."""
 
     def __init__(
-        self, servers: Mapping[str, ServerSettings], calls: CallDefaults, results: ResultSettings | None = None
+        self, servers: Mapping[str, OfferSettings], calls: CallDefaults, results: ResultSettings | None = None
     ) -> None:
         self._servers, self._calls, self._results = servers, calls, results
         # What is set for all tools is meant for those of servers: each of them is judged, however it is called.

@@ -16,15 +16,14 @@ from pydantic import (
     model_validator,
 )
 
-from mcpbridge.conduct import CALL_SECONDS, LONGEST_SECONDS, CallSettings
-from mcpbridge.result_settings import ResultSettings
-from mcpbridge.units import Bytes, RateText, Seconds
+from mcpbridge.conduct import CallSettings
+from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.auth_settings import AuthSettings
 from mcpbridge.upstream.lifecycle import BreakerSettings
+from mcpbridge.upstream.offer_settings import NameFilter, OfferSettings
 from mcpbridge.upstream.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
-from mcpbridge.wire.deadlines import Timeouts
 
-__all__ = ["TRANSPORT_SPELLINGS", "NameFilter", "ServerSettings", "TlsSettings", "ToolSettings"]
+__all__ = ["TRANSPORT_SPELLINGS", "ServerSettings", "TlsSettings"]
 
 TRANSPORT_SPELLINGS = {
     **dict.fromkeys(("http", "streamable_http", "streamableHttp"), "streamable-http"),
@@ -40,45 +39,6 @@ _proxy: TypeAdapter[AnyUrl] = TypeAdapter(_Proxy)
 _HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 _HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-
-
-class NameFilter(BaseModel):
-    """Which names of one upstream to offer: those that match `include` and not `exclude`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    include: list[str] = ["*"]
-    """Globs on the upstream's own names; one must match. Case counts."""
-
-    exclude: list[str] = []
-    """Globs on the upstream's own names; none may match."""
-
-
-class ToolSettings(CallSettings, BaseModel):
-    """What to change about one tool of an upstream, and how its calls are treated."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    rename: str | None = Field(default=None, min_length=1, max_length=128)
-    """The name to use instead of the upstream's own, still behind the server's prefix."""
-
-    description: str | None = None
-    """The description to publish instead of the upstream's own."""
-
-    disabled: bool = False
-    """Neither listed nor callable."""
-
-    max_concurrent: int = Field(default=0, ge=0)
-    """Calls of this tool at a time; further ones wait. 0: only the server's limit counts."""
-
-    rate_limit: RateText | None = None
-    """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit of its own."""
-
-    results: ResultSettings = ResultSettings()
-    """What becomes of its large results."""
-
-    tags: list[str] = []
-    """Words to find it by: `tag:billing` in a search, `tags` of a profile."""
 
 
 class TlsSettings(BaseModel):
@@ -113,7 +73,7 @@ class TlsSettings(BaseModel):
         return self
 
 
-class ServerSettings(CallSettings, BaseModel):
+class ServerSettings(OfferSettings, BaseModel):
     """One upstream: a `command` that speaks MCP on its standard input and output, or a `url`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -184,9 +144,6 @@ class ServerSettings(CallSettings, BaseModel):
     instance_idle: Seconds = Field(default=300, gt=0)
     """Seconds without a call after which such a session ends."""
 
-    disabled: bool = False
-    """Leave this server out."""
-
     start: Literal["lazy", "eager"] = "lazy"
     """When it is started: `lazy`, at its first use, if it is known from earlier what it offers, else at once; `eager`,
     with the bridge, and then it stays."""
@@ -201,18 +158,11 @@ class ServerSettings(CallSettings, BaseModel):
     init_timeout: Seconds = Field(default=30, gt=0)
     """Seconds for the server to start and agree on a protocol revision."""
 
-    trusted: bool = False
-    """Whether to believe what its tools say of themselves (`readOnlyHint`, `destructiveHint`, `idempotentHint`). What
-    makes a tool look more dangerous is believed in any case."""
-
     ping_interval: Seconds = Field(default=30, ge=0)
     """Seconds of silence, with no call running, after which the server is asked whether it lives. 0: never."""
 
     max_concurrent: int = Field(default=16, ge=1)
     """Calls that it may have in flight."""
-
-    rate_limit: RateText | None = None
-    """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit."""
 
     max_queued: int = Field(default=64, ge=0)
     """Calls that may wait for one of those places; further ones are refused."""
@@ -223,26 +173,11 @@ class ServerSettings(CallSettings, BaseModel):
     breaker: BreakerSettings = BreakerSettings()
     """When it gets no calls for a while, since all of them fail."""
 
-    tools: NameFilter = NameFilter()
-    """Which of its tools to offer."""
-
     resources: NameFilter = NameFilter()
     """Which of its resources and resource templates to offer, by URI."""
 
     prompts: NameFilter = NameFilter()
     """Which of its prompts to offer."""
-
-    results: ResultSettings = ResultSettings()
-    """What becomes of large results of its tools."""
-
-    title: str | None = Field(default=None, max_length=200)
-    """What it is called in searches, besides its name. Left out: what it calls itself."""
-
-    tags: list[str] = []
-    """Words to find its tools by: `tag:billing` in a search, `tags` of a profile."""
-
-    tool: dict[str, ToolSettings] = {}
-    """Changes to single tools, by the upstream's own name."""
 
     unavailable: str | None = None
     """Why this server cannot be used as configured; set while loading, never by people."""
@@ -278,10 +213,9 @@ class ServerSettings(CallSettings, BaseModel):
         return self.model_copy(update=changed) if changed else self
 
     @property
-    def timeouts(self) -> Timeouts:
-        """Deadlines of its calls, where a tool has none of its own."""
-        idle = self.call_timeout or CALL_SECONDS
-        return Timeouts(idle, max(idle, self.max_call_timeout or LONGEST_SECONDS))
+    def is_over_http(self) -> bool:
+        """Arguments may have to be repeated in HTTP headers."""
+        return self.url is not None
 
     @property
     def roots_result(self) -> bytes:

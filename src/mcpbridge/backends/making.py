@@ -1,0 +1,93 @@
+"""From `[tools.NAME]` to a backend. Each kind is told by a key of its own; what is not used is not imported."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mcpbridge.backends.backend import Backend
+from mcpbridge.backends.settings import BackendSettings
+from mcpbridge.errors import nearest
+from mcpbridge.sandbox.job import Runner
+
+__all__ = ["KEYS", "Surroundings", "make", "model_of", "read_settings"]
+
+
+class Surroundings(Struct, frozen=True):
+    """What backends are made with besides their settings."""
+
+    runner: Runner
+    """Runs programs in the sandbox."""
+    redact: Callable[[str], str] = lambda text: text
+    """Masks secrets in what backends say before it is shown or logged."""
+    directory: Path = Path()
+    """Where relative paths of the configuration start; Python modules beside it can be named."""
+
+
+KEYS = {
+    "function": "function",
+    "executor_class": "executor",
+    "endpoint": "http",
+    "openapi": "openapi",
+    "grpc": "grpc",
+    "command": "command",
+    "agent": "agent",
+}
+"""The key that tells a kind, and the kind."""
+
+
+def read_settings(value: object) -> object:
+    """The settings that a table of the configuration stands for, for pydantic; errors are pydantic's."""
+    if not isinstance(value, Mapping):
+        return value
+    table = cast("Mapping[str, Any]", value)
+    given = [key for key in KEYS if table.get(key) is not None]
+    if len(given) > 1:
+        raise ValueError(f"`{given[0]}` and `{given[1]}` are of different kinds of tools: choose one")
+    if not given:
+        near = [
+            close for key in table for close in nearest(key, KEYS, limit=1) if key not in BackendSettings.model_fields
+        ]
+        hint = f" (did you mean `{near[0]}`?)" if near else ""
+        raise ValueError(f"a tool needs one of {', '.join(f'`{key}`' for key in KEYS)}, which tells its kind{hint}")
+    return model_of(KEYS[given[0]]).model_validate(dict(table))
+
+
+def model_of(kind: str) -> type[BackendSettings]:
+    """The model of the settings of a kind."""
+    if kind == "function":
+        from mcpbridge.backends.function_settings import FunctionSettings as Model
+    elif kind == "executor":
+        from mcpbridge.backends.executor_settings import ExecutorSettings as Model
+    elif kind == "http":
+        from mcpbridge.backends.http_settings import HttpToolSettings as Model
+    elif kind == "openapi":
+        from mcpbridge.backends.openapi_settings import OpenApiSettings as Model
+    elif kind == "grpc":
+        from mcpbridge.backends.grpc_settings import GrpcSettings as Model
+    elif kind == "command":
+        from mcpbridge.backends.command_settings import CommandSettings as Model
+    else:
+        from mcpbridge.backends.agent_settings import AgentSettings as Model
+    return Model
+
+
+def make(name: str, settings: BackendSettings, around: Surroundings) -> Backend:
+    """The backend of these settings; nothing of it runs yet. `name` is the name of its table."""
+    kind = next(KEYS[key] for key in KEYS if getattr(settings, key, None) is not None)
+    if kind == "function":
+        from mcpbridge.backends.function import FunctionBackend as Made
+    elif kind == "executor":
+        from mcpbridge.backends.executor import ExecutorBackend as Made
+    elif kind == "http":
+        from mcpbridge.backends.http import HttpBackend as Made
+    elif kind == "openapi":
+        from mcpbridge.backends.openapi import OpenApiBackend as Made
+    elif kind == "grpc":
+        from mcpbridge.backends.grpc import GrpcBackend as Made
+    elif kind == "command":
+        from mcpbridge.backends.command import CommandBackend as Made
+    else:
+        from mcpbridge.backends.agent import AgentBackend as Made
+    return Made(name, cast("Any", settings), around)

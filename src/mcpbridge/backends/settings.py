@@ -1,0 +1,39 @@
+"""The `tools.<name>` sections of the configuration: what all kinds of backends have in common."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.upstream.offer_settings import OfferSettings
+
+__all__ = ["BackendSettings"]
+
+
+class BackendSettings(OfferSettings, BaseModel):
+    """One backend. The settings of each kind, in `backends/<kind>_settings.py`, have a key of their own that tells it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    description: str | None = None
+    """What the tool does, for models. Left out: what the backend says of it, such as a docstring."""
+
+    input_schema: dict[str, Any] | None = None
+    """JSON Schema of the arguments. Left out: what the backend tells, else any object."""
+
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema of the structured result; results that are not so are errors. Left out: none."""
+
+    annotations: dict[str, Any] = {}
+    """What to say of the tool (`readOnlyHint`, `destructiveHint`, `openWorldHint`, …)."""
+
+    examples: list[Any] = []
+    """Calls that show how it is used, for searches: arguments, or texts."""
+
+    max_concurrent: int = Field(default=16, ge=1)
+    """Calls of all its tools that may be in flight."""
+
+    trusted: bool = True
+    """Whether to believe what its tools say of themselves (`readOnlyHint`, …): they are yours."""
+
+    unavailable: str | None = None
+    """Why this cannot be used as configured; set while loading, never by people."""
