@@ -101,7 +101,7 @@ class _Guard(httpx2.AsyncBaseTransport):
         self._network = network
         self._named_by_people = {httpx2.URL(url).host for url in (server_url, issuer) if url}
         self._server = httpx2.URL(server_url)
-        self._transports: dict[tuple[str, bool], httpx2.AsyncHTTPTransport] = {}
+        self._transports: dict[tuple[str, str], httpx2.AsyncHTTPTransport] = {}
         self._reached: Reach | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -145,10 +145,11 @@ class _Guard(httpx2.AsyncBaseTransport):
                     raise
 
     def _transport(self, proxy: str, host: str) -> httpx2.AsyncHTTPTransport:
-        way = proxy, host == self._server.host
+        # One for each name: a connection is found again by the address dialled, and was verified for one name only.
+        way = proxy, host
         if way not in self._transports:
             tls = self._network.tls
-            context = tls.ssl_context() if way[1] else tls.elsewhere()
+            context = tls.ssl_context() if host == self._server.host else tls.elsewhere()
             self._transports[way] = httpx2.AsyncHTTPTransport(
                 verify=context, trust_env=False, proxy=httpx2.Proxy(proxy, ssl_context=context) if proxy else None
             )
