@@ -242,9 +242,14 @@ class UpstreamError(BridgeError):
     """Something failed at, or on the way to, one upstream."""
 
     def __init__(self, upstream: str, what: str) -> None:
-        super().__init__(f"Server '{upstream}': {what}")
+        super().__init__(f"{'Tool' if '/' in upstream else 'Server'} '{upstream}': {what}")
         self.upstream = upstream
+        """Its name; of a tool that no server has, the tool's id."""
         self.what = what
+
+    def rename(self, upstream: str) -> None:
+        """Say better who it was."""
+        UpstreamError.__init__(self, upstream, self.what)
 
 
 class UpstreamUnavailable(UpstreamError):

@@ -12,14 +12,33 @@ from mcpbridge.wire.body import Body
 from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.peer import Update
 
-__all__ = ["BRIDGE", "LOCAL", "TOOLS", "Call", "Caller", "Instance", "Plan", "Session", "Tool", "ignore_update"]
+__all__ = [
+    "BRIDGE",
+    "BUILTIN",
+    "LOCAL",
+    "OWN",
+    "TOOLS",
+    "Call",
+    "Caller",
+    "Instance",
+    "Plan",
+    "Session",
+    "Tool",
+    "ignore_update",
+]
 
 
 BRIDGE = "mcpbridge"
 """The server that the bridge's own tools are of: their ids are `mcpbridge/recall` and so on. No other is named so."""
 
 TOOLS = "tools"
-"""The server that single tools of `[tools]` are of: `[tools.weather]` has the id `tools/weather`. No other is named so."""
+"""The server that single tools of `[tools]` are of: `[tools.weather]` is `tools/weather`. No other is named so."""
+
+BUILTIN = "builtin"
+"""The server that the tools of `[builtin]` are of: `builtin/web-search`. No other is named so."""
+
+OWN = frozenset({BRIDGE, TOOLS, BUILTIN})
+"""The servers that there are without an upstream or a backend of this name."""
 
 WORTH_TELLING = 0.001
 """Seconds of waiting for a turn below which nobody is told."""

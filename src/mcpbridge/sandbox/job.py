@@ -45,7 +45,7 @@ class Job(Struct, frozen=True):
     env: Mapping[str, str] = {}
     """Variables beside PATH, HOME (the work folder), LANG and TMPDIR; nothing else of ours gets in."""
     cwd: str = ""
-    """Where it works, which must be in what it may read; empty: a private, empty work folder that is removed afterwards."""
+    """Where it works, which must be in what it may read; empty: a private work folder that is removed afterwards."""
     stdin: bytes = b""
     files: Mapping[str, bytes] = {}
     """Files by plain name that stand in the work folder at the beginning."""
@@ -67,6 +67,8 @@ class Ran(Struct, frozen=True):
     seconds: float
     tier: str
     """Which sandbox it ran in: `bubblewrap`, `launcher`, `off`, …"""
+    files: Mapping[str, int] = {}
+    """Bytes of each file in its work folder at the end, by path; the folder is gone."""
 
 
 class Runner(Protocol):

@@ -1,0 +1,136 @@
+"""Which files beneath a root tools may read and write, by their names. Pure.
+
+Never written is what other programs run or obey without being asked: hooks, settings of editors and agents, start-up
+files of shells. Not read, unless that is configured, is what by its name holds secrets. Names are compared as
+`paths_names.fold` has them, and as they are on the disk: the caller has resolved links before.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from mcpbridge.sandbox.paths_globs import Globs
+from mcpbridge.sandbox.paths_names import fold
+
+__all__ = ["Rules"]
+
+_OBEYED = frozenset(
+    (
+        # versions: hooks and configuration of a repository name programs
+        *(".git", ".hg", ".svn", ".jj", ".bzr", ".gitmodules", ".gitconfig", ".husky", ".hgrc"),
+        # agents, editors and what they start
+        *(".mcp.json", "mcp.json", ".mcp", ".vscode", ".cursor", ".claude", ".claude.json", ".codex", ".gemini"),
+        *(".windsurf", ".codeium", ".zed", ".continue", ".cline", ".roo", ".kiro", ".amazonq", ".idea", ".fleet"),
+        *(".devcontainer", ".devcontainer.json", "claude_desktop_config.json", "mcp_config.json", "mcp_settings.json"),
+        *(".cursorrules", ".windsurfrules", ".clinerules"),
+        # shells and sessions
+        *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv"),
+        *(".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc"),
+        *(".envrc", ".xinitrc", ".xprofile", ".xsession", ".xsessionrc", ".pam_environment", ".oh-my-zsh"),
+        *(".launchagents", "launchagents", "launchdaemons", "crontab"),
+        # programs that read commands where they are started
+        *(".vimrc", ".nvimrc", ".exrc", ".emacs", ".emacs.d", ".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc.py"),
+        *("sitecustomize.py", "usercustomize.py", ".pre-commit-config.yaml", ".gitlab-ci.yml", ".circleci"),
+    )
+)
+"""Names that are not written, nor anything beneath them."""
+
+_OBEYED_PAIRS = frozenset(
+    (
+        *((".github", "workflows"), (".github", "actions"), (".config", "fish"), (".config", "autostart")),
+        *((".config", "systemd"), (".config", "nvim"), (".config", "git"), (".config", "mcpbridge")),
+        *((".config", "environment.d"), (".local", "bin"), ("library", "launchagents")),
+    )
+)
+"""The same, of two names that follow each other."""
+
+_PRIVATE = frozenset(
+    (
+        *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store", ".netrc", "_netrc", ".pgpass", ".my.cnf"),
+        *(".npmrc", ".pypirc", ".git-credentials", ".vault-token", ".htpasswd", "credentials.tfrc.json"),
+        *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "authorized_keys"),
+    )
+)
+"""Names of what holds secrets, or says who gets in; and everything beneath them."""
+
+_PRIVATE_PAIRS = frozenset(
+    (
+        *((".git", "config"), (".git", "credentials"), (".docker", "config.json"), (".config", "gh")),
+        *((".config", "gcloud"), (".config", "mcpbridge")),
+    )
+)
+_PRIVATE_ENDS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk")
+_OPEN_ENV = frozenset((".env.example", ".env.sample", ".env.template", ".env.dist", ".env.defaults"))
+
+_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(\..*)?")
+_SHORT = re.compile(r"[^.]{1,6}~[0-9]+(\..{0,3})?")
+"""A name as Windows shortens it: `GIT~1` can be `.git`."""
+
+
+class Rules:
+    """What may be done beneath one root."""
+
+    def __init__(self, *, deny: Iterable[str] = (), protect: Iterable[str] = (), reads_private: bool = False) -> None:
+        """`deny`: patterns of what does not exist for tools. `protect`: of what is not written either.
+
+        Raises:
+            WrongGlob: a pattern is none.
+        """
+        self._denied, self._protected = Globs(deny, folds=True), Globs(protect, folds=True)
+        self._reads_private = reads_private
+
+    def hides(self, parts: Sequence[str]) -> bool:
+        """It is not shown, read or written."""
+        return bool(self._denied) and self._denied.touches(parts)
+
+    def why_unread(self, parts: Sequence[str]) -> str:
+        """Why it is not read; empty: it may be."""
+        if self.hides(parts):
+            return "the configuration excludes it (`builtin.files.deny`)"
+        if not self._reads_private and _is_private(parts):
+            return "by its name it holds secrets, which are not read (`builtin.files.read_private`)"
+        return ""
+
+    def why_unwritten(self, parts: Sequence[str]) -> str:
+        """Why it is not written; empty: it may be."""
+        if self.hides(parts):
+            return "the configuration excludes it (`builtin.files.deny`)"
+        if self._protected.touches(parts):
+            return "the configuration protects it (`builtin.files.protected`)"
+        if _is_private(parts):
+            return "by its name it holds secrets, which are not written"
+        if _is_obeyed(parts):
+            return "other programs run or obey what stands in it, so it is never written"
+        return next((why for part in parts if (why := _why_odd(part))), "")
+
+
+def _is_private(parts: Sequence[str]) -> bool:
+    names = [fold(part) for part in parts]
+    return (
+        not _PRIVATE.isdisjoint(names)
+        or any(pair in _PRIVATE_PAIRS for pair in pairwise(names))
+        or any(name == ".env" or (name.startswith(".env.") and name not in _OPEN_ENV) for name in names)
+        or bool(names and (names[-1].endswith(_PRIVATE_ENDS) or names[-1] == ".envrc"))
+    )
+
+
+def _is_obeyed(parts: Sequence[str]) -> bool:
+    names = [fold(part) for part in parts]
+    pairs = list(pairwise(names))
+    return (
+        not _OBEYED.isdisjoint(names)
+        or any(pair in _OBEYED_PAIRS for pair in pairs)
+        or any(first.endswith(".git") and then in ("hooks", "config") for first, then in pairs)
+        or bool(names and names[-1].endswith(".pth"))  # Python runs these when it starts
+    )
+
+
+def _why_odd(name: str) -> str:
+    """Why a name is not given to a new file: some system takes it for another one."""
+    if ":" in name or name != name.rstrip(". "):
+        return "a name in it has a colon, or ends with a dot or space, which some systems take for another name"
+    if _DEVICE.fullmatch(name.lower()):
+        return "a name in it is that of a device on some systems"
+    if _SHORT.fullmatch(name):
+        return "a name in it looks like a shortened one, which can stand for another"
+    return ""

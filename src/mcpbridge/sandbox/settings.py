@@ -1,0 +1,145 @@
+"""The `[sandbox]` table: what holds of every job that runs in a sandbox, and what one tool may have set otherwise."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from mcpbridge.sandbox.job import Access, Limits
+from mcpbridge.units import Bytes, Seconds
+
+__all__ = ["PROPERTIES", "FileAccess", "Mode", "Property", "SandboxOverrides", "SandboxSettings", "limits_of"]
+
+Property = Literal["net", "fs", "env", "proc", "tree", "memory", "pids"]
+"""What a sandbox must keep a job from: the network and sockets, files outside, the bridge's environment, other
+processes, processes that outlive it, and more memory or processes than it may have."""
+
+PROPERTIES: tuple[Property, ...] = ("net", "fs", "env", "proc", "tree", "memory", "pids")
+
+Mode = Literal["auto", "bubblewrap", "launcher", "off"]
+
+LEAST_MEMORY = 16 << 20
+"""Bytes; no interpreter starts with less."""
+
+
+class FileAccess(BaseModel):
+    """Files and directories beside the programs of the system, as absolute paths."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    read_only: tuple[str, ...] = ()
+    """What may be read."""
+
+    read_write: tuple[str, ...] = ()
+    """What may be read and changed."""
+
+    @field_validator("read_only", "read_write")
+    @classmethod
+    def _are_absolute(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_absolute(path) for path in paths)
+
+
+class SandboxOverrides(BaseModel):
+    """What one tool has set otherwise; what is left out is as `[sandbox]` says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout: Seconds | None = Field(default=None, gt=0)
+    """Seconds that a job may take; then all its processes are killed."""
+
+    memory: Bytes | None = Field(default=None, ge=LEAST_MEMORY)
+    """Bytes that all processes of a job may hold together."""
+
+    allow_network: bool | None = None
+    """Whether it reaches the network, this machine's own services included."""
+
+    allow_fs: FileAccess | None = None
+    """Files beside its own work folder. Takes the place of what `[sandbox]` allows."""
+
+    env: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """Variables that it is given, added to those of `[sandbox]`. Nothing of the bridge's own environment gets in."""
+
+    pids: int | None = Field(default=None, ge=1, le=32768)
+    """Processes and threads at a time; 1: it may start no process."""
+
+    file_size: Bytes | None = Field(default=None, ge=0)
+    """Bytes of the largest file that it may write."""
+
+    output: Bytes | None = Field(default=None, ge=0)
+    """Bytes of each of its two streams that are kept."""
+
+
+class SandboxSettings(BaseModel):
+    """The `[sandbox]` table. `sandbox = "off"` stands for `mode = "off"`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = True
+    """Whether tools that need a sandbox are there at all; false: they are not listed and refuse."""
+
+    mode: Mode = "auto"
+    """Which sandbox: the first that keeps every promise (`auto`), only `bubblewrap`, only the `launcher` (Landlock and
+    seccomp), or none (`off`: jobs run as any program of yours; `status` and every result say so)."""
+
+    require: tuple[Property, ...] = PROPERTIES
+    """What a sandbox must have proved to stop before it is used. Taking one out is at your own risk."""
+
+    timeout: Seconds = Field(default=30, gt=0)
+    """Seconds that a job may take; then all its processes are killed."""
+
+    memory: Bytes = Field(default=256_000_000, ge=LEAST_MEMORY)
+    """Bytes that all processes of a job may hold together."""
+
+    allow_network: bool = False
+    """Whether jobs reach the network, this machine's own services included."""
+
+    allow_fs: FileAccess = FileAccess()
+    """Files beside a job's own work folder."""
+
+    env: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """Variables that jobs are given. Nothing of the bridge's own environment gets in."""
+
+    pids: int = Field(default=64, ge=1, le=32768)
+    """Processes and threads of a job at a time; 1: it may start no process."""
+
+    file_size: Bytes = Field(default=64 << 20, ge=0)
+    """Bytes of the largest file that a job may write."""
+
+    output: Bytes = Field(default=1 << 20, ge=0)
+    """Bytes of each of its two streams that are kept."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_mode(cls, value: object) -> object:
+        """Take `sandbox = "off"` for the mode alone."""
+        return {"mode": value} if isinstance(value, str) else value
+
+
+def limits_of(settings: SandboxSettings, own: SandboxOverrides | None = None) -> tuple[Limits, Access, dict[str, str]]:
+    """What a tool's jobs may use and reach, and their variables: its own settings before those of `[sandbox]`."""
+    own = own or SandboxOverrides()
+    files = settings.allow_fs if own.allow_fs is None else own.allow_fs
+    limits = Limits(
+        timeout=settings.timeout if own.timeout is None else own.timeout,
+        memory=settings.memory if own.memory is None else own.memory,
+        pids=settings.pids if own.pids is None else own.pids,
+        file_size=settings.file_size if own.file_size is None else own.file_size,
+        output=settings.output if own.output is None else own.output,
+    )
+    network = settings.allow_network if own.allow_network is None else own.allow_network
+    access = Access(network=network, read_only=files.read_only, read_write=files.read_write)
+    return limits, access, {**settings.env, **own.env}
+
+
+def _absolute(path: str) -> str:
+    import os.path
+
+    whole = os.path.expanduser(path)  # noqa: PTH111 - text in, text out
+    if not os.path.isabs(whole):  # noqa: PTH117
+        raise ValueError(f"'{path}' is not an absolute path: write it from the root, or from ~")
+    if "\0" in whole:
+        raise ValueError("a path has no zero bytes")
+    whole = os.path.normpath(whole)
+    if whole == "/":
+        raise ValueError("'/' would open everything: name the directories that are needed")
+    return whole

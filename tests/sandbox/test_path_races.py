@@ -1,0 +1,130 @@
+"""Files beneath a root while another process swaps a directory for a link that leads out of it.
+
+First the harness is held against the check that most programs have (`realpath`, then open), which must let some
+through: else a count of none would prove nothing.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mcpbridge.errors import PathRefused
+from mcpbridge.sandbox.paths import Root
+from mcpbridge.sandbox.paths_kernel import can_openat2
+from mcpbridge.sandbox.paths_names import parts_of
+from mcpbridge.sandbox.paths_writing import Changed, write
+
+READS = 20_000
+WRITES = 1_500
+INSIDE, OUTSIDE = b"inside", b"secret"
+
+SWAPPER = """
+import ctypes, os, sys
+os.chdir(sys.argv[1])
+exchange = getattr(ctypes.CDLL(None), "renameat2", None)
+def swap():
+    if exchange is None or exchange(-100, b"sub", -100, b"other", 2):  # at once, where the system can
+        os.rename("sub", "aside"); os.rename("other", "sub"); os.rename("aside", "other")
+swap(); swap()
+print("ready", flush=True)
+parent = os.getppid()
+while os.getppid() == parent:
+    for _ in range(200):
+        swap()
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """`root/sub/file` inside, and `root/other`, a link to `outside`; the two change places all the time."""
+    for place, content in (("root/sub", INSIDE), ("outside", OUTSIDE)):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "file").write_bytes(content)
+    (tmp_path / "root/other").symlink_to(tmp_path / "outside")
+    return tmp_path
+
+
+@contextmanager
+def swapping(tree: Path) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", SWAPPER, str(tree / "root")], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def read_so(read: Callable[[str], bytes], tries: int, *, until_escape: bool = False) -> tuple[int, int, int]:
+    """How often it read what is inside, what is outside, and nothing."""
+    inside = outside = refused = 0
+    for number in range(tries):
+        try:
+            content = read(("sub/file", "other/file")[number & 1])
+        except (PathRefused, OSError):
+            refused += 1
+            continue
+        inside += content == INSIDE
+        outside += content == OUTSIDE
+        if outside and until_escape:
+            break
+    return inside, outside, refused
+
+
+def test_the_usual_check_lets_some_through(tree: Path) -> None:
+    """The race is real in this harness."""
+    top = os.path.realpath(tree / "root")
+
+    def read(path: str) -> bytes:
+        given = f"{top}/{path}"
+        if not os.path.realpath(given).startswith(f"{top}/"):
+            raise PathRefused(path)
+        return Path(given).read_bytes()
+
+    with swapping(tree):
+        outside = read_so(read, 40 * READS, until_escape=True)[1]
+    assert outside > 0
+
+
+@pytest.mark.parametrize("way", ["openat2", "walk"])
+def test_no_read_leads_out(tree: Path, way: str) -> None:
+    """Issue 8: 0 escapes in 20,000 reads."""
+    if way == "openat2" and not can_openat2():
+        pytest.skip("this system has no openat2")
+    root = Root(tree / "root", uses_openat2=way == "openat2")
+
+    def read(path: str) -> bytes:
+        with root.opened(parts_of(path)) as opened:
+            return opened.read(100)
+
+    with swapping(tree):
+        inside, outside, refused = read_so(read, READS)
+    assert outside == 0
+    assert inside > 0
+    assert refused > 0  # the link was met
+    assert inside + refused == READS
+
+
+def test_no_write_leads_out(tree: Path) -> None:
+    """Neither an existing file nor a new one, nor one that only lies there meanwhile."""
+    root = Root(tree / "root")
+    written = refused = 0
+    with swapping(tree):
+        for number in range(WRITES):
+            name = "file" if number % 3 else f"new{number}"
+            try:
+                write(root, parts_of(f"sub/{name}"), lambda _: b"changed", makes_directories=number % 2 == 0)
+                written += 1
+            except (PathRefused, Changed, OSError):
+                refused += 1
+    assert [path.name for path in (tree / "outside").iterdir()] == ["file"]
+    assert (tree / "outside/file").read_bytes() == OUTSIDE
+    assert written > 0
+    assert refused > 0
+    assert list(tree.rglob(".mcpbridge-*")) == []
