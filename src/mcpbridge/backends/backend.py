@@ -1,13 +1,14 @@
 """The Backend protocol: tools that are not behind an MCP server.
 
-A backend has one tool (`[tools.weather]` is the tool `weather`, its id `tools/weather`) or several, which then come as a
-server's do (`[tools.petstore]`: `petstore/listPets`). What happens around a call (arguments checked against the schema,
-permission, approval, limits, retries, cache, deadline, log) is the pipeline's; a backend only does the work.
+A backend has one tool (`[tools.weather]` is the tool `weather`, its id `tools/weather`) or several, which then come as
+those of a server do (`[tools.petstore]`: `petstore/listPets`). What happens around a call (arguments checked against
+the schema, permission, approval, limits, retries, cache, deadline, log) is the pipeline's; a backend only does the
+work.
 
 A backend is made without touching anything: no file, no socket, no import of the user's code. All that happens in
-`running`, and what takes time there (an OpenAPI document to fetch, a server to reflect on) in a task of its own, so that
-a sick one takes nobody else down: it is `starting`, then `ready` or `failed`, is tried again by itself, and `changed` is
-called whenever its tools or its state are others.
+`running`, and what takes time there (an OpenAPI document to fetch, a server to reflect on) in a task of its own, so
+that a sick one takes nobody else down: it is `starting`, then `ready` or `failed`, is tried again by itself (one whose
+code could not be imported when `check` is called), and `changed` is called whenever its tools or its state are others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ class Backend(Protocol):
 
     @property
     def kind(self) -> str:
-        """`function`, `executor`, `http`, `openapi`, `grpc`, `command` or `agent`."""
+        """`function`, `executor`, `pack`, `http`, `openapi`, `grpc`, `command` or `agent`."""
         ...
 
     @property
@@ -76,7 +77,10 @@ class Backend(Protocol):
         ...
 
     async def check(self) -> Health:
-        """Look whether it works, without doing anything that matters. Never raises; bounded to seconds."""
+        """Look whether it works, without doing anything that matters; what has failed is tried again.
+
+        Never raises; bounded to seconds.
+        """
         ...
 
     async def command(self, name: str, data: Mapping[str, Any]) -> Any:

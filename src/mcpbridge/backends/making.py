@@ -11,7 +11,7 @@ from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.errors import nearest
 from mcpbridge.sandbox.job import Runner
 
-__all__ = ["KEYS", "Surroundings", "make", "model_of", "read_settings"]
+__all__ = ["KEYS", "Surroundings", "has_several", "kind_of", "make", "model_of", "read_settings"]
 
 
 class Surroundings(Struct, frozen=True):
@@ -73,9 +73,22 @@ def model_of(kind: str) -> type[BackendSettings]:
     return Model
 
 
+def kind_of(settings: BackendSettings) -> str:
+    """Which kind these settings are of."""
+    return next(KEYS[key] for key in KEYS if getattr(settings, key, None) is not None)
+
+
+def has_several(settings: BackendSettings) -> bool:
+    """Its tools come as those of a server (`NAME/tool`), whether or not there happens to be one only."""
+    kind = kind_of(settings)
+    if kind == "grpc":
+        return getattr(settings, "method", None) is None
+    return kind == "openapi" or bool(getattr(settings, "skills", False))
+
+
 def make(name: str, settings: BackendSettings, around: Surroundings) -> Backend:
     """The backend of these settings; nothing of it runs yet. `name` is the name of its table."""
-    kind = next(KEYS[key] for key in KEYS if getattr(settings, key, None) is not None)
+    kind = kind_of(settings)
     if kind == "function":
         from mcpbridge.backends.function import FunctionBackend as Made
     elif kind == "executor":

@@ -10,7 +10,7 @@ __all__ = ["BackendSettings"]
 
 
 class BackendSettings(OfferSettings, BaseModel):
-    """One backend. The settings of each kind, in `backends/<kind>_settings.py`, have a key of their own that tells it."""
+    """One backend. Each kind, in `backends/<kind>_settings.py`, has a key of its own that tells it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,7 +30,7 @@ class BackendSettings(OfferSettings, BaseModel):
     """Calls that show how it is used, for searches: arguments, or texts."""
 
     max_concurrent: int = Field(default=16, ge=1)
-    """Calls of all its tools that may be in flight."""
+    """Calls of each of its tools that may be in flight."""
 
     trusted: bool = True
     """Whether to believe what its tools say of themselves (`readOnlyHint`, …): they are yours."""

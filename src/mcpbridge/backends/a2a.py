@@ -1,0 +1,218 @@
+"""A remote agent as a tool, over A2A: found by its card, sent messages, followed until it is done."""
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcpbridge.backends.a2a_calling import AgentAnsweredError, AgentCaller
+from mcpbridge.backends.a2a_card import Card, CardUnusableError, Skill, places_of_card, read_card
+from mcpbridge.backends.a2a_following import Exchange
+from mcpbridge.backends.a2a_messages import params_of_message
+from mcpbridge.backends.a2a_results import result_of
+from mcpbridge.backends.agent_settings import AgentSettings
+from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.discovery import Discovery
+from mcpbridge.backends.http_calling import is_elsewhere
+from mcpbridge.backends.http_outgoing import Outgoing
+from mcpbridge.backends.making import Surroundings
+from mcpbridge.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable
+from mcpbridge.model import Call
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
+
+__all__ = ["RemoteAgent"]
+
+CHECK_SECONDS = 5.0
+"""Seconds that a look at the card may take."""
+_LONGEST = 2000
+"""Characters of an error of the agent that are passed on."""
+_IMPOSSIBLE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+_INPUT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "message": {"type": "string", "description": "What the agent is to do, or the answer to what it asked."},
+        "data": {"type": "object", "description": "Structured input beside or instead of the message."},
+        "context_id": {"type": "string", "description": "Goes on in an earlier conversation with the agent."},
+        "task_id": {
+            "type": "string",
+            "description": "The task that the message is about, such as one that waits for an answer. "
+            "Without a message: waits for that task and tells what became of it.",
+        },
+    },
+    "additionalProperties": False,
+}
+_ADVICE = {
+    -32001: "The agent does not know the task (any more): begin a new one, without task_id.",
+    -32602: "Correct the arguments, then call again.",
+    -32005: "The agent does not take this kind of content.",
+    -32603: "The fault is at the agent.",
+}
+
+
+class RemoteAgent:
+    """See `Backend`."""
+
+    kind = "agent"
+
+    def __init__(self, name: str, settings: AgentSettings, around: Surroundings) -> None:
+        self._name, self._settings = name, settings
+        self._caller = AgentCaller(settings, settings.headers, around.directory)
+        self._redact = self._caller.masking(around.redact)
+        self._discovery = Discovery(name, self._find, self._redact, unavailable=settings.unavailable)
+        self._card: Card | None = None
+        self._skills: Mapping[str, str] = {}
+        """Ids of skills by the names of their tools."""
+        self.tools: Sequence[Mapping[str, Any]] = ()
+        """See `Backend`."""
+
+    @property
+    def condition(self) -> Condition:
+        """See `Backend`."""
+        return self._discovery.condition
+
+    @asynccontextmanager
+    async def running(self, changed: Callable[[], None]) -> AsyncGenerator[None]:
+        """See `Backend`."""
+        async with self._caller.running(), self._discovery.running(changed):
+            yield
+
+    async def run(self, call: Call) -> Body:
+        """See `Backend`."""
+        card = self._card
+        if card is None:
+            raise UpstreamUnavailable(call.upstream, self.condition.reason or "its card is not there yet")
+        given = call.params.inner("arguments")
+        arguments: Mapping[str, Any] = given.value() if given is not None else {}
+        exchange = Exchange(self._caller, card.interface, call)
+        message, data, task_id = arguments.get("message"), arguments.get("data"), arguments.get("task_id", "")
+        try:
+            if message is None and data is None:
+                if not task_id:
+                    raise ArgumentsRefused("There is nothing to send: give a `message`, or `data`")
+                record = await exchange.look(task_id)
+            else:
+                params = params_of_message(
+                    card.interface,
+                    str(uuid.uuid4()),
+                    text=message,
+                    data=data,
+                    context_id=arguments.get("context_id", ""),
+                    task_id=task_id,
+                    skill=self._skills.get(call.target, ""),
+                )
+                record = await exchange.send(params, streams=self._settings.stream and card.streams)
+        except AgentAnsweredError as error:
+            if error.code in (-32601, -32009):  # no such method, no such version: the card may have changed
+                self._discovery.again()
+            return _failure(self._redact(error.message), error.code)
+        except UpstreamError:
+            self._discovery.again()
+            raise
+        return Body(encode(result_of(record)))
+
+    async def check(self) -> Health:
+        """Whether its card is there."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                card, place = await self._read_card()
+            is_ok, detail = True, f"the card of {card.name} is at {place}"
+        except TimeoutError:
+            is_ok, detail = False, f"no answer within {CHECK_SECONDS:g} s"
+        except (ConfigError, UpstreamError) as error:
+            is_ok, detail = False, error.what
+        if is_ok and self.condition.state == "failed":
+            self._discovery.again()
+        return Health(is_ok, self._redact(detail), clock() - began)
+
+    async def command(self, name: str, data: Mapping[str, Any]) -> Any:
+        """See `Backend`. `refresh` reads the card anew."""
+        if name != "refresh":
+            raise UnknownName("command", name, candidates=["refresh"])
+        condition = await self._discovery.look()
+        return {"state": condition.state, "reason": condition.reason, "tools": [tool["name"] for tool in self.tools]}
+
+    async def _find(self) -> bool:
+        """Read the card; whether the tools are others than before."""
+        card, _ = await self._read_card()
+        skills: dict[str, Skill] = {}
+        if self._settings.skills:
+            if not card.skills:
+                raise ConfigError("its card names no skills: take out `skills`", key="skills")
+            skills = _named(card.skills)
+            tools = [_definition(name, _told(skill), self._settings) for name, skill in skills.items()]
+        else:
+            tools = [_definition(self._name, self._settings.description or _introduced(card), self._settings)]
+        is_other = tools != self.tools
+        self._card, self._skills = card, {name: skill.id for name, skill in skills.items()}
+        if is_other:
+            self.tools = tools
+        return is_other
+
+    async def _read_card(self) -> tuple[Card, str]:
+        """The card, and where it is.
+
+        Raises:
+            ConfigError: it is nowhere, or cannot be used.
+            UpstreamError: nobody answers.
+        """
+        settings = self._settings
+        places = places_of_card(settings.agent, settings.card)
+        for place in places:
+            is_ours = not is_elsewhere(place, settings.agent)
+            answer = await self._caller.send(self._name, Outgoing("GET", place), shows_credentials=is_ours)
+            if answer.status == 200 and not answer.is_cut:
+                try:
+                    allowed = [settings.agent, *settings.allow_origins]
+                    return read_card(answer.body, place, url=settings.url, allowed=allowed), place
+                except CardUnusableError as error:
+                    raise ConfigError(str(error), key="agent") from error
+            if answer.status not in (404, 405, 410):
+                raise UpstreamUnavailable(self._name, f"{place} answers with HTTP status {answer.status}")
+        raise ConfigError(
+            f"there is no agent card at {' nor at '.join(places)}", key="agent", hint="`card` says where."
+        )
+
+
+def _named(skills: Sequence[Skill]) -> dict[str, Skill]:
+    """Skills by the names of their tools; of two that would have the same name the second gets a number."""
+    named: dict[str, Skill] = {}
+    for skill in skills:
+        base = _IMPOSSIBLE.sub("_", skill.id).strip("_") or "skill"
+        name, number = base, 2
+        while name in named:
+            name, number = f"{base}_{number}", number + 1
+        named[name] = skill
+    return named
+
+
+def _told(skill: Skill) -> str:
+    lines = [skill.description or skill.name or skill.id]
+    if skill.examples:
+        lines.append("For example: " + "; ".join(skill.examples))
+    return "\n".join(lines)
+
+
+def _introduced(card: Card) -> str:
+    """What the agent says of itself, and what it can do."""
+    lines = [f"{card.name}: {card.description}" if card.description else f"The agent {card.name}."]
+    lines += [f"- {skill.name or skill.id}: {skill.description}" for skill in card.skills[:20]]
+    return "\n".join(lines)
+
+
+def _definition(name: str, description: str, settings: AgentSettings) -> dict[str, Any]:
+    annotations = {"openWorldHint": True, **settings.annotations}
+    return {"name": name, "description": description, "inputSchema": _INPUT, "annotations": annotations}
+
+
+def _failure(message: str, code: int) -> Body:
+    said = " ".join(message.split())[:_LONGEST] or "no reason given"
+    text = f"The agent answered with an error ({code}): {said}."
+    return Body(
+        encode({"content": [{"type": "text", "text": f"{text} {_ADVICE.get(code, '')}".strip()}], "isError": True})
+    )

@@ -1,0 +1,32 @@
+"""The `tools.<name>` sections with `executor_class`: an object that is kept, with a method that does the work."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.backends.settings import BackendSettings
+
+__all__ = ["ExecutorSettings"]
+
+_IDENTIFIER = r"[^\W\d]\w*"
+
+
+class ExecutorSettings(BackendSettings, BaseModel):
+    """A Python class, of which one object is made and kept.
+
+    `execute` does the work, `deploy` warms it up, `validate_inputs` checks arguments, `execute_command` manages it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    executor_class: str | None = Field(default=None, pattern=rf"^{_IDENTIFIER}(\.{_IDENTIFIER})*[.:]{_IDENTIFIER}$")
+    """The class: `pkg.mod.Class`, of an installed package or of a module beside the configuration."""
+
+    constructor_args: dict[str, Any] = {}
+    """What the class is called with, by name."""
+
+    warm_up: bool = False
+    """Whether `deploy` runs when the bridge starts. Else it does before the first call."""
+
+    event_schema: dict[str, Any] | None = None
+    """JSON Schema of the events that `execute` yields; a call that yields another one fails. Left out: any."""

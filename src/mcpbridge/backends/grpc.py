@@ -1,0 +1,232 @@
+"""Methods of a gRPC server as tools: their types are asked of the server, arguments and results are JSON.
+
+The server is reached when the backend begins to run, to learn what it offers, and asked anew when a call cannot be sent
+or a method is gone. Meanwhile the tools stay, and calls of them make the connection anew.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from msgspec import Raw
+
+from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.discovery import Discovery
+from mcpbridge.backends.grpc_channel import Server, metadata_of, open_channel
+from mcpbridge.backends.grpc_health import health_of, why_not
+from mcpbridge.backends.grpc_known import Known
+from mcpbridge.backends.grpc_libraries import load
+from mcpbridge.backends.grpc_methods import Shape, methods_of
+from mcpbridge.backends.grpc_reflection import NoReflectionError, Reflection, types_of_file
+from mcpbridge.backends.grpc_settings import GrpcSettings
+from mcpbridge.backends.grpc_statuses import not_sent, outcome
+from mcpbridge.backends.grpc_types import DescriptorsInvalidError, Types
+from mcpbridge.backends.making import Surroundings
+from mcpbridge.errors import (
+    ArgumentsRefused,
+    ConfigError,
+    UnknownName,
+    UpstreamGarbled,
+    UpstreamGone,
+    UpstreamUnavailable,
+)
+from mcpbridge.model import Call
+from mcpbridge.units import show_bytes
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
+
+__all__ = ["GrpcBackend"]
+
+CHECK_SECONDS = 5.0
+"""Seconds that a look at the server's health may take."""
+CLOSE_SECONDS = 2.0
+"""Seconds for the connection to end."""
+_MESSAGE_LENGTH = 500
+"""Characters of a message of a stream that progress shows."""
+
+
+class GrpcBackend:
+    """See `Backend`."""
+
+    kind = "grpc"
+
+    def __init__(self, name: str, settings: GrpcSettings, around: Surroundings) -> None:
+        self._name, self._settings, self._around = name, settings, around
+        self._discovery = Discovery(name, self._find, around.redact, unavailable=settings.unavailable)
+        file = settings.descriptor
+        self._descriptor = around.directory / Path(file).expanduser() if file is not None else None
+        self._server: Server | None = None
+        self._is_running = False
+        self._shapes: Mapping[str, Shape] = {}
+        self.tools: Sequence[Mapping[str, Any]] = ()
+        """See `Backend`."""
+
+    @property
+    def condition(self) -> Condition:
+        """See `Backend`."""
+        return self._discovery.condition
+
+    @asynccontextmanager
+    async def running(self, changed: Callable[[], None]) -> AsyncGenerator[None]:
+        """See `Backend`."""
+        self._is_running = True
+        try:
+            async with self._discovery.running(changed):
+                yield
+        finally:
+            self._is_running = False
+            server, self._server = self._server, None
+            if server is not None:
+                with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+                    await server.channel.close()
+
+    async def run(self, call: Call) -> Body:
+        """See `Backend`."""
+        server, shape = self._server, self._shapes.get(call.target)
+        if server is None or shape is None:
+            raise UpstreamUnavailable(call.upstream, self.condition.reason or "it is not known yet what it offers")
+        arguments = call.params.inner("arguments")
+        messages = shape.messages(arguments.value() if arguments is not None else {})
+        self._check_sizes(messages)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            return await self._exchange(server, shape, messages, call)
+        except server.libraries.aio.AioRpcError as error:
+            if not_sent(error) or error.code().name == "UNIMPLEMENTED":
+                self._discovery.again()
+            return outcome(
+                error,
+                call.upstream,
+                known=server.known,
+                seconds=loop.time() - began,
+                limit=show_bytes(self._settings.max_message),
+                redact=self._around.redact,
+            )
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise UpstreamGone(call.upstream, "the connection was closed") from None  # the backend ends
+
+    async def check(self) -> Health:
+        """See `Backend`."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        is_ok, detail = False, f"no answer within {CHECK_SECONDS:g} s"
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                if self._is_running:
+                    is_ok, detail = await health_of(await self._reach(), self._settings)
+                else:
+                    detail = "it does not run"
+        except TimeoutError:
+            pass
+        except ConfigError as error:
+            detail = str(error)
+        if is_ok and self.condition.state == "failed":
+            self._discovery.again()
+        return Health(is_ok, self._around.redact(detail), loop.time() - began)
+
+    async def command(self, name: str, data: Mapping[str, Any]) -> Any:
+        """See `Backend`. `refresh` asks the server anew what it offers."""
+        if name != "refresh":
+            raise UnknownName("command", name, candidates=["refresh"])
+        condition = await self._discovery.look()
+        return {"state": condition.state, "reason": condition.reason, "tools": [tool["name"] for tool in self.tools]}
+
+    async def _exchange(self, server: Server, shape: Shape, messages: list[Any], call: Call) -> Body:
+        """The result of one call. All four kinds of methods are one on the wire: messages go, messages come."""
+        request, response = shape.request, shape.response
+        open_call = server.channel.stream_stream(
+            shape.path, request_serializer=request.SerializeToString, response_deserializer=response.FromString
+        )
+        stream = open_call(iter(messages), timeout=self._seconds(call, shape), metadata=server.metadata)
+        try:
+            if shape.gives_many:
+                return _result(await self._collect(shape, stream, call))
+            found = [message async for message in stream]
+        finally:
+            stream.cancel()
+        if len(found) != 1:
+            raise UpstreamGarbled(call.upstream, f"{len(found)} messages came where one was to come")
+        return _result(shape.value(found[0]))
+
+    async def _collect(self, shape: Shape, stream: Any, call: Call) -> dict[str, Any]:
+        """All that comes, up to the caps; each message is told as progress."""
+        values: list[dict[str, Any]] = []
+        size, is_cut = 0, False
+        async for message in stream:
+            size += message.ByteSize()
+            if len(values) == self._settings.max_messages or size > self._settings.max_message:
+                is_cut = True
+                break
+            values.append(shape.value(message))
+            if call.wants_progress:
+                said = encode(values[-1])[: 4 * _MESSAGE_LENGTH].decode(errors="ignore")[:_MESSAGE_LENGTH]
+                call.update("notifications/progress", Raw(encode({"progress": len(values), "message": said})))
+        return {"messages": values, **({"truncated": True} if is_cut else {})}
+
+    def _check_sizes(self, messages: list[Any]) -> None:
+        """The library would tell of a fault of its own."""
+        largest, limit = max((message.ByteSize() for message in messages), default=0), self._settings.max_message
+        if largest > limit:
+            raise ArgumentsRefused(
+                f"A message of {largest} bytes would have to be sent, and it may have {show_bytes(limit)} "
+                "(`max_message` of this tool)"
+            )
+
+    def _seconds(self, call: Call, shape: Shape) -> float:
+        """The deadline that the server is told; the call's own is kept by whoever makes it."""
+        timeouts = call.timeouts or self._settings.timeouts
+        seconds = timeouts.total if shape.gives_many else timeouts.idle
+        if call.deadline and not shape.gives_many:
+            seconds = min(seconds, call.deadline - asyncio.get_running_loop().time())
+        return max(seconds, 0.001)
+
+    async def _reach(self) -> Server:
+        """The way to the server, made at the first use."""
+        if self._server is None:
+            libraries = await asyncio.to_thread(load)
+            known = Known(libraries)
+            channel = open_channel(libraries, self._settings, self._around.directory)
+            self._server = Server(libraries, known, channel, metadata_of(self._settings))
+        return self._server
+
+    async def _find(self) -> bool:
+        """Learn what the server offers; whether the tools are others than before."""
+        server = await self._reach()
+        types = await self._types(server)
+        shapes = methods_of(server.libraries, types, self._name, self._settings)
+        tools = [shape.definition for shape in shapes.values()]
+        is_other = tools != self.tools
+        self._shapes = shapes
+        if is_other:
+            self.tools = tools
+        return is_other
+
+    async def _types(self, server: Server) -> Types:
+        settings = self._settings
+        if self._descriptor is not None:
+            return await asyncio.to_thread(types_of_file, server.libraries, self._descriptor)
+        reflection = Reflection(server)
+        try:
+            return await reflection.types([settings.service] if settings.service is not None else [])
+        except NoReflectionError:
+            raise ConfigError(
+                "it does not tell its types (no server reflection)",
+                key="grpc",
+                hint="Name a file with them: `descriptor` (protoc --include_imports --descriptor_set_out=FILE)",
+            ) from None
+        except DescriptorsInvalidError as error:
+            raise ConfigError(f"its types cannot be used: {error}", key="grpc") from error
+        except server.libraries.aio.AioRpcError as error:
+            raise UpstreamUnavailable(self._name, why_not(error, settings)) from error
+
+
+def _result(value: dict[str, Any]) -> Body:
+    data = encode(value)
+    return Body(encode({"content": [{"type": "text", "text": data.decode()}], "structuredContent": Raw(data)}))

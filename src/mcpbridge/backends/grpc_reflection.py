@@ -1,0 +1,172 @@
+"""Asks a gRPC server for the types of its services (server reflection, v1 or the older v1alpha), or reads a file."""
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mcpbridge.backends.grpc_channel import Server
+from mcpbridge.backends.grpc_known import REFLECTIONS
+from mcpbridge.backends.grpc_libraries import Libraries
+from mcpbridge.backends.grpc_types import DescriptorsInvalidError, Types, known_file, no_such_service
+from mcpbridge.errors import ConfigError
+
+__all__ = ["NoReflectionError", "Reflection", "types_of_file"]
+
+MOST_FILES = 5000
+"""Files of one server; more are refused."""
+
+
+class NoReflectionError(Exception):
+    """The server has no reflection, or does not let us use it."""
+
+
+class Reflection:
+    """Asks one server. Each question is a line of its own, answered in order."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._libraries = server, server.libraries
+
+    async def types(self, wanted: Iterable[str]) -> Types:
+        """The types of these services, or of all that the server names.
+
+        Raises:
+            ConfigError: it has no such service.
+            NoReflectionError: the server has none.
+            DescriptorsInvalidError: what it answers cannot be used.
+            grpc.RpcError: it cannot be asked.
+        """
+        for package in REFLECTIONS:
+            try:
+                return await self._types(package, list(wanted))
+            except self._libraries.aio.AioRpcError as error:
+                if error.code() is not self._libraries.grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+        raise NoReflectionError
+
+    async def services(self) -> list[str]:
+        """The names of its services. Raises: as `types`."""
+        for package in REFLECTIONS:
+            try:
+                return await self._services(_Questions(self, package))
+            except self._libraries.aio.AioRpcError as error:
+                if error.code() is not self._libraries.grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+        raise NoReflectionError
+
+    async def _services(self, questions: "_Questions") -> list[str]:
+        async with questions:
+            answer = await questions.ask(list_services="*")
+        if answer is None:
+            raise NoReflectionError
+        return [one.name for one in answer.list_services_response.service]
+
+    async def _types(self, package: str, wanted: list[str]) -> Types:
+        if not wanted:
+            wanted = [name for name in await self._services(_Questions(self, package)) if not _is_known(name)]
+        files: dict[str, Any] = {}
+        async with _Questions(self, package) as questions:
+            for symbol in wanted:
+                await self._take(files, await questions.ask(file_containing_symbol=symbol))
+            missing = deque(_missing(files))
+            while missing:
+                name = missing.popleft()
+                if name in files:
+                    continue
+                found = await self._take(files, await questions.ask(file_by_filename=name))
+                if name not in files:
+                    data = known_file(name)
+                    if data is None:
+                        raise DescriptorsInvalidError(f"the server does not hand out {name}, which its types need")
+                    files[name] = self._libraries.descriptors.FileDescriptorProto.FromString(data)
+                    found = [name]
+                missing += [needed for one in found for needed in files[one].dependency if needed not in files]
+                if len(files) > MOST_FILES:
+                    raise DescriptorsInvalidError(f"its types are in more than {MOST_FILES} files")
+        types = Types(self._libraries, files)
+        for name in wanted:
+            if types.service(name) is None:
+                raise no_such_service(name, await self._services(_Questions(self, package)))
+        return types
+
+    async def _take(self, files: dict[str, Any], answer: Any) -> list[str]:
+        """Keep the files of an answer; the names of those that are new."""
+        new: list[str] = []
+        for data in answer.file_descriptor_response.file_descriptor_proto if answer is not None else ():
+            try:
+                file = self._libraries.descriptors.FileDescriptorProto.FromString(data)
+            except self._libraries.DecodeError as error:
+                raise DescriptorsInvalidError("its descriptors cannot be read") from error
+            if file.name not in files:
+                files[file.name] = file
+                new.append(file.name)
+        return new
+
+    def open(self, package: str) -> Any:
+        """The stream of questions and answers, and the class of questions."""
+        method = self._server.known.reflection(package)
+        call = self._server.channel.stream_stream(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        return call(metadata=self._server.metadata), method.request
+
+    @property
+    def end(self) -> Any:
+        """What stands for the end of a stream."""
+        return self._libraries.aio.EOF
+
+
+class _Questions:
+    """One stream of questions, ended in any case."""
+
+    def __init__(self, reflection: Reflection, package: str) -> None:
+        self._reflection, self._package = reflection, package
+
+    async def __aenter__(self) -> "_Questions":
+        self._stream, self._question = self._reflection.open(self._package)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stream.cancel()
+
+    async def ask(self, **question: str) -> Any | None:
+        """The answer; None: it says that there is no such thing."""
+        await self._stream.write(self._question(**question))
+        answer = await self._stream.read()
+        if answer is self._reflection.end:
+            await self._stream.code()
+            raise NoReflectionError
+        return None if answer.HasField("error_response") else answer
+
+
+def types_of_file(libraries: Libraries, path: Path) -> Types:
+    """The types in a file of descriptors (`FileDescriptorSet`).
+
+    Raises:
+        ConfigError: it cannot be read, or is no such file.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", key="descriptor") from error
+    try:
+        found = libraries.descriptors.FileDescriptorSet.FromString(data)
+        return Types(libraries, {file.name: file for file in found.file})
+    except (libraries.DecodeError, DescriptorsInvalidError) as error:
+        what = str(error) if isinstance(error, DescriptorsInvalidError) else "no descriptors are in it"
+        raise ConfigError(
+            f"{path} cannot be used: {what}",
+            key="descriptor",
+            hint="Make it with: protoc --include_imports --include_source_info --descriptor_set_out=FILE …",
+        ) from error
+
+
+def _missing(files: dict[str, Any]) -> list[str]:
+    return [needed for file in files.values() for needed in file.dependency if needed not in files]
+
+
+def _is_known(service: str) -> bool:
+    """Services about the server itself are no tools."""
+    return service.startswith(("grpc.reflection.", "grpc.health.", "grpc.channelz."))

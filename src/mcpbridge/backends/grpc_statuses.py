@@ -1,0 +1,95 @@
+"""What a status of gRPC that is not OK means for a call: an error of ours, or a result that a model can learn from."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mcpbridge.backends.grpc_known import Known
+from mcpbridge.errors import UpstreamError, UpstreamGone, UpstreamTimeout, UpstreamUnavailable
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
+
+__all__ = ["failure", "not_sent", "outcome", "why"]
+
+_LONGEST = 2000
+"""Characters of what a server says of an error that are passed on."""
+_MOST_FIELDS = 20
+"""Fields that are named, of those that are wrong."""
+
+_ADVICE = {
+    "INVALID_ARGUMENT": "Correct the arguments, then call again.",
+    "NOT_FOUND": "Check the names and ids of the arguments.",
+    "ALREADY_EXISTS": "It is there already: look at it, or choose another name.",
+    "FAILED_PRECONDITION": "Something else has to be done first; the same call does not help until then.",
+    "OUT_OF_RANGE": "Stay within the range.",
+    "PERMISSION_DENIED": "These credentials may not do it: do not try again, tell the user.",
+    "UNAUTHENTICATED": "The server wants other credentials: `metadata` of this tool in the configuration has them.",
+    "RESOURCE_EXHAUSTED": "A quota or a size is used up: ask for less, or try again later.",
+    "ABORTED": "Something else changed the same at the same time: read it again, then try once more.",
+    "UNIMPLEMENTED": "The server does not do this. Do not try again.",
+    "CANCELLED": "The server gave up. Check whether the action took effect before you repeat it.",
+    "INTERNAL": "The fault is at the server.",
+    "UNKNOWN": "The fault is at the server.",
+    "DATA_LOSS": "The fault is at the server.",
+}
+_NOT_CONNECTED = (
+    "failed to connect to all addresses",
+    "connections to all backends failing",
+    "dns resolution failed",
+    "name resolution failure",
+    "empty address list",
+    "channel is closed",
+)
+"""What the library says when a call was not sent, in lower case."""
+
+
+def not_sent(error: Any) -> bool:
+    """The server cannot be reached: it did not see the call."""
+    said = (error.details() or "").lower()
+    return error.code().name == "UNAVAILABLE" and any(phrase in said for phrase in _NOT_CONNECTED)
+
+
+def why(error: Any, redact: Callable[[str], str]) -> str:
+    """What went wrong, in a line."""
+    said = redact(" ".join((error.details() or "").split())[:_LONGEST])
+    return f"{error.code().name}: {said}" if said else error.code().name
+
+
+def outcome(
+    error: Any, upstream: str, *, known: Known, seconds: float, limit: str, redact: Callable[[str], str]
+) -> Body:
+    """The result that tells of an error, after so many seconds. `limit`: how large a message may be.
+
+    Raises:
+        UpstreamError: the server was not reached, is not there any more, or did not answer in time.
+    """
+    code = error.code().name
+    if code == "DEADLINE_EXCEEDED":
+        raise UpstreamTimeout(upstream, round(seconds, 3)) from error
+    if code == "UNAVAILABLE":
+        kind: type[UpstreamError] = UpstreamUnavailable if not_sent(error) else UpstreamGone
+        raise kind(upstream, why(error, redact)) from error
+    advice = _ADVICE.get(code, "")
+    said = (error.details() or "").lower()
+    if code == "RESOURCE_EXHAUSTED" and "message larger than max" in said:
+        advice = f"A message may have {limit}: ask for less, or have `max_message` of this tool raised."
+    text = f"The server answered {why(error, redact)}"
+    fields = _violations(error, known, redact)
+    return failure(" ".join(part for part in (_sentence(text), *fields, advice) if part))
+
+
+def failure(text: str, more: Mapping[str, Any] | None = None) -> Body:
+    """A result that tells of an error."""
+    return Body(encode({"content": [{"type": "text", "text": text}], **(more or {}), "isError": True}))
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _violations(error: Any, known: Known, redact: Callable[[str], str]) -> list[str]:
+    """Which fields are wrong, where the server says so."""
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(value, bytes):
+            found = known.violations(value)[:_MOST_FIELDS]
+            return [redact(_sentence(f"{field}: {said[:300]}" if field else said[:300])) for field, said in found]
+    return []
