@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.builtin.meta_definitions import CALL_TOOL
+from mcpbridge.builtin.tool import UNTREATED
+from mcpbridge.conduct import CallSettings
 from mcpbridge.errors import ArgumentsRefused
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
@@ -38,6 +40,11 @@ class CallTool:
     def definition(self) -> dict[str, Any]:
         """See `Builtin`."""
         return CALL_TOOL
+
+    @property
+    def treatment(self) -> CallSettings:
+        """See `Builtin`."""
+        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`. Only calls that no front has unwrapped come here.

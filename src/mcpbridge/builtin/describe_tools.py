@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpbridge.builtin.meta_arguments import Refused, arguments_of, text_result
 from mcpbridge.builtin.meta_definitions import DESCRIBE_TOOLS
+from mcpbridge.builtin.tool import UNTREATED
+from mcpbridge.conduct import CallSettings
 from mcpbridge.errors import UnknownName
 from mcpbridge.model import Call
 from mcpbridge.routing.sight import Look
@@ -33,6 +35,11 @@ class DescribeTools:
     def definition(self) -> dict[str, Any]:
         """See `Builtin`."""
         return DESCRIBE_TOOLS
+
+    @property
+    def treatment(self) -> CallSettings:
+        """See `Builtin`."""
+        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

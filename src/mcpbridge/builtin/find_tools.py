@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpbridge.builtin.meta_arguments import Refused, arguments_of, text_result
 from mcpbridge.builtin.meta_definitions import FIND_TOOLS
+from mcpbridge.builtin.tool import UNTREATED
+from mcpbridge.conduct import CallSettings
 from mcpbridge.model import Call
 from mcpbridge.routing.sight import Look
 from mcpbridge.wire.body import Body
@@ -53,6 +55,11 @@ class FindTools:
     def definition(self) -> dict[str, Any]:
         """See `Builtin`."""
         return FIND_TOOLS
+
+    @property
+    def treatment(self) -> CallSettings:
+        """See `Builtin`."""
+        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

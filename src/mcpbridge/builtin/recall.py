@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mcpbridge.builtin.recall_definition import definition
+from mcpbridge.builtin.tool import UNTREATED
+from mcpbridge.conduct import CallSettings
 from mcpbridge.model import Call
 from mcpbridge.results.shelf import Shelf
 from mcpbridge.sandbox.scripts import Scripts, TransformFailed
@@ -53,6 +55,11 @@ class Recall:
     def definition(self) -> dict[str, Any]:
         """See `Builtin`."""
         return definition(transforms=self._javascript is not None)
+
+    @property
+    def treatment(self) -> CallSettings:
+        """See `Builtin`."""
+        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`.

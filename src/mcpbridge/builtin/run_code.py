@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.builtin.run_code_values import text_of_error, value_of
+from mcpbridge.conduct import CallSettings
 from mcpbridge.errors import ArgumentsRefused, BridgeError, UnknownName, UpstreamAnswered
 from mcpbridge.interaction import Asker, Question, Through
 from mcpbridge.logs import get_logger
@@ -33,6 +34,10 @@ CallTool = Callable[[Call, str, Raw], Awaitable[Body]]
 
 Find = Callable[[Call, str], Callee | None]
 """The tool that whoever makes a call may call by this name; None: there is none, or several."""
+
+_TREATMENT = CallSettings(read_only=True, idempotent=False, call_timeout=3600, max_call_timeout=7200)
+"""Nothing happens but by the calls that a program makes, and each of these is judged by itself. How long it may take
+the section `code` says."""
 
 _LONGEST_ERROR, _MOST_NAMES = 4000, 1000
 
@@ -63,6 +68,11 @@ class RunCode:
     def definition(self) -> dict[str, Any]:
         """See `Builtin`."""
         return _DEFINITION
+
+    @property
+    def treatment(self) -> CallSettings:
+        """See `Builtin`."""
+        return _TREATMENT
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`. Cancelled, the program ends, and so do its calls."""

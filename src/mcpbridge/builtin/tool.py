@@ -6,7 +6,10 @@ from mcpbridge.conduct import CallSettings
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 
-__all__ = ["Builtin"]
+__all__ = ["UNTREATED", "Builtin"]
+
+UNTREATED = CallSettings()
+"""Of tools of which their annotations say it all."""
 
 
 class Builtin(Protocol):

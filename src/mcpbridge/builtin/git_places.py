@@ -1,0 +1,199 @@
+"""Which repository a call means, and whether it lies where repositories may be used.
+
+git would search for itself, follow `.git` files anywhere, and take a configured `core.worktree`. Here it is told: the
+repository, its common part and its working tree are found beforehand, must all lie under the configured directories,
+and are passed by variables, which come before everything that a repository says of itself.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from mcpbridge.errors import ArgumentsRefused, PathRefused, ToolInactive
+
+__all__ = ["Place", "folder_of", "place_of"]
+
+_LONGEST_POINTER = 4096
+_WITHIN = ("", "info", "objects", "objects/info", "rebase-merge", "rebase-apply", "sequencer", "logs")
+"""Directories of a repository whose files git reads, and in part shows: the steps of a rebase in `status`, bad lines of
+others in complaints."""
+
+
+class Place(Struct, frozen=True):
+    """A repository. Absolute real paths."""
+
+    directory: str
+    """Where git works: the directory of the call."""
+    git_dir: str
+    common: str
+    """Where objects, refs and the configuration are: `git_dir`, unless it is a linked working tree."""
+    tree: str
+    """The top of the working tree; empty: a bare repository."""
+    others: tuple[str, ...] = ()
+    """Object directories of other repositories that it borrows from."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What tells git about it."""
+        found = {"GIT_DIR": self.git_dir}
+        if self.tree:
+            found["GIT_WORK_TREE"] = self.tree
+        return found
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All directories that git needs."""
+        return tuple(dict.fromkeys(one for one in (self.tree, self.git_dir, self.common, *self.others) if one))
+
+
+def folder_of(given: str, roots: Sequence[str]) -> tuple[Path, Path]:
+    """The directory that a call names, and the configured one that it lies under; both as real paths.
+
+    Raises:
+        ToolInactive: no directories are configured, or none of them is there.
+        ArgumentsRefused: several are, and the call names none.
+        PathRefused: it is elsewhere, or there is no such directory.
+    """
+    known = [Path(os.path.realpath(root)) for root in roots]
+    present = [root for root in known if root.is_dir()]
+    if not present:
+        why = "none of its directories is there" if known else "it has no directories in which repositories may be"
+        raise ToolInactive("git-cli", why, "Whoever runs the bridge sets `repositories` in `[builtin.git_cli]`.")
+    if not given:
+        if len(present) > 1:
+            raise ArgumentsRefused(f"`directory` is missing: one of {', '.join(map(str, present))}, or one below")
+        return present[0], present[0]
+    candidates = [Path(given)] if Path(given).is_absolute() else [root / given for root in present]
+    for candidate in candidates:
+        try:
+            real = Path(os.path.realpath(candidate))
+            found = next((root for root in present if real.is_relative_to(root) and real.is_dir()), None)
+        except (OSError, ValueError):  # too long, a zero byte, half of a surrogate pair
+            continue
+        if found is not None:
+            return real, found
+    there = ", ".join(map(str, present))
+    raise PathRefused(f"{given[:200]}: no directory below {there}")
+
+
+def place_of(given: str, roots: Sequence[str]) -> Place:
+    """The repository that the directory of a call lies in.
+
+    Raises:
+        BridgeError: as `folder_of`, or it lies in none that may be used.
+    """
+    directory, root = folder_of(given, roots)
+    try:
+        place = _place(directory, root, roots)
+    except (OSError, ValueError) as error:
+        raise PathRefused(f"{directory}: what its `.git` says makes no sense") from error
+    if place is None:
+        raise PathRefused(f"{directory} is in no git repository")
+    return place
+
+
+def _place(directory: Path, root: Path, roots: Sequence[str]) -> Place | None:
+    """The repository around a directory, no higher than `root`."""
+    allowed = [Path(os.path.realpath(one)) for one in roots]
+    for top in (directory, *directory.parents):
+        if not top.is_relative_to(root):
+            break
+        if (top / ".git").exists() or (top / ".git").is_symlink():
+            return _of_tree(directory, top, allowed)
+        if _is_bare(top):
+            return _checked(Place(str(directory), str(top), str(top), ""), allowed)
+    return None
+
+
+def _of_tree(directory: Path, top: Path, allowed: Sequence[Path]) -> Place:
+    dot = top / ".git"
+    git_dir = Path(os.path.realpath(dot))
+    if git_dir.is_file():
+        git_dir = _pointed_to(git_dir, "gitdir: ", top)
+    _inside(git_dir, allowed, "its `.git`")
+    common = git_dir
+    if (git_dir / "commondir").is_file():
+        common = _pointed_to(git_dir / "commondir", "", git_dir)
+        _inside(common, allowed, "its common directory")
+    if not _is_bare(common) and not (common / "HEAD").exists():
+        raise PathRefused(f"{top} is no git repository: its `.git` is incomplete")
+    if Path(directory).is_relative_to(git_dir):
+        raise PathRefused(f"{directory} is inside of a `.git`: name the working tree")
+    return _checked(Place(str(directory), str(git_dir), str(common), str(top)), allowed)
+
+
+def _is_bare(top: Path) -> bool:
+    return (top / "HEAD").is_file() and (top / "objects").is_dir() and (top / "refs").is_dir()
+
+
+def _pointed_to(file: Path, prefix: str, base: Path) -> Path:
+    try:
+        text = file.read_bytes()[:_LONGEST_POINTER].decode("utf-8", "surrogateescape").strip("\r\n")
+    except OSError as error:
+        raise PathRefused(f"{file}: {error.strerror}") from None
+    if not text.startswith(prefix) or "\0" in text:
+        raise PathRefused(f"{file} does not point to a repository")
+    return Path(os.path.realpath(base / text.removeprefix(prefix)))
+
+
+def _checked(place: Place, allowed: Sequence[Path]) -> Place:
+    """The place, if nothing in it leads elsewhere.
+
+    Raises:
+        PathRefused: something does.
+    """
+    for base in dict.fromkeys((place.git_dir, place.common)):
+        for inner in _WITHIN:
+            _check_folder(Path(base, inner), allowed)
+        # What `worktree list` shows of others: it reads their pointers, whatever these are.
+        for other in _folders_in(Path(base, "worktrees")):
+            _check_folder(other, allowed)
+    others = tuple(_borrowed(Path(place.common, "objects"), allowed, 0))
+    return Place(place.directory, place.git_dir, place.common, place.tree, others)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        return [folder, *(Path(entry.path) for entry in os.scandir(folder))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _check_folder(folder: Path, allowed: Sequence[Path]) -> None:
+    """Whether the entries of a directory of a repository, if it is there, are files and directories inside.
+
+    Raises:
+        PathRefused: one leads elsewhere, or could not be read to its end.
+    """
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_symlink():
+            _inside(Path(os.path.realpath(entry.path)), allowed, f"{entry.name[:60]} in its `.git`")
+        if not (entry.is_file() or entry.is_dir() or entry.name.endswith(".ipc") or entry.is_symlink()):
+            raise PathRefused(f"{entry.path} is neither a file nor a directory")
+
+
+def _borrowed(objects: Path, allowed: Sequence[Path], depth: int) -> Iterator[str]:
+    """Object directories that this one borrows from, and those in turn."""
+    if depth > 5:
+        raise PathRefused("it borrows objects over more than five repositories")
+    try:
+        lines = (objects / "info" / "alternates").read_bytes()[:65536].splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if line and not line.startswith(b"#"):
+            other = Path(os.path.realpath(objects / os.fsdecode(line.strip(b'"'))))
+            _inside(other, allowed, "a repository that it borrows objects from")
+            yield str(other)
+            yield from _borrowed(other, allowed, depth + 1)
+
+
+def _inside(path: Path, allowed: Sequence[Path], what: str) -> None:
+    if not any(path.is_relative_to(root) for root in allowed):
+        raise PathRefused(f"{what} lies outside of the directories in which repositories may be used")

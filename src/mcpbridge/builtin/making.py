@@ -1,0 +1,86 @@
+"""The tools that `[builtin] enable` can switch on, by name. What is not switched on is not imported."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from mcpbridge.builtin.tool import Builtin
+from mcpbridge.model import Call
+from mcpbridge.sandbox.job import Runner
+
+__all__ = ["META", "Making", "make"]
+
+META = frozenset({"brief", "pulse", "context-status", "task-complete", "final-answer"})
+"""Those that tell of the bridge, or tell it something, and do no work themselves."""
+
+
+class Making(Struct, frozen=True):
+    """What tools are made with besides their settings."""
+
+    runner: Callable[[], Runner]
+    """The sandbox."""
+    told: Callable[[Call, str], Awaitable[Mapping[str, Any]]]
+    """What `brief` and `pulse` tell a caller, by the name of the tool."""
+    finished: Callable[[Call, str, Mapping[str, Any]], None]
+    """Hears what was handed over by `task-complete` and `final-answer`."""
+    directory: Path = Path()
+    """Where the configuration stands."""
+    own_files: tuple[str, ...] = ()
+    """Files of the bridge that no tool may write: its configuration, its store."""
+
+
+def make(name: str, section: Any, making: Making) -> Builtin:
+    """The tool of this name, which runs nothing yet. `section`: its settings, None where it has none."""
+    if name in ("brief", "pulse", "context-status"):
+        from mcpbridge.builtin.standing_tools import StandingTool
+
+        return StandingTool(name, making.told)
+    if name in META:
+        from mcpbridge.builtin.deliverables import Deliverable
+
+        return Deliverable(name, making.finished)
+    if name.startswith("file-"):
+        return _file_tool(name, section, making)
+    if name.endswith("-cli"):
+        return _cli_tool(name, section, making)
+    if name == "code-execute":
+        from mcpbridge.builtin.code_execute import CodeExecute
+
+        return CodeExecute(section, making.runner())
+    return _web_tool(name, section)
+
+
+def _web_tool(name: str, section: Any) -> Builtin:
+    if name == "web-search":
+        from mcpbridge.builtin.web_search import WebSearch as Tool
+    elif name == "http-get":
+        from mcpbridge.builtin.http_get import HttpGet as Tool
+    else:
+        from mcpbridge.builtin.crypto_price import CryptoPrice as Tool
+    return Tool(section)
+
+
+def _file_tool(name: str, section: Any, making: Making) -> Builtin:
+    from mcpbridge.builtin.file_access import Files
+
+    if name == "file-read":
+        from mcpbridge.builtin.file_read import FileRead as Tool
+    elif name == "file-write":
+        from mcpbridge.builtin.file_write import FileWrite as Tool
+    elif name == "file-list":
+        from mcpbridge.builtin.file_list import FileList as Tool
+    else:
+        from mcpbridge.builtin.file_search import FileSearch as Tool
+    return Tool(Files(section, sealed=making.own_files))
+
+
+def _cli_tool(name: str, section: Any, making: Making) -> Builtin:
+    if name == "git-cli":
+        from mcpbridge.builtin.git_cli import GitCli as Tool
+    elif name == "gh-cli":
+        from mcpbridge.builtin.gh_cli import GhCli as Tool
+    else:
+        from mcpbridge.builtin.gws_cli import GwsCli as Tool
+    return Tool(section, making.runner)
