@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -23,6 +23,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from mcpbridge.backends.making import KEYS, model_of
 from mcpbridge.config.foreign import NAME, NAME_LENGTH
 from mcpbridge.config.schema import Settings
 from mcpbridge.units import parse_bytes, parse_rate, parse_seconds, show_bytes, show_seconds
@@ -37,8 +38,13 @@ SET_WHILE_LOADING = {"unavailable", "project_texts", "source"}
 SHORT_FORMS: dict[str, dict[str, Any]] = {
     "RetrySettings": {"type": "integer", "minimum": 1, "maximum": 10},  # `retry = 3`
     "AuthSettings": {"const": "none"},  # `auth = "none"`
+    "SandboxSettings": {"enum": ["auto", "bubblewrap", "launcher", "off"]},  # `sandbox = "off"`
+    "SandboxOverrides": {"const": True},  # `sandbox = true` of a server or command
 }
 """What may stand in the place of a whole table, by the table's model."""
+
+TIMED = ("HttpToolSettings", "OpenApiSettings", "AgentSettings", "GrpcSettings")
+"""Models that take `timeout` and `timeout_s` for `call_timeout`; all but the last also `backoff_s` in `retry`."""
 
 OLDER_NAMES: dict[str, dict[str, Any]] = {
     "isolation": {
@@ -70,17 +76,24 @@ def main() -> int:
 
 def pages() -> Iterator[tuple[Path, str]]:
     """Each generated file and what must stand in it."""
-    models = {model.__name__: model for model in models_in(Settings)}
+    models = {model.__name__: model for model in all_models()}
     written = PAGE.read_text("utf-8")
     yield PAGE, _BLOCK.sub(lambda block: f"{block[1]}{table(models[block[2]])}{block[3]}", written)
     yield SCHEMA, json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def all_models() -> Iterator[type[BaseModel]]:
+    """Every model of the configuration, and those of each kind of tools, which the whole does not name."""
+    yield from models_in(Settings)
+    for kind in KEYS.values():
+        yield from models_in(model_of(kind))
 
 
 def models_in(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     """A model, the one that it shares fields with, and those in its fields."""
     yield model
     if (shared := shared_model(model)) is not None:
-        yield shared
+        yield from models_in(shared)
     for name, field in model.model_fields.items():
         kinds: list[Any] = [] if name in SET_WHILE_LOADING else [field.annotation]
         while kinds:
@@ -137,17 +150,27 @@ def _words(kind: Any) -> str:
     given, parts = get_origin(kind), [part for part in get_args(kind) if part is not NoneType]
     if given is Literal:
         return ", ".join(f'`"{part}"`' for part in parts)
-    if given is list:
-        return f"list of {_words(parts[0])}s"
-    if given is dict:
-        return f"table of {_words(parts[1])}s"
+    if given in (list, tuple):
+        return _several("list", parts[0])
+    if given in (dict, Mapping):
+        return _several("table", parts[1])
+    if kind in (Any, object):
+        return "anything"
     if hasattr(kind, "__metadata__"):  # Annotated
         return _words(parts[0])
     if parts:
-        return " or ".join(map(_words, parts))
+        return " or ".join(dict.fromkeys(map(_words, parts)))
     if issubclass(kind, BaseModel):
         return "table"
     return {str: "text", int: "number", float: "number", bool: "`true` or `false`"}[kind]
+
+
+def _several(what: str, kind: Any) -> str:
+    """A list or table of such values."""
+    if kind is Any:
+        return what
+    each = _words(kind).replace("list of", "lists of").split(" or ")
+    return f"{what} of {' or '.join(one if one[0] == '`' or one[-1] == 's' else f'{one}s' for one in each)}"
 
 
 def _limits(field: FieldInfo) -> str:
@@ -165,9 +188,9 @@ def _limits(field: FieldInfo) -> str:
 
 def default_of(field: FieldInfo) -> str:
     """The default, as people would write it."""
-    value: Any = field.default
     if field.is_required():
         return "required"
+    value: Any = field.get_default(call_default_factory=True)
     if value is None or isinstance(value, BaseModel) or value == {}:
         return ""
     if reader_of(field) is parse_seconds:
@@ -209,7 +232,8 @@ def _quantity(*examples: str) -> JsonSchemaValue:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of `servers.toml`."""
     schema = Settings.model_json_schema(schema_generator=_Schema)
-    by_name = {model.__name__: model for model in models_in(Settings)}
+    by_name = {model.__name__: model for model in all_models()}
+    schema["properties"]["tools"]["additionalProperties"] = {"oneOf": list(_kinds(schema["$defs"]))}
     schema["$defs"] = {name: part for name, part in schema["$defs"].items() if name in by_name}
     for name, part in [("Settings", schema), *schema["$defs"].items()]:
         _describe(part, by_name[name])
@@ -219,6 +243,7 @@ def json_schema() -> dict[str, Any]:
     server["not"] = {"required": ["share", "isolation"]}
     [variable] = server["properties"]["env"]["patternProperties"].values()
     variable["type"] = ["string", "number", "boolean"]
+    _take_other_spellings(schema["$defs"])
     for name, short in SHORT_FORMS.items():
         schema["$defs"][name] = {"anyOf": [schema["$defs"][name], short]}
     schema["properties"]["servers"]["propertyNames"] = {"pattern": f"^{NAME.pattern}$", "maxLength": NAME_LENGTH}
@@ -227,6 +252,39 @@ def json_schema() -> dict[str, Any]:
         **schema,
         "title": "mcpbridge: servers.toml",
     }
+
+
+def _kinds(defs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schema of each kind of tools, told by its key; what they use goes into `defs`."""
+    for key, kind in KEYS.items():
+        model = model_of(kind)
+        own = model.model_json_schema(schema_generator=_Schema)
+        defs |= own.pop("$defs", {})
+        own["required"] = sorted({*own.get("required", []), key})
+        defs[model.__name__] = own
+        yield {"$ref": f"#/$defs/{model.__name__}"}
+
+
+def _take_other_spellings(defs: dict[str, Any]) -> None:
+    """What tools may be told in other words: as specs of tools have them, or shorter."""
+    retry = dict(defs["RetrySettings"]["properties"])
+    retry["backoff_s"] = {**retry.pop("backoff"), "description": "The same as `backoff`."}
+    for name in TIMED:
+        properties = defs[name]["properties"]
+        same = {**properties["call_timeout"], "description": "The same as `call_timeout`."}
+        properties |= {"timeout": same, "timeout_s": same}
+        if name != "GrpcSettings":
+            other = {"type": "object", "properties": retry, "required": ["backoff_s"], "additionalProperties": False}
+            about = properties["retry"]
+            properties["retry"] = {
+                "description": about["description"],
+                "anyOf": [{"$ref": about["$ref"]}, other],
+            }
+    for value in defs["CommandSettings"]["properties"]["env"].get("patternProperties", {}).values():
+        value["type"] = ["string", "number", "boolean"]
+    roots = defs["FilesSettings"]["properties"]["roots"]
+    named = {key: roots.pop(key) for key in [*roots] if key not in ("description", "default")}
+    roots["anyOf"] = [{"type": "array", "items": {"type": "string"}}, named]
 
 
 def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:

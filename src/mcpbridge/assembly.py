@@ -16,13 +16,13 @@ from mcpbridge.approvals.by_handler import ApprovalHandler, HandlerApprover
 from mcpbridge.approvals.desk import Desk
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.recording import recording
-from mcpbridge.builtin.tool import Builtin
 from mcpbridge.conduct import CALL_SECONDS, Conduct
 from mcpbridge.config.schema import Settings
 from mcpbridge.events import EventBus
 from mcpbridge.holdings import Lease
 from mcpbridge.hooks.calls import Hook
 from mcpbridge.hooks.changes import Changes
+from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.approval import Approval, Approver
 from mcpbridge.pipeline.arguments import CheckArguments
 from mcpbridge.pipeline.budgets import Budgets, Spent
@@ -40,6 +40,7 @@ from mcpbridge.pipeline.places import Places
 from mcpbridge.pipeline.rates import Rates, Taken
 from mcpbridge.pipeline.retry import Retry
 from mcpbridge.pipeline.stage import Concern
+from mcpbridge.pipeline.tally import Tallies
 from mcpbridge.pipeline.tracing import Peer, TraceReceived, TraceSent
 from mcpbridge.policy.decide import Policy
 from mcpbridge.result_parts import ResultConcerns
@@ -47,6 +48,7 @@ from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.records import CallRecord
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.conducts import Conducts
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -79,8 +81,12 @@ class Parts(Struct, frozen=True):
     conducts: Conducts
     policy: Policy
     results: ResultConcerns
-    builtins: Mapping[str, Builtin]
-    """The bridge's own tools, by name."""
+    sources: Mapping[str, OfferSettings]
+    """The same, and what is set of tools that no server has, by the server that they count as."""
+    serve: Mapping[str, Plan]
+    """Who takes calls of those, by that server."""
+    asks: Callable[[Tool], Callable[[Call], str] | None] = lambda tool: None
+    """Where it depends on the arguments whether a person must agree: what tells that."""
     noted: Record | None = None
     """Hears of each call that has ended."""
 
@@ -101,6 +107,8 @@ class Lasting:
         """Calls that wait for a person to agree."""
         self.changes = Changes()
         self.spent, self.taken = Spent(), Taken()
+        self.tallies = Tallies()
+        """What each session called; noted while a tool tells of it."""
         self.places = Places(queued=settings.calls.max_queued)
         self.plans = Plans(Deliver(around.pool), (), lambda tool: Conduct())
         """What happens to each call."""
@@ -125,12 +133,14 @@ class Way:
             ConfigError: calls are to be traced, and what that needs is not installed.
         """
         self._settings, self._parts, self._around, self._lasting = settings, parts, around, lasting
-        self._servers = parts.servers
+        self._servers, self._sources = parts.servers, parts.sources
         calls, policy = settings.calls, parts.policy
         check = CheckArguments()
         rates = {name: server.rate_limit for name, server in self._servers.items() if server.rate_limit}
         otel, traces = _open_telemetry(settings, lease), settings.observe.otel_content
         record = _both(around.audit.append if settings.call_log.enabled else None, parts.noted)
+        if {"pulse", "context-status"}.intersection(settings.builtin.enable):
+            record = _both(record, lasting.tallies.ended)
         self._concerns: list[Concern] = [
             *([TraceReceived(otel, keeps_content=traces)] if otel else []),
             Observe(around.metrics if settings.observe.metrics else None, around.events, record),
@@ -139,7 +149,7 @@ class Way:
             parts.results.references,
             self._hooks(lease),
             check,
-            Permit(policy),
+            Permit(policy, parts.asks),
             Budgets(calls, spent=lasting.spent),
             Rates(calls.rate_limit, rates, taken=lasting.taken),
             self._approval(),
@@ -155,13 +165,13 @@ class Way:
         """Calls that begin from now on go this way; what is under way keeps its own."""
         settings, parts, lasting = self._settings, self._parts, self._lasting
         approval, conduct = settings.approval, parts.conducts.of
-        lasting.cache.configure(settings.cache, parts.servers, settings.calls)
-        lasting.late.configure(parts.servers, conduct, settings.calls.late_lifetime)
+        lasting.cache.configure(settings.cache, parts.sources, settings.calls)
+        lasting.late.configure(parts.sources, conduct, settings.calls.late_lifetime)
         lasting.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
         lasting.approvals.configure(approval)
         lasting.places.queued = settings.calls.max_queued
         self._around.audit.configure(settings.call_log)
-        deliver = Deliver(self._around.pool, parts.builtins, answer_seconds=settings.questions.timeout)
+        deliver = Deliver(self._around.pool, parts.serve, answer_seconds=settings.questions.timeout)
         lasting.plans.configure(deliver, self._concerns, conduct)
 
     def _hooks(self, lease: Lease) -> Hooks:
@@ -182,7 +192,7 @@ class Way:
 
     def _idle_of(self, server: str) -> float:
         """Seconds that calls to a server have."""
-        return self._servers[server].timeouts.idle if server in self._servers else CALL_SECONDS
+        return self._sources[server].timeouts.idle if server in self._sources else CALL_SECONDS
 
     def _approval(self) -> Approval:
         settings, parts, lasting = self._settings.approval, self._parts, self._lasting
@@ -197,7 +207,9 @@ class Way:
             seconds=settings.timeout,
             policy=lambda: parts.policy.version,
             audit=lasting.audit,
-            needed=lambda tool, conduct: tool is not None and parts.policy.for_tool(tool, conduct).needs_call,
+            needed=lambda tool, conduct: (
+                tool is not None and (parts.policy.for_tool(tool, conduct).needs_call or parts.asks(tool) is not None)
+            ),
         )
 
     def _peer(self, server: str) -> Peer:

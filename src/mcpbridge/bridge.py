@@ -6,44 +6,60 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from anyio import CancelScope
+from anyio import CancelScope, move_on_after
 from msgspec import Raw
 
 from mcpbridge._version import __version__
 from mcpbridge.approvals.by_handler import ApprovalHandler
 from mcpbridge.approvals.desk import Desk
 from mcpbridge.assembly import Around, Lasting
+from mcpbridge.backend_parts import BackendParts, Given
+from mcpbridge.backends.serving import Serving
+from mcpbridge.builtin.deliverables import DELIVERABLE
+from mcpbridge.builtin.making import Making
+from mcpbridge.builtin_parts import BuiltinParts
 from mcpbridge.catalog.forms import Forms
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.representation import Representation
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
 from mcpbridge.config.changes import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.extra_tools import Resolve
 from mcpbridge.downstream.failed_calls import failed_call
 from mcpbridge.downstream.server import Server
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.errors import BridgeError
 from mcpbridge.events import EventBus
 from mcpbridge.generation import Generation, Standing, build, identity_of, servers_of
+from mcpbridge.health import Looking
 from mcpbridge.holdings import Holdings, Lease
 from mcpbridge.hooks.calls import Hook
 from mcpbridge.interaction import NOTHING, Asker
 from mcpbridge.logs import get_logger
+from mcpbridge.model import Call
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.pipeline.metrics import Metrics
+from mcpbridge.places import cache_directory, runtime_directory
 from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
+from mcpbridge.registry import Registry
 from mcpbridge.result_parts import ResultParts
+from mcpbridge.routing.boolean_query import parse_query
 from mcpbridge.routing_parts import RoutingParts
+from mcpbridge.sandbox.job import Runner
+from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.standing import dropped, servers_standing
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import call_log_path
 from mcpbridge.storage.opening import LazyStore
+from mcpbridge.storage.settings import state_directory, store_path
 from mcpbridge.storage.store import Store
 from mcpbridge.storage.tokens import SealedFiles
 from mcpbridge.upstream.auth import Authorization
@@ -92,6 +108,8 @@ class Bridge:
         is_whole: bool = True,
         manifest: Manifest | None = None,
         project: str = "",
+        tools: Mapping[str, Given] | None = None,
+        resolver: Resolve | None = None,
     ) -> None:
         """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
 
@@ -101,6 +119,8 @@ class Bridge:
         somebody must agree to. `hooks` see calls, after those of the configuration: see `hooks/calls.py`.
         `is_whole`: these are all servers that there are; otherwise what rules and hooks name may be of others.
         `manifest` remembers what servers offered, so that they need not run to be listed; None: nothing does.
+        `tools` are backends of the program, by name, beside those of the settings; see `set_backend` for later ones.
+        `resolver` computes further tools for single clients; see `resolve_again`.
         `project` is the `file://` URI of the directory that `request` and `call_tools` work in; empty: in none.
         """
         self._manifest, self._is_whole, self._project = manifest, is_whole, project
@@ -109,6 +129,9 @@ class Bridge:
         self.config_error: Mapping[str, str] | None = None
         """What is wrong with a configuration that was to take effect: `message`, `file`, `line`, `at`; see `status`."""
         self._functions = tuple(hooks)
+        self._given: dict[str, Given] = dict(tools or {})
+        self._resolver = resolver
+        self._isolation: tuple[SandboxSettings, Runner] | None = None
         self.events = EventBus()
         """What happens: `async for event in bridge.events.subscribe()`. See `Event`."""
         tenants = {token.name: token.tenant for token in settings.http.tokens if token.tenant}
@@ -117,7 +140,7 @@ class Bridge:
         observe = settings.observe
         self.metrics = Metrics(max_tools=observe.max_tools, max_clients=observe.max_clients)
         """What is counted of calls, since this was made."""
-        self._redact = redact
+        self._redact = self.redact = redact
         self._approver = approver
         self.store: Store = LazyStore(settings.store)
         """What outlives a call; opened when there is something to keep."""
@@ -132,7 +155,12 @@ class Bridge:
             is_interactive=is_interactive,
             learn=redact.learn if isinstance(redact, Redactor) else lambda name, secrets: None,
         )
-        self._transports = TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
+        self._transports = TransportMaker(
+            max_bytes=settings.limits.max_frame,
+            redact=redact,
+            around=around,
+            runner=lambda: self._sandbox(self.settings),
+        )
         self._transports.signed_in = self._signed_in
         self._started = time.monotonic()
         self._settled: set[str] = set()
@@ -144,8 +172,12 @@ class Bridge:
         """What runs because the settings say so."""
         self._retired = OwnedTasks()
         self._reloads = asyncio.Lock()
-        self._wanted = settings
-        """What was last to take effect, whether or not all of it did."""
+        self._wanted = self._base = settings
+        """What was last to take effect, whether or not all of it did; and the same without what was said over it."""
+        self.registry = Registry(
+            self.store, lambda: self._base, self._apply_registry, redact, self._retired.spawn, is_whole=is_whole
+        )
+        """Servers and tools that come, change and go while the bridge runs."""
         self._needs_restart: tuple[str, ...] = ()
         self._now: Generation
         self._standing: Standing
@@ -153,6 +185,10 @@ class Bridge:
         self.pool: Pool
         self.catalog: Catalog
         self.startup: StartupWait
+        self.backends: BackendParts
+        """Tools that no server has."""
+        self.looking: Looking
+        """Whether servers, backends and tools work."""
         self.results: ResultParts
         """Kept results, and what is counted of them."""
         self.approvals: Desk
@@ -195,10 +231,12 @@ class Bridge:
             for part in (
                 self.pool.running(),
                 self.results.running(),
+                self.backends.extra.running(),
                 self._standing.lasting.running(),
                 self._retired.running(),
             ):
                 await stack.enter_async_context(part)
+            self._retired.spawn(self._load_registry())
             try:
                 yield self
             finally:
@@ -223,7 +261,17 @@ class Bridge:
         )
         lifetime = settings.results.lifetime
         self.results = ResultParts(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
-        self.startup = StartupWait(self.pool, settings.bridge.startup_wait, self.results.loaded)
+        self._serving = Serving()
+        self.backends = BackendParts(self.catalog, self._serving, self._sandbox, self._redact, self._backend_changed)
+        self.backends.extra.resolve = self._resolver
+        builtins = BuiltinParts(self.catalog, self._serving, self._backend_changed)
+        self.looking = Looking(self.pool, self.catalog, self.backends, builtins)
+        self.startup = StartupWait(
+            self.pool,
+            settings.bridge.startup_wait,
+            self.results.loaded,
+            lambda: self.registry.loaded.is_set() and self.backends.have_settled and builtins.have_settled,
+        )
         around = Around(
             self.pool,
             self.store,
@@ -236,8 +284,19 @@ class Bridge:
         )
         lasting = Lasting(settings, around)
         self.approvals = lasting.approvals
-        self._standing = Standing(self.catalog, self.startup, around, lasting, self.results, self._is_whole)
-        self._now = build(settings, self._standing, self.holdings.lease(), None)
+        self._standing = Standing(
+            self.catalog,
+            self.startup,
+            around,
+            lasting,
+            self.results,
+            self.backends,
+            builtins,
+            self.looking,
+            self._making,
+            self._is_whole,
+        )
+        self._now = build(settings, self._standing, self.holdings.lease(), None, self._given)
         self.catalog.on_change(self._catalog_changed)
         self.server = Server(
             self._now.service,
@@ -248,6 +307,7 @@ class Bridge:
             lasting.late,
             self.results.shelf,
             around=self._context,
+            works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
         )
         self._now.take_effect(self._standing)
 
@@ -285,34 +345,105 @@ class Bridge:
             ConfigError: something that the settings switch on cannot be had here; nothing was changed.
         """
         async with self._reloads:
-            if settings == self._wanted:
-                return Reloaded(needs_restart=self._needs_restart)
-            before = self._now
-            effective, needs_restart = in_effect(before.settings, settings)
-            after = await self._begun(effective)
-            self._switch(before, after)
-            self._wanted, self._needs_restart = settings, needs_restart
-            self._retired.spawn(self._end_after_calls(before.lease, self._under_way()))
-            changed = await self.pool.configure(after.servers)
-            for name in changed.removed:
-                self._transports.forget(name)
-                self._stood.pop(name, None)
-            self._tell_project()
-            self.server.servers_changed()
-            return Reloaded(
-                changed.added,
-                changed.removed,
-                changed.replaced,
-                tuple(name for name in changed.kept if before.servers[name] != after.servers[name]),
-                changed_sections(before.settings, effective),
-                needs_restart,
-            )
+            base, self._base = self._base, settings
+            try:
+                done = await self._apply(self.registry.over(settings))
+            except BaseException:
+                self._base = base
+                raise
+            self._retired.spawn(self.backends.try_again())
+            return done
+
+    async def _apply_registry(
+        self, over: Callable[[Settings], Settings], rebase: Callable[[Settings], Settings]
+    ) -> Reloaded:
+        async with self._reloads:
+            base = rebase(self._base)
+            done = await self._apply(over(base))
+            self._base = base
+            return done
+
+    async def _load_registry(self) -> None:
+        await self.registry.load()
+        self.startup.noticed()
+
+    async def set_backend(self, name: str, given: Given | None) -> None:
+        """Add a backend of the program, put it in the place of its last one, or (None) take it out.
+
+        Calls under way end as they began.
+
+        Raises:
+            ConfigError: a server or a tool of the settings has this name.
+        """
+        async with self._reloads:
+            before = dict(self._given)
+            if given is None:
+                self._given.pop(name, None)
+            else:
+                self._given[name] = given
+            try:
+                await self._apply(self._wanted, is_same=False)
+            except BaseException:
+                self._given = before
+                raise
+
+    async def command(self, name: str, command: str, data: Mapping[str, Any] | None = None) -> Any:
+        """Have a backend (by the name of its table) do a management command (`warmup`, `reindex`).
+
+        Raises:
+            UnknownName: there is no such backend, or it has no such command.
+            UpstreamError: it failed.
+        """
+        return await self.backends.command(name, command, data or {})
+
+    def representations(self, query: str = "") -> list[Representation]:
+        """What is known of every tool, by id, of those that a boolean query holds for.
+
+        Raises:
+            QueryProblem: the query cannot be read.
+        """
+        from mcpbridge.representing import representations
+
+        self.catalog.flush()
+        found = representations(self.catalog.snapshot, self.settings, self.backends.names())
+        holds = parse_query(query).holds
+        return [one for one in found if not query or holds(one.texts())]
+
+    def resolve_again(self, session: str = "") -> None:
+        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are told."""
+        self.backends.extra.forget(session)
+        self.server.extra_tools_changed(session)
+
+    async def _apply(self, settings: Settings, *, is_same: bool = True) -> Reloaded:
+        """Go on with these settings. `is_same`: backends of the program are as they were."""
+        if is_same and settings == self._wanted:
+            return Reloaded(needs_restart=self._needs_restart)
+        before = self._now
+        effective, needs_restart = in_effect(before.settings, settings)
+        after = await self._begun(effective)
+        self._switch(before, after)
+        self._wanted, self._needs_restart = settings, needs_restart
+        self._retired.spawn(self._end_after_calls(before.lease, self._under_way()))
+        changed = await self.pool.configure(after.servers)
+        for name in changed.removed:
+            self._transports.forget(name)
+            self._stood.pop(name, None)
+        self._tell_project()
+        self.server.servers_changed()
+        return Reloaded(
+            changed.added,
+            changed.removed,
+            changed.replaced,
+            tuple(name for name in changed.kept if before.servers[name] != after.servers[name]),
+            changed_sections(before.settings, effective),
+            needs_restart,
+        )
 
     async def _begun(self, settings: Settings) -> Generation:
         """A generation that could take effect at once."""
         lease = self.holdings.lease()
         try:
-            generation = build(settings, self._standing, lease, self._now)
+            generation = build(settings, self._standing, lease, self._now, self._given)
             await lease.begin()
         except BaseException:
             lease.end()
@@ -351,6 +482,8 @@ class Bridge:
 
     async def settled(self, timeout: float) -> bool:  # noqa: ASYNC109 - the caller's patience, not a deadline of the work
         """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up."""
+        with move_on_after(timeout):
+            await self.registry.loaded.wait()  # it may bring upstreams
         done = await self.pool.settled(timeout)
         self.catalog.flush()
         return done
@@ -374,6 +507,11 @@ class Bridge:
             "config": self.settings.source,
             "clients": self.server.clients,
             "servers": servers_standing(self.pool, self.settings.servers, snapshot, metrics),
+            "backends": self.backends.standing(),
+            "inactive": self._now.builtins.inactive(),
+            "sandbox": self._sandbox_standing(),
+            "health": [found.as_json() for found in self.looking.found()],
+            "added": self.registry.standing(),
             "dropped": dropped(snapshot),
             "warnings": [str(one) for one in self._now.unmatched.found()],
             "needs_restart": list(self._needs_restart),
@@ -501,6 +639,46 @@ class Bridge:
 
     # -- parts
 
+    def _backend_changed(self) -> None:
+        self.startup.noticed()
+
+    def _sandbox(self, settings: Settings) -> Runner:
+        """The sandbox of these settings: one for all that they have run."""
+        if self._isolation is None or self._isolation[0] != settings.sandbox:
+            from mcpbridge.sandbox.isolation import Isolation
+
+            cache = cache_directory(os.environ)
+            self._isolation = settings.sandbox, Isolation(settings.sandbox, cache=cache)
+        return self._isolation[1]
+
+    def _sandbox_standing(self) -> dict[str, Any]:
+        """Which sandbox is in use, as far as that was found out; what was switched off is said."""
+        if self.settings.sandbox.mode == "off":
+            return {"mode": "off"}
+        known = getattr(self._isolation[1], "known", None) if self._isolation is not None else None
+        return {"mode": self.settings.sandbox.mode, **({"tiers": known.as_json()} if known is not None else {})}
+
+    async def _told(self, call: Call, name: str) -> dict[str, Any]:
+        """What `brief` or `pulse` says to a caller."""
+        from mcpbridge import telling
+
+        if name == "brief":
+            catalog, caller = self.catalog, call.caller
+            snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
+            return telling.brief(self.routing.sight(caller), snapshot, self.pool, self.settings)
+        stored = len(await self.results.shelf.cards(principal=call.caller.principal, limit=1000))
+        return telling.pulse(call, self._standing.lasting.tallies, stored, self.settings)
+
+    def _making(self, settings: Settings) -> Making:
+        directory = Path(settings.source).parent if settings.source else Path()
+        return Making(
+            runner=lambda: self._sandbox(settings),
+            told=self._told,
+            finished=_handed_over,
+            directory=directory,
+            own_files=_own_files(settings),
+        )
+
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         self._now.routing.changed(snapshot, kinds)
 
@@ -510,3 +688,19 @@ class Bridge:
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         return self._transports(name, settings)
+
+
+def _own_files(settings: Settings) -> tuple[str, ...]:
+    """Files and directories of the bridge itself, which no tool may write."""
+    own = [store_path(settings.store), call_log_path(settings.call_log, settings.store), state_directory(os.environ)]
+    kept = [cache_directory(os.environ), Path(runtime_directory(os.environ) or "")]
+    named = [Path(settings.source)] if settings.source else []
+    beside = [named[0].parent / spec for spec in settings.spec] if named else []
+    return tuple(str(path.absolute()) for path in (*named, *beside, *own, *kept) if str(path) not in ("", "."))
+
+
+def _handed_over(call: Call, name: str, said: Mapping[str, Any]) -> None:
+    """An agent says that it is done, or hands over what it made: the program hears of it."""
+    context = call.context
+    context.session.state[DELIVERABLE] = {"tool": name, **said}
+    context.events.publish(DELIVERABLE, {"tool": name, **said})

@@ -5,29 +5,34 @@ anything: no call ever sees half of each. What outlives it (the store, the catal
 behind) is in `Standing`, and what runs is held by its lease (`holdings.py`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from mcpbridge._version import __version__
 from mcpbridge.assembly import Around, Lasting, Parts, Way
+from mcpbridge.backend_parts import BackendConcerns, BackendParts, Given
+from mcpbridge.builtin.making import Making
+from mcpbridge.builtin_parts import BuiltinConcerns, BuiltinParts
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder, Offer
+from mcpbridge.catalog.snapshot import Builder
 from mcpbridge.catalog.unmatched import Selector, UnmatchedNames
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.listing import Listing
 from mcpbridge.downstream.opening import Identity
 from mcpbridge.downstream.server import Service
+from mcpbridge.health import Every, Looking
 from mcpbridge.holdings import Lease
 from mcpbridge.hooks.calls import Hook
-from mcpbridge.model import BRIDGE
 from mcpbridge.policy.decide import Policy
 from mcpbridge.result_parts import ResultConcerns, ResultParts
 from mcpbridge.routing_parts import RoutingParts, RoutingSurroundings
 from mcpbridge.storage.log_settings import call_log_path
 from mcpbridge.upstream.conducts import Conducts
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup import StartupWait
 from mcpbridge.wire.envelope import SERVER_INFO
@@ -51,6 +56,11 @@ class Standing(Struct, frozen=True):
     around: Around
     lasting: Lasting
     results: ResultParts
+    backends: BackendParts
+    builtins: BuiltinParts
+    looking: Looking
+    making_of: Callable[[Settings], Making]
+    """What built-in tools are made with."""
     is_whole: bool
     """The settings have all servers that there are; otherwise what rules and hooks name may be of others."""
 
@@ -69,9 +79,11 @@ class Generation(Struct, frozen=True):
     unmatched: UnmatchedNames
     lease: Lease
     """What runs for it; ended once its last call is over."""
+    sources: Mapping[str, OfferSettings]
+    """What is set of all that offer tools, by server."""
+    backends: BackendConcerns
+    builtins: BuiltinConcerns
     _builder: Builder
-    _offer: Offer
-    """The bridge's own tools."""
 
     @property
     def enabled(self) -> frozenset[str]:
@@ -83,8 +95,9 @@ class Generation(Struct, frozen=True):
         catalog = standing.catalog
         standing.results.take_effect(self.results)
         self.way.take_effect()
-        catalog.configure(self.settings.servers, self._builder, self.policy)
-        catalog.update(self._offer)
+        catalog.configure(self.sources, self._builder, self.policy)
+        standing.backends.take_effect(self.backends)
+        standing.builtins.take_effect(self.builtins)
 
     def before(self, standing: Standing, after: "Generation") -> None:
         """What is over with this one as `after` takes its place: offers of servers that are not there any more."""
@@ -111,23 +124,40 @@ def identity_of(settings: Settings) -> Identity:
     )
 
 
-def build(settings: Settings, standing: Standing, lease: Lease, before: Generation | None) -> Generation:
+def build(
+    settings: Settings,
+    standing: Standing,
+    lease: Lease,
+    before: Generation | None,
+    given: Mapping[str, Given] = MappingProxyType({}),
+) -> Generation:
     """The generation of these settings, which is in effect nowhere yet. `before`: the one whose place it takes.
+
+    `given`: backends that the program brought, by name.
 
     Raises:
         ConfigError: something that the settings switch on cannot be had here.
     """
     around, catalog, servers = standing.around, standing.catalog, servers_of(settings)
-    conducts = Conducts(servers, settings.calls, settings.results)
-    policy = Policy(settings.permissions, servers, settings.calls, conducts.of)
-    results = standing.results.concerns(settings.results, servers, lease, _call_log(settings))
+    backends = standing.backends.concerns(settings, given, lease)
+    offering = {**servers, **backends.sources}
+    results = standing.results.concerns(settings.results, offering, lease, _call_log(settings))
     surroundings = RoutingSurroundings(
         catalog, around.pool, around.store, standing.startup.settled, standing.lasting.plans
     )
-    routing = RoutingParts(settings, surroundings, lease, before=before.routing if before is not None else None)
-    builtins = {**results.builtins, **routing.builtins}
+    routing = RoutingParts(
+        settings, surroundings, lease, offering, before=before.routing if before is not None else None
+    )
+    making = standing.making_of(settings)
+    builtins = standing.builtins.concerns(settings, {**results.builtins, **routing.builtins}, making, lease)
+    sources = {**offering, **builtins.sources}
+    conducts = Conducts(sources, settings.calls, settings.results)
+    policy = Policy(settings.permissions, sources, settings.calls, conducts.of)
     noted = routing.ended if routing.feedback is not None else None
-    parts = Parts(servers, conducts, policy, results, builtins, noted)
+    serve = {**builtins.serve, **backends.serve}
+    if every := settings.health.every:
+        lease.hold("health", every, lambda: Every(standing.looking, every), run=Every.running)
+    parts = Parts(servers, conducts, policy, results, sources, serve, builtins.asks, noted)
     identity = identity_of(settings)
     listing = Listing(
         catalog,
@@ -137,6 +167,7 @@ def build(settings: Settings, standing: Standing, lease: Lease, before: Generati
         choose=routing.choose,
         signature=routing.signature_of,
         is_open=lambda tool: policy.of(tool).is_open,
+        extra=standing.backends.extra,
     )
     return Generation(
         settings,
@@ -148,8 +179,10 @@ def build(settings: Settings, standing: Standing, lease: Lease, before: Generati
         Service(identity, settings.questions, listing),
         UnmatchedNames(selectors_of(settings, around.functions) if standing.is_whole else (), settings.servers),
         lease,
+        {**settings.servers, **backends.sources, **builtins.sources},
+        backends,
+        builtins,
         _builder_of(settings, identity),
-        Offer(BRIDGE, tuple(encode(builtin.definition) for builtin in builtins.values())),
     )
 
 

@@ -31,6 +31,7 @@ from mcpbridge.routing.settings import RouterSettings
 from mcpbridge.routing.sight import Sight
 from mcpbridge.storage.records import CallRecord
 from mcpbridge.storage.store import Store
+from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import TRANSFORM, WHOLE
@@ -63,9 +64,15 @@ class RoutingParts:
     """The parts that follow from one reading of the settings."""
 
     def __init__(
-        self, settings: Settings, around: RoutingSurroundings, lease: Lease, *, before: "RoutingParts | None" = None
+        self,
+        settings: Settings,
+        around: RoutingSurroundings,
+        lease: Lease,
+        sources: Mapping[str, OfferSettings],
+        *,
+        before: "RoutingParts | None" = None,
     ) -> None:
-        """Touches nothing: no file, no process. `lease` holds what runs.
+        """Touches nothing: no file, no process. `lease` holds what runs. `sources`: what is set of who offers tools.
 
         `before`: the parts whose place these take.
 
@@ -88,7 +95,7 @@ class RoutingParts:
         self.exposing = Exposing(
             settings.expose,
             settings.profiles,
-            settings.servers,
+            sources,
             around.catalog,
             map_of=self._map_of,
             signature=_call_line,

@@ -55,6 +55,8 @@ def _standing(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -
         "breaker": upstream.breaker_state,
     }
     if isinstance(transport, StdioTransport):
+        if tier := getattr(transport, "tier", ""):
+            standing["sandbox"] = tier
         standing |= {"pid": transport.pid, "stderr": transport.stderr_lines[-10:]}
     return standing
 

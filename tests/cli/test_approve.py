@@ -62,7 +62,8 @@ async def bridge(
 
 async def command(*args: str) -> int:
     with anyio.fail_after(10):
-        return await asyncio.to_thread(run, args)
+        # Without the context of this task: a command begins an event loop, as a process of its own would.
+        return await asyncio.get_running_loop().run_in_executor(None, run, args)
 
 
 @pytest.fixture(autouse=True)

@@ -15,28 +15,33 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcpbridge.admin.approvals import Problem, decide, listed
+from mcpbridge.admin.registry_routes import registry_routes
 from mcpbridge.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.approvals.desk import Desk
+from mcpbridge.bridge import Bridge
 from mcpbridge.results.ledger import Ledger
 from mcpbridge.results.shelf import Shelf
 
 __all__ = ["make_api"]
 
 _LARGEST_BODY = 64 * 1024
-_STATUS_OF = {"invalid": 400, "unknown": 404, "decided": 409}
+_STATUS_OF = {"invalid": 400, "forbidden": 403, "unknown": 404, "decided": 409, "exists": 409, "failed": 503}
 _NOT_ADMIN = (
     "Only who administers the bridge may use this: give a token of `http.tokens` the setting `admin = true`, or start "
     "the bridge with MCPBRIDGE_ADMIN_TOKEN in its environment, and send that token as `Authorization: Bearer TOKEN`"
 )
 
 
-def make_api(desk: Desk, shelf: Shelf | None = None, ledger: Ledger | None = None) -> Starlette:
+def make_api(
+    desk: Desk, shelf: Shelf | None = None, ledger: Ledger | None = None, bridge: Bridge | None = None
+) -> Starlette:
     """The application; its paths begin with `/api`. What is not given has no paths."""
     return Starlette(
         routes=[
             *_approval_routes(desk),
             *(result_routes(shelf, _for_admins) if shelf is not None else ()),
             *(stats_routes(ledger, _for_admins) if ledger is not None else ()),
+            *(registry_routes(bridge, _for_admins, _object_of) if bridge is not None else ()),
         ],
         exception_handlers={HTTPException: _http_error, Problem: _problem},
     )
@@ -76,7 +81,7 @@ async def _object_of(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise Problem("invalid", 'the body must be a JSON object such as {"decision": "approve", "for": "once"}')
+        raise Problem("invalid", "the body must be a JSON object")
     return cast("dict[str, Any]", document)
 
 

@@ -16,7 +16,7 @@ _LONGEST_LINE = 200
 
 
 class Problem(Exception):
-    """An answer that does not count. `code`: `invalid`, `unknown` or `decided`."""
+    """What was asked cannot be done. `code`: `invalid`, `unknown`, `decided`, `forbidden`, `exists` or `failed`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

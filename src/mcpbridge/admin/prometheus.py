@@ -84,6 +84,7 @@ class _Counts:
         page.gauges("mcpbridge_uptime_seconds", "Since the start.", [("", status["uptime_s"])])
         page.gauges("mcpbridge_clients", "Open sessions and streams.", [("", status["clients"])])
         _add_servers(page, servers)
+        _add_health(page, status.get("health", ()))
         _add_counts(page, self._all, backends)
         _add_durations(page, self._all, backends)
         return page.written(), page.kind
@@ -95,6 +96,13 @@ def _add_servers(page: Page, servers: Sequence[Mapping[str, Any]]) -> None:
     page.gauges("mcpbridge_server_up", "1 while a server is ready, or would start at its next use.", up)
     page.gauges("mcpbridge_server_running_calls", "Calls it works on now.", [(of, one["running"]) for of, one in own])
     page.counters("mcpbridge_server_restarts", "Connections made anew.", [(of, one["restarts"]) for of, one in own])
+
+
+def _add_health(page: Page, checks: Sequence[Mapping[str, Any]]) -> None:
+    """What the last looks found; nothing where nobody looked."""
+    found = [(labels(["name", "kind"], [str(one["name"]), str(one["kind"])]), int(one["ok"])) for one in checks]
+    if found:
+        page.gauges("mcpbridge_health", "1 where the last look found that it works.", found)
 
 
 _COUNTERS: tuple[tuple[str, str, Callable[[Series], int]], ...] = (

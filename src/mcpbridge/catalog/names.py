@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import chain, count
 from typing import Literal
 
-from mcpbridge.model import BRIDGE
+from mcpbridge.model import BRIDGE, OWN
 
 __all__ = ["SHORTEST_LIMIT", "Prefix", "fingerprint", "own_names", "wire_names"]
 
@@ -40,11 +40,11 @@ def wire_names(owners: Iterable[_Owner], *, limit: int = 48, prefix: Prefix = "a
         raise ValueError(f"a tool name needs at least {SHORTEST_LIMIT} characters, not {limit}")
     every = sorted(set(owners))
     attempts = dict.fromkeys((owner for owner in every if owner[0] != BRIDGE), 0)
-    names = {owner: _name(owner, 0, limit, prefix) for owner in attempts}
+    names = {owner: _name(owner, 0, limit, _prefix_of(owner, prefix)) for owner in attempts}
     while clashing := _not_alone(names):
         for owner in clashing:
             attempts[owner] += 1
-            names[owner] = _name(owner, attempts[owner], limit, prefix)
+            names[owner] = _name(owner, attempts[owner], limit, _prefix_of(owner, prefix))
     return names | _of_the_bridge(every, names)
 
 
@@ -53,6 +53,11 @@ def own_names(owners: Iterable[_Owner]) -> dict[_Owner, str]:
     every = list(owners)
     names = {owner: owner[1] for owner in every if owner[0] != BRIDGE}
     return names | _of_the_bridge(every, names)
+
+
+def _prefix_of(owner: _Owner, prefix: Prefix) -> Prefix:
+    """Tools that no server offers are called what their user called them, unless a server's is called so too."""
+    return "on-collision" if owner[0] in OWN and prefix == "always" else prefix
 
 
 def _of_the_bridge(owners: Iterable[_Owner], names: Mapping[_Owner, str]) -> dict[_Owner, str]:

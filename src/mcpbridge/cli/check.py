@@ -1,49 +1,114 @@
-"""`mcpbridge check`: is the configuration right, and does every server answer?"""
+"""`mcpbridge check`: is the configuration right, does every server answer, and does every tool work?"""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from mcpbridge.bridge import Bridge
 from mcpbridge.cli import engine
-from mcpbridge.cli.exits import OK, UNREACHABLE
+from mcpbridge.cli.exits import OK, UNREACHABLE, USAGE, fail
 from mcpbridge.cli.options import as_json_option, config_option
 from mcpbridge.cli.output import note, print_json, print_table, visible
 from mcpbridge.cli.states import State, fault, is_ready, offers
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
+from mcpbridge.errors import UnknownName
+from mcpbridge.model import TOOLS
 from mcpbridge.redaction import Redactor
 
 __all__ = ["command"]
 
 
 @click.command("check")
+@click.argument("names", nargs=-1)
 @config_option
 @as_json_option
-def command(*, config: str | None, as_json: bool) -> int:
-    """Check the configuration, connect to every server and say how each one is. Exit code 4 if one fails.
+def command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int:
+    """Check the configuration, connect to every server, look at every tool of [tools], and say how each one is.
+
+    NAMES: look at these alone; servers, tools of [tools], built-in tools (builtin/NAME), or single tools by their id
+    (`github/create_issue`) or the name that clients see. Exit code 4 if one does not work.
 
     Rules, hooks and tables of tools that match no tool are told of too.
     """
 
     async def checking(loaded: Loaded, redact: Redactor) -> int:
+        if names:
+            return await _check_named(names, loaded, redact, as_json=as_json)
         async with engine.settle(loaded, redact) as bridge:
             servers = engine.wanted_servers(bridge)
-            warnings = [*bridge.status()["warnings"], *_missing_programs(loaded.settings)]
-        ready = all(map(is_ready, servers))
+            await bridge.startup.settled()
+            checks = [await bridge.looking.check(name) for name in bridge.backends.names()]
+            tools = [one.as_json() for one in checks]
+            status = bridge.status()
+            warnings = [*status["warnings"], *_missing_programs(loaded.settings)]
+        ready = all(map(is_ready, servers)) and all(one["ok"] for one in tools)
         if as_json:
-            print_json({"config": loaded.settings.source, "ok": ready, "servers": servers, "warnings": warnings})
-        elif servers:
-            titles = ["", "Server", "Transport", "Protocol", "Offers"]
-            print_table(titles, [_row(server) for server in servers], wraps="Offers")
+            found = {"servers": servers, "tools": tools, "inactive": status["inactive"], "warnings": warnings}
+            print_json({"config": loaded.settings.source, "ok": ready, **found})
         else:
-            print("the configuration is right; no server is enabled in it")
+            _print(servers, tools, status["inactive"])
         for warning in warnings if not as_json else ():
             note(visible(redact(warning)))
         return OK if ready else UNREACHABLE
 
     return engine.run(checking, config, as_json=as_json)
+
+
+def _print(servers: Sequence[State], tools: Sequence[State], inactive: Sequence[State]) -> None:
+    if servers:
+        print_table(["", "Server", "Transport", "Protocol", "Offers"], list(map(_row, servers)), wraps="Offers")
+    if tools:
+        if servers:
+            print()
+        print_table(["", "Tool", "Found"], list(map(_found, tools)), wraps="Found")
+    if not servers and not tools:
+        print("the configuration is right; no server is enabled in it")
+    for one in inactive:
+        print(visible(f"inactive: {one['name']}: {one['reason']}"))
+
+
+async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *, as_json: bool) -> int:
+    """Look at some alone; only the servers are started that they need."""
+    async with engine.settle(loaded, redact, _needed(names, loaded.settings)) as bridge:
+        await bridge.startup.settled()
+        checks = [await _looked_at(bridge, name) for name in dict.fromkeys(names)]
+    is_well = all(one["ok"] for one in checks)
+    if as_json:
+        print_json({"config": loaded.settings.source, "ok": is_well, "checks": checks})
+    else:
+        print_table(["", "Name", "Found"], list(map(_found, checks)), wraps="Found")
+    return OK if is_well else UNREACHABLE
+
+
+def _needed(names: Sequence[str], settings: Settings) -> list[str] | None:
+    """The servers to start; None: all, since a name can be of any."""
+    servers: list[str] = []
+    for name in names:
+        head, _, rest = name.partition("/")
+        if head in settings.servers:
+            servers.append(head)
+        elif not (head in settings.tools or (head == TOOLS and rest in settings.tools) or _is_builtin(name, settings)):
+            return None
+    return list(dict.fromkeys(servers))
+
+
+def _is_builtin(name: str, settings: Settings) -> bool:
+    return name.rpartition("/")[2] in settings.builtin.enable
+
+
+async def _looked_at(bridge: Bridge, name: str) -> dict[str, Any]:
+    settings = bridge.settings
+    off = settings.servers.get(name) or settings.tools.get(name.removeprefix(f"{TOOLS}/"))
+    if off is not None and off.disabled:
+        return {"name": name, "kind": "switched off", "ok": False, "detail": "it is switched off"}
+    try:
+        return (await bridge.looking.check(name)).as_json()
+    except UnknownName as error:
+        fail(USAGE, visible(error.told()))
 
 
 def _missing_programs(settings: Settings) -> Iterator[str]:
@@ -60,3 +125,7 @@ def _missing_programs(settings: Settings) -> Iterator[str]:
 def _row(server: State) -> list[str]:
     reached = [str(server.get(key) or "") for key in ("name", "transport", "protocol")]
     return ["ok", *reached, offers(server)] if is_ready(server) else ["FAILED", *reached, fault(server)]
+
+
+def _found(check: State) -> list[str]:
+    return ["ok" if check["ok"] else "FAILED", str(check["name"]), visible(str(check["detail"])) or "it works"]

@@ -140,7 +140,7 @@ def _machine(machine: Machine) -> Iterator[str]:
     for name, how in machine.confined.items():
         yield from _wrapped(f"      {name}: {how or 'not installed'}", " " * 8)
     layers = [f"{name} {what or 'no'}" for name, what in machine.sandbox.items()]
-    yield from _wrapped(f"      sandbox layers of the system (not in use yet): {', '.join(layers) or 'none'}", " " * 8)
+    yield from _wrapped(f"      sandbox layers of the system: {', '.join(layers) or 'none'}", " " * 8)
     kept = ", ".join(f"{name} {path}" for name, path in machine.directories.items())
     yield from _wrapped(f"      directories: {kept}", " " * 8)
 

@@ -8,10 +8,12 @@ import click
 
 from mcpbridge.bridge import Bridge
 from mcpbridge.cli import engine
+from mcpbridge.cli.exits import USAGE, fail
 from mcpbridge.cli.options import as_json_option, config_option
 from mcpbridge.cli.output import first_line, print_json, print_table
 from mcpbridge.config.load import Loaded
 from mcpbridge.redaction import Redactor
+from mcpbridge.routing.boolean_query import QueryProblem
 
 __all__ = ["command"]
 
@@ -39,22 +41,60 @@ _PROMPTS = _Kind("prompts", "prompts/list", "name")
 @click.option("--server", metavar="NAME", help="Only what this server offers.")
 @click.option("--resources", is_flag=True, help="List resources and their templates instead of tools.")
 @click.option("--prompts", is_flag=True, help="List prompts instead of tools.")
+@click.option("--query", metavar="QUERY", help="Only tools for which this holds: `tag:nlp OR server:github`.")
 @click.option("--all", "everything", is_flag=True, help="List tools, resources, templates and prompts.")
 def command(
-    *, config: str | None, as_json: bool, server: str | None, resources: bool, prompts: bool, everything: bool
+    *,
+    config: str | None,
+    as_json: bool,
+    server: str | None,
+    resources: bool,
+    prompts: bool,
+    query: str | None,
+    everything: bool,
 ) -> int:
-    """List what the servers offer, under the names that clients see."""
+    r"""List what the servers offer, under the names that clients see.
+
+    With --query tools are listed that it holds for, those too that clients have to search for: words, "phrases",
+    FIELD:VALUE, AND, OR, NOT, ( ). Fields are id, name, server, description, tag, kind (mcp, http, builtin, …),
+    runtime (local, remote), protocol, schema and example; * and ? stand for others. With --json the whole of what is
+    known of each is printed.
+
+    \b
+    mcpbridge list --query 'remote AND tag:billing NOT server:test*'
+    """
     kinds = [_RESOURCES, _TEMPLATES] * resources + [_PROMPTS] * prompts
     if everything:
         kinds = [_TOOLS, _RESOURCES, _TEMPLATES, _PROMPTS]
 
+    if query is not None and kinds:
+        raise click.UsageError("--query is about tools: it does not go with --resources, --prompts and --all")
+
     async def listing(loaded: Loaded, redact: Redactor) -> int:
         async with engine.settle(loaded, redact, [server] if server else None) as bridge:
             engine.warn_of_absent(bridge)
+            if query is not None:
+                await bridge.startup.settled()
+                _print_found(bridge, query, as_json=as_json)
+                return 0
             await _print(bridge, kinds or [_TOOLS], as_json=as_json)
         return 0
 
     return engine.run(listing, config, as_json=as_json)
+
+
+def _print_found(bridge: Bridge, query: str, *, as_json: bool) -> None:
+    try:
+        found = bridge.representations(query)
+    except QueryProblem as problem:
+        fail(USAGE, str(problem))
+    if as_json:
+        print_json({"tools": [one.as_json() for one in found]})
+    elif found:
+        rows = [[one.name, one.sub_type, ", ".join(one.tags), first_line(one.description, 100)] for one in found]
+        print_table(["Tool", "Kind", "Tags", "Description"], rows)
+    else:
+        print("no tools")
 
 
 async def _print(bridge: Bridge, kinds: Sequence[_Kind], *, as_json: bool) -> None:

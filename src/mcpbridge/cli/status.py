@@ -35,6 +35,7 @@ def _show(bridge: Document) -> None:
     if servers:
         titles = ["Server", "State", "Transport", "Protocol", "Process", "Restarts", "Calls", "Offers"]
         print_table(titles, list(map(_row, servers)), wraps="State" if any(map(_is_troubled, servers)) else "Offers")
+    _show_tools(bridge)
     if daemon := cast("State", bridge.get("daemon") or {}):
         _show_daemon(daemon)
     for warning in cast("list[str]", bridge.get("warnings", [])):
@@ -43,6 +44,33 @@ def _show(bridge: Document) -> None:
         print(visible(f"the configuration file as it is now is not in effect: {wrong.get('message')}"))
     if waiting := cast("list[str]", bridge.get("needs_restart") or []):
         print(visible(f"after a restart: {', '.join(waiting)}"))
+
+
+def _show_tools(bridge: Document) -> None:
+    """What does not work of the tools that no server has, and what is not as the file has it."""
+    for one in cast("list[State]", bridge.get("backends", [])):
+        if one["state"] == "failed":
+            print(visible(f"tool {one['name']} ({one['kind']}) does not work: {one['reason']}"))
+    for one in cast("list[State]", bridge.get("inactive", [])):
+        print(visible(f"tool {one['name']} is inactive: {one['reason']}"))
+    for one in cast("list[State]", bridge.get("health", [])):
+        if not one["ok"]:
+            print(visible(f"{one['kind']} {one['name']} did not work at {one['at']}: {one['detail']}"))
+    for one in cast("list[State]", bridge.get("added", [])):
+        print(visible(_told(one)))
+
+
+def _told(said: State) -> str:
+    """What was said of a server or tool while the bridge runs, and by whom."""
+    kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
+    who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
+    switched = [f"switched {'off' if said['disabled'] else 'on'}"] if "disabled" in said else []
+    tools = cast("dict[str, bool]", said.get("tools", {}))
+    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in tools.items()]
+    done = ", ".join([*([str(said["said"])] if said["said"] != "switched" else []), *switched])
+    until = "" if said["kept"] else ", until it ends"
+    hidden = "; not in effect, since the configuration file has this name" if said.get("hidden") else ""
+    return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"
 
 
 def _show_daemon(daemon: State) -> None:

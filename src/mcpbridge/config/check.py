@@ -15,8 +15,9 @@ from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, to
 from mcpbridge.config.references import strangers
 from mcpbridge.config.schema import Settings
 from mcpbridge.config.scripts import misuse
+from mcpbridge.config.tool_tables import read_tools
 from mcpbridge.errors import ConfigError
-from mcpbridge.model import BRIDGE
+from mcpbridge.model import BRIDGE, BUILTIN, OWN, TOOLS
 from mcpbridge.redaction import SECRET_NAME
 from mcpbridge.upstream.projects import ProjectText
 
@@ -24,6 +25,9 @@ __all__ = ["Checked", "check", "refuse_what_only_loading_sets"]
 
 _PLAIN_NAMES = {"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 """Environment variables whose values are no secrets, though they often come from a variable."""
+
+
+_OWN_EXAMPLES = {BRIDGE: f"{BRIDGE}/recall", TOOLS: f"{TOOLS}/NAME", BUILTIN: f"{BUILTIN}/web-search"}
 
 
 class Checked(Struct, frozen=True):
@@ -48,7 +52,7 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
     expansion = Expansion(environ, directory)
     expanded = cast("dict[str, object]", expansion.of(document))
     for missing in expansion.missing:
-        if not _is_of_server(missing.key):
+        if not _is_of_server(missing.key) and missing.key[:1] != ("tools",):
             raise ConfigError(missing.reason, file=place(file, line_of(missing.key)), key=dotted(missing.key))
     for misplaced in expansion.misplaced:
         hint = "Write ${env:PROJECT_ROOT} for an environment variable of this name."
@@ -65,9 +69,9 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
                 raise ConfigError(
                     "not usable as the name of a server", file=where, key=dotted(["servers", name]), hint=hint
                 )
-            if name == BRIDGE:
+            if name in OWN:
                 where, hint = place(file, line_of(["servers", name])), "Call the server something else."
-                what = "the bridge's own tools have this name (`mcpbridge/recall`)"
+                what = f"the bridge's own tools have this name (`{_OWN_EXAMPLES[name]}`)"
                 raise ConfigError(what, file=where, key=dotted(["servers", name]), hint=hint)
             if isinstance(server, dict):
                 lost = [missing for missing in expansion.missing if missing.key[1] == name]
@@ -78,6 +82,10 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
                 _with_project_texts(cast("dict[str, object]", server), texts, directory)
                 _without_lost_values(cast("dict[str, object]", server), lost)
                 _from_directory(cast("dict[str, object]", server), directory)
+    tools, warnings = read_tools(expanded, document, expansion, file, line_of)
+    if isinstance(expanded.get("tools", {}), dict):
+        expanded["tools"] = tools
+    _builtin_from_directory(expanded.get("builtin"), directory)
     for name in ("store", "call_log"):
         section = expanded.get(name)
         if isinstance(section, dict) and isinstance(path_ := cast("dict[str, object]", section).get("path"), str):
@@ -87,7 +95,11 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
     except ValidationError as error:
         raise as_config_error(error, document, root=Settings, file=file, line_of=line_of) from None
     missing = frozenset(one.variable for one in expansion.missing if one.variable)
-    return Checked(settings, _secrets(settings, expansion.resolved), _about_strangers(settings, file, line_of), missing)
+    warnings += _about_strangers(settings, file, line_of)
+    secrets = _secrets(settings, expansion.resolved)
+    if "web-search" in settings.builtin.enable and (key := environ.get("TAVILY_API_KEY")):
+        secrets.add(key)
+    return Checked(settings, secrets, warnings, missing)
 
 
 def _about_strangers(settings: Settings, file: str, line_of: LineOf) -> list[str]:
@@ -202,6 +214,8 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
         if len(one.key) > 3 and one.key[0] == "hooks":
             section, name = one.key[2:4]
         private = section in ("env", "headers") and name not in _PLAIN_NAMES
+        if one.key[:1] == ("tools",) and len(one.key) > 3:  # every table in there may hold credentials
+            private = one.key[2] in _PRIVATE_TABLES
         if private or one.reference.startswith("file:") or SECRET_NAME.search(one.reference):
             found.add(one.value)
     for holder in (*settings.servers.values(), *settings.hooks):
@@ -209,6 +223,15 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
             if SECRET_NAME.search(name):
                 scheme, _, rest = value.partition(" ")  # "Bearer …", "Basic …"
                 found.add(rest if scheme.isalpha() and rest else value)
+    for tool in settings.tools.values():
+        for table in ("env", "headers", "metadata"):
+            values = cast("Mapping[str, str]", getattr(tool, table, {}))
+            found |= {value for name, value in values.items() if SECRET_NAME.search(name)}
+        auth: object = getattr(tool, "auth", None)
+        found |= {secret for key in _CREDENTIALS if (secret := getattr(auth, key, None)) and isinstance(secret, str)}
+    for service in (settings.builtin.web_search, settings.builtin.crypto_price):
+        if service.api_key:
+            found.add(service.api_key)
     for server in settings.servers.values():
         found |= {secret for secret in (server.auth.client_secret, server.auth.private_key) if secret}
         if server.tls.key_password:
@@ -223,6 +246,27 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
     if settings.questions.state_key:
         found.add(settings.questions.state_key)
     return found
+
+
+_CREDENTIALS = ("token", "password", "key", "client_secret")
+"""Of what `auth` of a tool has."""
+_PRIVATE_TABLES = frozenset({"env", "headers", "metadata", "auth", "params", "constructor_args"})
+
+
+def _builtin_from_directory(section: object, directory: Path) -> None:
+    """Let the directories of built-in tools start where the file is."""
+    if not isinstance(section, dict):
+        return
+    for table in cast("dict[str, object]", section).values():
+        for key in ("roots", "repositories"):
+            if not isinstance(table, dict):
+                continue
+            own = cast("dict[str, object]", table)
+            value = own.get(key)
+            if isinstance(value, list):
+                own[key] = [_from(directory, one) for one in cast("list[object]", value)]
+            elif isinstance(value, dict):
+                own[key] = {name: _from(directory, one) for name, one in cast("dict[str, object]", value).items()}
 
 
 def _is_of_server(key: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from mcpbridge.errors import ConfigError
-from mcpbridge.model import BRIDGE
+from mcpbridge.model import OWN
 from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings
 
 __all__ = ["NAME", "NAME_LENGTH", "as_globs", "plain_json", "translate", "translate_server", "usable_name"]
@@ -40,7 +40,7 @@ _HARMLESS = {"$schema", "description", "displayName", "gallery", "icon", "id", "
 }
 """Keys that say nothing to a bridge: not worth a warning."""
 
-_OURS = (ServerSettings.model_fields.keys() - {"unavailable", "project_texts", "transport"}) | {"isolation"}
+_OURS = (ServerSettings.model_fields.keys() - {"unavailable", "project_texts", "transport", "sandbox"}) | {"isolation"}
 
 _JSON_TOKEN = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
@@ -92,8 +92,8 @@ def _servers(document: object, file: str) -> dict[str, object]:
 
 def usable_name(name: str) -> str:
     """A name that other programs allow, as one that we do."""
-    if name == BRIDGE:  # in a client's file usually the bridge itself, or another one
-        return f"{BRIDGE}-server"
+    if name in OWN:  # in a client's file usually the bridge itself, or another one
+        return f"{name}-server"
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:NAME_LENGTH] or "server"
 
 

@@ -81,14 +81,16 @@ def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True)
     raise ConfigError(f"no configuration: looked for {looked}", hint=hint)
 
 
-def read(path: Path, environ: Mapping[str, str]) -> Loaded:
+def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> Loaded:
     """Read and check one file: `servers.toml`, or an `mcpServers` JSON if its name ends in `.json`.
+
+    `text`: what it is to say; None: what it says.
 
     Raises:
         ConfigError: it cannot be read, or it is wrong.
     """
     file = str(path)
-    text = _text(path)
+    text = _text(path) if text is None else text.replace("\r\n", "\n")
     if path.suffix.lower() in (".json", ".jsonc"):
         document, warnings = _parse_json(text, file)
         line_of = partial(_json_line, foreign.plain_json(text))
@@ -98,7 +100,8 @@ def read(path: Path, environ: Mapping[str, str]) -> Loaded:
         refuse_what_only_loading_sets(document, file, line_of)
     checked = check(document, path, environ, line_of)
     warnings += checked.warnings
-    if not checked.settings.servers:
+    settings = checked.settings
+    if not (settings.servers or settings.tools or settings.packs or settings.builtin.enable):
         warnings.append(f"{file}: no servers are configured")
     return Loaded(checked.settings, tuple(warnings), tuple(sorted(checked.secrets)), checked.missing)
 

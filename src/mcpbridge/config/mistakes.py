@@ -52,10 +52,26 @@ def unknown_key(root: type[BaseModel], key: Sequence[str], *, file: str, line_of
 
 
 def as_config_error(
-    error: ValidationError, document: Mapping[str, object], *, root: type[BaseModel], file: str, line_of: LineOf
+    error: ValidationError,
+    document: Mapping[str, object],
+    *,
+    root: type[BaseModel],
+    file: str,
+    line_of: LineOf,
+    within: Sequence[str] = (),
 ) -> ConfigError:
-    """The first mistake, with the others behind it. `document` is the configuration as it was written."""
-    return together([_one(details, document, root, file, line_of) for details in error.errors()])
+    """The first mistake, with the others behind it. `document` is the configuration as it was written.
+
+    `within`: where in the file the document stands; `line_of` takes keys inside of it.
+    """
+    found = [_one(details, document, root, file, line_of) for details in error.errors()]
+    if within:
+        found = [ConfigError(one.what, file=one.file, key=_inside(within, one.key), hint=one.hint) for one in found]
+    return together(found)
+
+
+def _inside(within: Sequence[str], key: str | None) -> str:
+    return f"{dotted(within)}.{key}" if key else dotted(within)
 
 
 def together(mistakes: Sequence[ConfigError]) -> ConfigError:

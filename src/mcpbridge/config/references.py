@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import nearest
-from mcpbridge.model import BRIDGE
+from mcpbridge.model import BRIDGE, BUILTIN, TOOLS
 
 __all__ = ["Stranger", "strangers"]
 
@@ -32,7 +32,7 @@ class Stranger(Struct, frozen=True):
 
 def strangers(settings: Settings) -> Iterator[Stranger]:
     """All of them, in the order of the file."""
-    known = [*settings.servers, BRIDGE]
+    known = [*settings.servers, *settings.tools, *settings.packs, TOOLS, BUILTIN, BRIDGE]
     sections: dict[str, Sequence[tuple[Sequence[str], Sequence[str]]]] = {
         "permissions": [(rule.servers, rule.tools) for rule in settings.permissions],
         "hooks": [(hook.servers, hook.tools) for hook in settings.hooks],
@@ -61,7 +61,7 @@ def _server(
             yield Stranger(key, f"no server has a name like {glob[:80]!r}{found}", "", is_certain=False)
         return
     close = nearest(glob, known, limit=1)
-    hint = f"Did you mean `{close[0]}{rest}`?" if close else f"There are: {', '.join(known[:-1]) or 'none'}."
+    hint = f"Did you mean `{close[0]}{rest}`?" if close else f"There are: {', '.join(known[:-3]) or 'none'}."
     yield Stranger(key, f"no server is called {glob[:80]!r}{found}", hint, is_certain=True)
 
 

@@ -1,10 +1,13 @@
 """The whole configuration as one value. Each larger section's model lives beside the code that reads it."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
 from mcpbridge.approvals.settings import ApprovalSettings
+from mcpbridge.backends.making import read_settings
+from mcpbridge.backends.settings import BackendSettings
+from mcpbridge.builtin.settings import BuiltinSettings
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.conduct import CallDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
@@ -21,6 +24,7 @@ from mcpbridge.routing.settings import (
     RouterSettings,
     SearchSettings,
 )
+from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.storage.log_settings import CallLogSettings
 from mcpbridge.storage.settings import StoreSettings
 from mcpbridge.units import Bytes, Seconds
@@ -110,6 +114,16 @@ class DaemonSettings(BaseModel):
     looked at whenever the daemon starts."""
 
 
+class HealthSettings(BaseModel):
+    """The `health` section: looking by itself whether servers and tools work."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: Seconds = Field(default=0, ge=0)
+    """Seconds between two looks at every server and backend that runs. What changed is logged, and told by `status`,
+    `/api/health` and the metrics. 0: never."""
+
+
 class Settings(BaseModel):
     """A configuration file, read and checked."""
 
@@ -162,6 +176,24 @@ class Settings(BaseModel):
 
     router: RouterSettings = RouterSettings()
     """A model that chooses tools for a request."""
+
+    tools: dict[str, Annotated[SerializeAsAny[BackendSettings], BeforeValidator(read_settings)]] = {}
+    """Tools that are not behind an MCP server, by name."""
+
+    spec: list[str] = []
+    """Files that describe further tools, in JSON or TOML: what stands in them counts as if it stood in `tools`."""
+
+    packs: list[str] = []
+    """Packs of tools: names of installed ones (entry points `mcpbridge.packs`), or `package.module:pack`."""
+
+    builtin: BuiltinSettings = BuiltinSettings()
+    """Tools of the bridge's own."""
+
+    sandbox: SandboxSettings = SandboxSettings()
+    """Where programs run that are not to be trusted."""
+
+    health: HealthSettings = HealthSettings()
+    """When it is looked whether servers and tools work."""
 
     code: CodeSettings = CodeSettings()
     """Programs that call tools."""

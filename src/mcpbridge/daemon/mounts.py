@@ -25,4 +25,4 @@ def _metrics(bridge: Bridge) -> App:
 def _api(bridge: Bridge) -> App:
     from mcpbridge.admin.api import make_api
 
-    return make_api(bridge.approvals, bridge.results.shelf, bridge.results.ledger)
+    return make_api(bridge.approvals, bridge.results.shelf, bridge.results.ledger, bridge)

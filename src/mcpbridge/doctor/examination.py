@@ -23,11 +23,13 @@ from mcpbridge.doctor.limits import about_clients
 from mcpbridge.doctor.machine import Machine, about_machine, look
 from mcpbridge.doctor.offers import about_offers
 from mcpbridge.doctor.report import Report, ServerReport
+from mcpbridge.doctor.sandboxes import about_sandboxes, look_at_sandboxes
 from mcpbridge.doctor.selectors import about_unmatched
 from mcpbridge.doctor.source import Source
 from mcpbridge.doctor.starting import catalog_of, look_at_all, reach, report_of, tokens_of
 from mcpbridge.doctor.written import about_configuration, secret_arguments
 from mcpbridge.redaction import Redactor
+from mcpbridge.sandbox.readiness import Readiness
 from mcpbridge.upstream.settings import ServerSettings
 
 __all__ = ["Examiner"]
@@ -40,6 +42,8 @@ class _Beside:
     machine: Machine
     running: Status
     clients: Found
+    sandboxes: Readiness | None
+    """None where nothing needs one."""
 
 
 class Examiner:
@@ -72,7 +76,7 @@ class Examiner:
         homeless = {name for name, server in servers.items() if server.needs_project and self._project is None}
         started = {name: server for name, server in servers.items() if name not in homeless}
         async with asyncio.TaskGroup() as tasks:
-            looking = tasks.create_task(to_thread.run_sync(self._look_beside, loaded.settings.source))
+            looking = tasks.create_task(self._look_beside(loaded.settings))
             starting = tasks.create_task(self._boots(loaded.settings, started))
         beside, boots = looking.result(), starting.result()
         source = Source.read(loaded.settings.source or "")
@@ -96,7 +100,7 @@ class Examiner:
     async def ask(self, loaded: Loaded, servers: Mapping[str, ServerSettings]) -> Report:
         """The same, with what the running bridge says of its servers; nothing is started. `running` may be empty."""
         self._learn(servers)
-        beside = await to_thread.run_sync(self._look_beside, loaded.settings.source)
+        beside = await self._look_beside(loaded.settings)
         source = Source.read(loaded.settings.source or "")
         findings = [
             one
@@ -169,10 +173,15 @@ class Examiner:
         yield from _of(about_clients_files(beside.clients, source.servers(), path), "clients")
         yield from _of(about_daemon(beside.running), "daemon")
         yield from _of(about_machine(beside.machine), "machine")
+        yield from _of(about_sandboxes(settings, beside.sandboxes, source), "machine")
 
-    def _look_beside(self, config: str | None) -> _Beside:
-        clients = find_all(self._environ, self._home, self._platform, self._project)
-        return _Beside(look(self._environ), running_of(config, self._environ), clients)
+    async def _look_beside(self, settings: Settings) -> _Beside:
+        def look_around() -> tuple[Machine, Status, Found]:
+            clients = find_all(self._environ, self._home, self._platform, self._project)
+            return look(self._environ), running_of(settings.source, self._environ), clients
+
+        machine, running, clients = await to_thread.run_sync(look_around)
+        return _Beside(machine, running, clients, await look_at_sandboxes(settings))
 
     def _learn(self, servers: Mapping[str, ServerSettings]) -> None:
         """What looks like a secret among arguments is masked, as what stands in `env` is."""

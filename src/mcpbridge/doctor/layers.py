@@ -37,7 +37,7 @@ def in_use() -> Mapping[str, str]:
     return {
         "JavaScript over results": f"QuickJS in {limits}" if find_spec("_quickjs") else "",
         "programs that call tools": f"Monty in {limits}" if find_spec("pydantic_monty") else "",
-        "servers": "a process of their own with a small environment, and all rights of this user",
+        "servers": "a process of their own with a small environment, and all rights of this user (but for `sandbox`)",
     }
 
 

@@ -6,10 +6,12 @@ A list depends on who asks, the endpoint and the catalog, and, if its `_meta` sa
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from mcpbridge.catalog.paging import Listing as Pages
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Kind, ToolRef
 from mcpbridge.downstream.asking import LegacyAsker
 from mcpbridge.downstream.channel import Client, Notify
+from mcpbridge.downstream.extra_tools import ExtraTools
 from mcpbridge.downstream.handling import Handler, text
 from mcpbridge.downstream.projects import tell_project
 from mcpbridge.interaction import NOBODY, Asker
@@ -46,12 +48,15 @@ class Listing:
         choose: Choose,
         signature: Callable[[ToolRef], str],
         is_open: Callable[[ToolRef], bool],
+        extra: ExtraTools,
     ) -> None:
         """`settled` waits while servers start. `signature` tells how a tool is called, in a line.
 
+        `extra`: what single sessions have besides.
+
         `is_open`: every call of a tool is allowed, whoever makes it.
         """
-        self.is_open = is_open
+        self.is_open, self.extra = is_open, extra
         self._catalog, self._pool, self._settled = catalog, pool, settled
         self.exposing = exposing
         """Who is listed what."""
@@ -98,8 +103,13 @@ class Listing:
             ids = await self._choose(query, client, exposure, asker)
             if ids is not None:
                 chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids)
-                return chosen.tools.page(cursor, revision=client.version)
-        return self.listed(client).tools.page(cursor, revision=client.version)
+                return (await self._with_extra(client, chosen.tools)).page(cursor, revision=client.version)
+        return (await self._with_extra(client, self.listed(client).tools)).page(cursor, revision=client.version)
+
+    async def _with_extra(self, client: Client, tools: Pages) -> Pages:
+        if self.extra.resolve is None:
+            return tools
+        return await self.extra.listing(client, tools, self._catalog.view(client.view).tools)
 
     def _list(self, kind: Kind) -> Handler:
         async def answer_list(client: Client, frame: Frame, notify: Notify) -> bytes:

@@ -5,7 +5,7 @@ becomes an answer in `errors_to_wire`, the one place for that.
 """
 
 import asyncio
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ from mcpbridge.downstream.upstream_news import UpstreamNews
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest
 from mcpbridge.logs import get_logger
-from mcpbridge.model import Plan
+from mcpbridge.model import Call, Plan
 from mcpbridge.pipeline.late import Late
 from mcpbridge.results.shelf import Shelf
 from mcpbridge.routing.scopes import Scope
@@ -81,8 +81,12 @@ class Server:
         shelf: Shelf,
         *,
         around: BridgeContext = NOWHERE,
+        works_on: Callable[[Call], bool] | None = None,
     ) -> None:
-        """What it answers with. `around`: what is the same for all calls."""
+        """What it answers with. `around`: what is the same for all calls.
+
+        `works_on`: whether somebody has a call; None: whether a server has it.
+        """
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
         self._loop = asyncio.get_running_loop()
@@ -100,7 +104,7 @@ class Server:
         """What upstreams tell by themselves comes in here."""
         self._tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks)
         self._finding = Finding(catalog, pool, startup)
-        self._patience = Patience(late, pool.works_on)
+        self._patience = Patience(late, works_on or pool.works_on)
         self._results = ResultResources(shelf, self._server_info)
         self._watching = Watching(self._finding, pool, self.listeners, TaskNews(pool, ids, self._tasks), self._scope_of)
         self._is_switching = False
@@ -272,6 +276,12 @@ class Server:
             client.project, client.project_again_at = None, 0.0
             for upstream in used:
                 upstream.roots_changed()
+
+    def extra_tools_changed(self, session: str) -> None:
+        """A session (its id; empty: each) has other tools of its own: tell whoever listens there."""
+        for listener, client in self.listeners.everyone():
+            if session in ("", client.session.id):
+                self.listeners.tell(listener, ("tools",))
 
     def unheard(self, client: Client, frame: Frame) -> None:
         """The answer to this request has no way to its client any more, though the client may still be there."""

@@ -69,6 +69,9 @@ class HttpSettings(BaseModel):
     `${PROJECT_ROOT}`, and for where a program with `share = "project"` is started. Empty: none counts. Absolute, or
     with `~`."""
 
+    api_variables: list[str] = []
+    """Environment variables that servers and tools may refer to which are added over HTTP (`/api/servers`)."""
+
     max_body: Bytes = Field(default=4 * 1024**2, ge=1024)
     """Bytes of the largest request that is read."""
 

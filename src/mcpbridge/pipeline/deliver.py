@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Mapping
 
 from msgspec import Raw
 
-from mcpbridge.builtin.tool import Builtin
 from mcpbridge.errors import UpstreamGarbled, UpstreamUnavailable
 from mcpbridge.interaction import NOBODY
-from mcpbridge.model import BRIDGE, Call
+from mcpbridge.model import Call, Plan
 from mcpbridge.pipeline.driving import drive, needs_driving
 from mcpbridge.pipeline.task_driving import follow
 from mcpbridge.pipeline.task_states import is_task, made_task, read_task
@@ -21,13 +20,14 @@ __all__ = ["Deliver"]
 
 
 class Deliver:
-    """Delivers calls to upstreams by name, and those of the bridge's own tools to these."""
+    """Delivers calls to upstreams by name, and those of tools that no upstream has to these."""
 
-    def __init__(
-        self, pool: Pool, builtins: Mapping[str, Builtin] | None = None, *, answer_seconds: float = 600
-    ) -> None:
-        """`builtins`: by name. `answer_seconds`: how long a client may take for what it is asked."""
-        self._pool, self._builtins, self._seconds = pool, builtins or {}, answer_seconds
+    def __init__(self, pool: Pool, serve: Mapping[str, Plan] | None = None, *, answer_seconds: float = 600) -> None:
+        """`serve`: who takes calls of other servers, by name.
+
+        `answer_seconds`: how long a client may take for what it is asked.
+        """
+        self._pool, self._serve, self._seconds = pool, serve or {}, answer_seconds
         self._upstreams = pool.upstreams
 
     def __call__(self, call: Call) -> Awaitable[Body]:
@@ -39,9 +39,9 @@ class Deliver:
             QuestionRefused: the upstream needs an answer that its client does not give.
         """
         upstream = self._upstreams.get(call.upstream)
-        if upstream is None and call.upstream == BRIDGE and call.target in self._builtins:
-            return self._builtins[call.target].run(call)
         if upstream is None:
+            if (serve := self._serve.get(call.upstream)) is not None:
+                return serve(call)
             raise UpstreamUnavailable(call.upstream, "it is not configured any more")
         if call.instance is not None:
             return call.instance.request(call)

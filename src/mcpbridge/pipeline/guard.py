@@ -5,7 +5,7 @@ behind the stage that completes the arguments, since conditions must see them as
 every call is allowed has neither.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
@@ -19,6 +19,9 @@ from mcpbridge.wire.body import Body
 __all__ = ["Guard", "Permit"]
 
 log = get_logger("mcpbridge.policy")
+
+Asks = Callable[[Call], str]
+"""Why a person must agree to a call; empty: nobody must. It must not raise."""
 
 
 class Guard:
@@ -48,15 +51,17 @@ class Guard:
 class Permit:
     """Concern: decides about each call by its arguments; says in `Call.approval` where a person must agree."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self, policy: Policy, asks: Callable[[Tool], Asks | None] = lambda tool: None) -> None:
+        """`asks`: what tells of the calls of a tool whether a person must agree, where their arguments decide."""
+        self._policy, self._asks = policy, asks
 
     def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
         """For tools of which the arguments decide, or a person."""
         if tool is None:
             return None
         policy, audience_of = self._policy.for_tool(tool, conduct), self._policy.audience
-        if policy.is_open or policy.is_hidden or not policy.needs_call:
+        asks = self._asks(tool)
+        if policy.is_hidden or (asks is None and (policy.is_open or not policy.needs_call)):
             return None
         judges_arguments = policy.judges_arguments
 
@@ -69,7 +74,10 @@ class Permit:
                 raise _refused(call, tool, decision)
             if decision.permission == "require_approval":
                 call.approval = decision.reason or "the policy asks for it"
-                call.note("permission", decision.permission)
+            elif asks is not None and decision.rule is None:  # a rule that allows it is somebody's word
+                call.approval = asks(call)
+            if call.approval:
+                call.note("permission", "require_approval")
             return proceed(call)
 
         return permit

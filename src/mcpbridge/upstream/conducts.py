@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping
 
-from mcpbridge.conduct import CallDefaults, CallSettings, Conduct, Hints, resolve
-from mcpbridge.model import BRIDGE, Tool
+from mcpbridge.conduct import CallDefaults, Conduct, Hints, resolve
+from mcpbridge.model import BRIDGE, BUILTIN, Tool
 from mcpbridge.result_settings import ResultSettings, result_conduct
 from mcpbridge.upstream.offer_settings import OfferSettings
 
 __all__ = ["Conducts"]
 
-
-_PROGRAM = CallSettings(read_only=True, idempotent=False, call_timeout=3600, max_call_timeout=7200)
-"""Of `run_code`: nothing happens but by the calls that a program makes, and each of these is judged by itself. How
-long it may take the section `code` says."""
 
 MOST_KNOWN = 50_000
 """Tools whose conduct is kept; see `MOST_PLANS` in `pipeline/order.py`."""
@@ -37,11 +33,10 @@ class Conducts:
             return known[2]
         server = self._servers.get(tool.server)
         own = server.tool.get(name) if server is not None else None
-        is_program = tool.server == BRIDGE and name == "run_code"
         conduct = resolve(
             name,
             hints,
-            tool=_PROGRAM if is_program else own,
+            tool=own,
             server=server,
             calls=self._own if tool.server == BRIDGE else self._calls,
             is_trusted=server.trusted if server is not None else tool.server == BRIDGE,
@@ -50,7 +45,7 @@ class Conducts:
                 own.rate_limit if own is not None else None,
                 server.rate_limit if server is not None else None,
             ),
-            is_local=tool.server == BRIDGE,
+            is_local=tool.server in (BRIDGE, BUILTIN),
             results=result_conduct(
                 own.results if own is not None else None, server.results if server is not None else None, self._results
             ),

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from mcpbridge.conduct import CallSettings
+from mcpbridge.sandbox.settings import SandboxOverrides
 from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.auth_settings import AuthSettings
 from mcpbridge.upstream.lifecycle import BreakerSettings
@@ -155,6 +156,14 @@ class ServerSettings(OfferSettings, BaseModel):
     memory_limit: Bytes | None = Field(default=None, ge=16 * 1024**2)
     """Bytes of memory that the processes of a `command` may hold together; it is started anew when they hold more."""
 
+    sandbox: SandboxOverrides | None = None
+    """Start a `command` in the sandbox: `true`, or a table of what differs there from the section `sandbox`.
+
+    It then has no network unless `allow_network` is set, a private home directory, and of your files those that it
+    consists of, its `cwd`, and what `allow_fs` names. Its time is not limited, nor are its memory and the size of its
+    files, unless the table says so.
+    """
+
     init_timeout: Seconds = Field(default=30, gt=0)
     """Seconds for the server to start and agree on a protocol revision."""
 
@@ -250,6 +259,12 @@ class ServerSettings(OfferSettings, BaseModel):
         given = cast("dict[object, object]", value)
         return {key: json.dumps(item) if isinstance(item, bool | int | float) else item for key, item in given.items()}
 
+    @field_validator("sandbox", mode="before")
+    @classmethod
+    def _from_boolean(cls, value: object) -> object:
+        """Take `sandbox = true` for the section `sandbox` as it is, and `false` for none."""
+        return {} if value is True else None if value is False else value
+
     @field_validator("command")
     @classmethod
     def _program_alone(cls, value: str | None) -> str | None:
@@ -325,6 +340,8 @@ class ServerSettings(OfferSettings, BaseModel):
             raise ValueError("`headers` go with `url`; a `command` gets its secrets through `env`")
         if self.url is None and self.auth != AuthSettings():
             raise ValueError("`auth` goes with `url`; a `command` gets its credentials through `env`")
+        if self.url is not None and self.sandbox is not None:
+            raise ValueError("`sandbox` goes with `command`: what runs behind a `url` runs elsewhere")
         if self.url is None and (self.proxy is not None or self.tls != TlsSettings()):
             raise ValueError(f"`{'proxy' if self.proxy is not None else 'tls'}` goes with `url`, not with `command`")
         if self.transport in ("streamable-http", "sse") and self._scheme in ("ws", "wss"):

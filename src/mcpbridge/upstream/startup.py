@@ -1,6 +1,7 @@
 """The first seconds: who asks for something that a starting server may have waits for it, once and not for long."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
@@ -18,8 +19,18 @@ _PLACES = 1000
 class StartupWait:
     """Over when every upstream is ready or has failed once, or when its time is up; then nobody waits any more."""
 
-    def __init__(self, pool: Pool, seconds: float, loaded: asyncio.Event | None = None) -> None:
-        """`loaded`: set once all that was kept of earlier runs is read that listings are made with."""
+    def __init__(
+        self,
+        pool: Pool,
+        seconds: float,
+        loaded: asyncio.Event | None = None,
+        others: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`loaded`: set once all that was kept of earlier runs is read that listings are made with.
+
+        `others`: whether all others that offer something have settled, too.
+        """
+        self._others = others
         self._pool, self._loaded = pool, loaded
         self._loop = asyncio.get_running_loop()
         self._ends = self._loop.time() + seconds
@@ -28,7 +39,7 @@ class StartupWait:
         self.is_over = False
 
     def noticed(self) -> None:
-        """An upstream changed its state."""
+        """An upstream, or another that offers tools, changed its state."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -45,7 +56,7 @@ class StartupWait:
             Overloaded: too many wait already.
         """
         left = self._ends - self._loop.time()
-        has_settled = all(upstream.has_settled for upstream in self._pool.upstreams.values())
+        has_settled = self._others() and all(upstream.has_settled for upstream in self._pool.upstreams.values())
         news = self._news if not has_settled else self._loaded
         if self.is_over or left <= 0 or news is None or (has_settled and news.is_set()):
             self.is_over = True

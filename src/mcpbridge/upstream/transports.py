@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mcpbridge.logs import get_logger
+from mcpbridge.sandbox.job import Runner
 from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Account, Surroundings
 from mcpbridge.upstream.settings import ServerSettings
@@ -29,7 +30,16 @@ class TransportMaker:
     `around` is what signing in to servers takes; without it nobody signs in.
     """
 
-    def __init__(self, *, max_bytes: int, redact: Callable[[str], str], around: Surroundings | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        redact: Callable[[str], str],
+        around: Surroundings | None = None,
+        runner: Callable[[], Runner] | None = None,
+    ) -> None:
+        """`runner`: the sandbox, for servers that are started in one; asked at each start."""
+        self._runner = runner
         self._max_bytes = max_bytes
         self._redact = redact
         self._around = around
@@ -44,6 +54,8 @@ class TransportMaker:
 
     def __call__(self, name: str, settings: ServerSettings) -> Transport:
         """A transport to this server; nothing is started or sent yet."""
+        if settings.sandbox is not None:
+            return self._sandboxed(name, settings)
         if settings.command is not None:
             command, args = settings.command, tuple(settings.args)
 
@@ -55,6 +67,11 @@ class TransportMaker:
                 name, spec, max_bytes=self._max_bytes, redact=self._redact, memory_limit=settings.memory_limit
             )
         return self._remote(name, settings)
+
+    def _sandboxed(self, name: str, settings: ServerSettings) -> Transport:
+        from mcpbridge.upstream.sandboxed import SandboxedTransport
+
+        return SandboxedTransport(name, settings, self._runner, max_bytes=self._max_bytes, redact=self._redact)
 
     def _authorization(self, name: str, settings: ServerSettings, network: "Network") -> Authorization | None:
         has_header = any(header.lower() == "authorization" for header in settings.headers)

@@ -1,0 +1,140 @@
+"""All that the built-in tools of `[builtin]` need, built from the settings.
+
+Tools that do work (`web-search`, `file-read`, …) are of the server `builtin` and found, hidden and listed as those of
+any server. Tools that tell of the bridge itself (`brief`, `pulse`, …) stand beside `recall` and `find_tools`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from mcpbridge.backends.serving import Run, Serving, found
+from mcpbridge.builtin.making import META, Making, make
+from mcpbridge.builtin.tool import Builtin
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Offer
+from mcpbridge.conduct import CallSettings
+from mcpbridge.config.schema import Settings
+from mcpbridge.holdings import Lease, until_closed
+from mcpbridge.model import BRIDGE, BUILTIN, Call, Tool
+from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
+
+__all__ = ["BuiltinConcerns", "BuiltinParts"]
+
+
+class BuiltinConcerns(Struct, frozen=True):
+    """What follows from one reading of the settings."""
+
+    tools: Mapping[str, Mapping[str, Builtin]]
+    """By server, and by name."""
+    sources: Mapping[str, OfferSettings]
+    """What is set of them, by server."""
+    serve: Mapping[str, Run]
+    """The end of the way of their calls, by server."""
+
+    def offers(self) -> Iterator[Offer]:
+        """What is listed of them now: a tool that lacks what it works with is left out (`is_ready`)."""
+        for server, tools in self.tools.items():
+            ready = [tool for tool in tools.values() if getattr(tool, "is_ready", True)]
+            yield Offer(server, tuple(encode(tool.definition) for tool in ready))
+
+    def asks(self, tool: Tool) -> Callable[[Call], str] | None:
+        """Tells of a call why a person must agree to it, where that depends on its arguments; empty: nobody must."""
+        return getattr(self.tools.get(tool.server, {}).get(tool.name), "asks", None)
+
+    def inactive(self) -> list[dict[str, str]]:
+        """Enabled tools that cannot work here, and why."""
+        return [
+            {"name": name, "reason": str(getattr(tool, "why_not", ""))}
+            for tools in self.tools.values()
+            for name, tool in tools.items()
+            if not getattr(tool, "is_ready", True)
+        ]
+
+
+class BuiltinParts:
+    """What one bridge has for all its life, whatever the settings are."""
+
+    def __init__(self, catalog: Catalog, serving: Serving, noticed: Callable[[], None]) -> None:
+        """`noticed`: told when a tool has found out whether it can work."""
+        self._catalog, self._serving, self._noticed = catalog, serving, noticed
+        self._now = BuiltinConcerns({}, {}, {})
+
+    def concerns(self, settings: Settings, own: Mapping[str, Builtin], making: Making, lease: Lease) -> BuiltinConcerns:
+        """What these settings come to; nothing is different before `take_effect`.
+
+        `own`: the meta-tools that there are anyway. `lease` holds what runs.
+        """
+        meta, working = dict(own), dict[str, Builtin]()
+        for name in dict.fromkeys(settings.builtin.enable):
+            section = settings.builtin.section_of(name)
+            tool = lease.hold(
+                "builtin",
+                (name, section, settings.sandbox, settings.source),
+                partial(make, name, section, making),
+                run=_running(self._offer_again),
+            )
+            (meta if name in META else working)[name] = tool
+        tools = {BRIDGE: meta, **({BUILTIN: working} if working else {})}
+        sources = {server: _source(of_server, settings) for server, of_server in tools.items()}
+        serve = {server: partial(self._run, server, of_server) for server, of_server in tools.items()}
+        return BuiltinConcerns(tools, sources, serve)
+
+    def take_effect(self, concerns: BuiltinConcerns) -> None:
+        """Offer these from now on."""
+        gone = self._now.tools.keys() - concerns.tools.keys()
+        self._now = concerns
+        for server in gone:
+            self._catalog.remove(server)
+        self._offer_again()
+
+    @property
+    def now(self) -> BuiltinConcerns:
+        """What is in effect."""
+        return self._now
+
+    @property
+    def have_settled(self) -> bool:
+        """Of each tool it is known whether it can work."""
+        return all(getattr(tool, "is_settled", True) for tools in self._now.tools.values() for tool in tools.values())
+
+    def _offer_again(self) -> None:
+        for offer in self._now.offers():
+            self._catalog.update(offer)
+        self._noticed()
+
+    def _run(self, server: str, tools: Mapping[str, Builtin], call: Call) -> Awaitable[Body]:
+        runs = {name: tool.run for name, tool in tools.items()}
+        return self._serving.serve(call, found(runs, call), self._now.sources[server].timeouts)
+
+
+def _running(changed: Callable[[], None]) -> Callable[[Any], Any]:
+    """What a tool runs within: its own `running(changed)`, or until it is closed if it holds something."""
+
+    def run(tool: Any) -> Any:
+        if hasattr(tool, "running"):
+            return tool.running(changed)
+        return until_closed(tool if hasattr(tool, "close") else _Nothing())
+
+    return run
+
+
+class _Nothing:
+    async def close(self) -> None:
+        pass
+
+
+def _source(tools: Mapping[str, Builtin], settings: Settings) -> OfferSettings:
+    """How each tool wants to be treated, where the configuration says nothing else."""
+    treated: dict[str, ToolSettings] = {}
+    for name, tool in tools.items():
+        given = {key: value for key in CallSettings.model_fields if (value := getattr(tool.treatment, key)) is not None}
+        own = settings.builtin.tool.get(name)
+        if own is not None:
+            given |= {key: getattr(own, key) for key in own.model_fields_set}
+        treated[name] = ToolSettings(**given)
+    return OfferSettings(trusted=True, tool=treated)

@@ -1,0 +1,110 @@
+"""The sandbox: who needs one, which of those there are here keeps every promise, and what is wrong with the others.
+
+Each is tried out anew, with programs that attempt what must not work, but only if something that is configured needs
+one: that takes seconds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mcpbridge.backends.making import kind_of
+from mcpbridge.builtin.settings import NAMES
+from mcpbridge.config.schema import Settings
+from mcpbridge.doctor.finding import Finding
+from mcpbridge.doctor.source import Source
+from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.sandbox.readiness import Readiness, TierReport
+from mcpbridge.sandbox.settings import PROPERTIES
+
+__all__ = ["about_sandboxes", "look_at_sandboxes"]
+
+_PROPERTIES: Mapping[str, str] = {
+    "net": "the network",
+    "fs": "files outside",
+    "env": "the bridge's environment",
+    "proc": "other processes",
+    "tree": "leaving processes behind",
+    "memory": "taking too much memory",
+    "pids": "starting too many processes",
+}
+"""What programs are to be kept from, by property."""
+
+_BUILTIN = ("code-execute", "git-cli", "gh-cli", "gws-cli")
+"""Tools of the bridge's own that run programs."""
+
+_MOST_NAMES = 3
+
+
+async def look_at_sandboxes(settings: Settings) -> Readiness | None:
+    """Try out the sandboxes; None where nothing needs one."""
+    if settings.sandbox.mode == "off" or not settings.sandbox.enabled or not list(_needed(settings, is_off=False)):
+        return None
+    return await Isolation(settings.sandbox).readiness(whole=True)
+
+
+def about_sandboxes(settings: Settings, found: Readiness | None, source: Source) -> Iterator[Finding]:
+    """What there is to say of it. `found`: what `look_at_sandboxes` came to."""
+    needed, apart = [list(_needed(settings, is_off=is_off)) for is_off in (False, True)]
+    if settings.sandbox.mode == "off":
+        needed, apart = [], [*needed, *apart]
+    yield from _off(settings, apart, source)
+    if not settings.sandbox.enabled and needed:
+        where, fix = source.where("sandbox", "enabled"), "Take out `sandbox.enabled = false`."
+        what = f"{_told(needed)} cannot run: sandboxes are switched off"
+        yield Finding("sandbox-none", "fail", what, "", where, "Nothing is run outside of one unasked.", fix)
+    if found is None:
+        return
+    if found.chosen:
+        what = f"programs run in the sandbox `{found.chosen}`, which stopped every attempt to get out"
+        yield Finding("sandbox-ready", "ok", what, "", "", f"It is needed by {_told(needed)}.")
+    elif (missing := found.why_none()) is not None:
+        what = f"{_told(needed)} cannot run: no sandbox here keeps every promise"
+        yield Finding("sandbox-none", "fail", what, "", source.where("sandbox"), missing[0], missing[1])
+    for report in found.tiers:
+        yield from _tier(report, found)
+
+
+def _tier(report: TierReport, found: Readiness) -> Iterator[Finding]:
+    if found.chosen == report.tier and report.note:
+        yield Finding("sandbox-note", "note", f"the sandbox `{report.tier}`: {report.note}")
+    if report.lacks:
+        what = f"the sandbox `{report.tier}` cannot be had here: {report.lacks}"
+        yield Finding("sandbox-missing", "note", what, fix=report.fix)
+    for name in (one for one in PROPERTIES if one in report.fails):
+        is_required = name in found.required
+        what = f"the sandbox `{report.tier}` does not keep programs from {_PROPERTIES[name]}"
+        why = f"This got through: {report.fails[name]}."
+        is_grave = report.tier == found.chosen or (is_required and not found.chosen)
+        level = "warn" if is_grave else "note"
+        yield Finding(f"sandbox-{name}", level, what, "", "", why, report.fix)
+
+
+def _off(settings: Settings, apart: list[str], source: Source) -> Iterator[Finding]:
+    if apart:
+        what = f"{_told(apart)} {'runs' if len(apart) == 1 else 'run'} outside of any sandbox"
+        why = "What models make them do has all rights of this user."
+        where = source.where("sandbox") if settings.sandbox.mode == "off" else ""
+        yield Finding("sandbox-off", "warn", what, "", where, why, 'Take out `"off"` where it is not meant.')
+
+
+def _needed(settings: Settings, *, is_off: bool) -> Iterator[str]:
+    """Who needs a sandbox, or with `is_off` runs outside of it because its own settings say so."""
+    for name in dict.fromkeys(settings.builtin.enable):
+        if name in _BUILTIN and (_of(getattr(settings.builtin, NAMES[name], None)) == "off") == is_off:
+            yield f"`{name}`"
+    for name, tool in settings.tools.items():
+        if not tool.disabled and kind_of(tool) == "command" and (_of(tool) == "off") == is_off:
+            yield f"the tool `{name}`"
+    for name, server in settings.servers.items():
+        if not is_off and not server.disabled and server.sandbox is not None:
+            yield f"the server `{name}`"
+
+
+def _of(section: object) -> object:
+    return getattr(section, "sandbox", None)
+
+
+def _told(names: Iterable[str]) -> str:
+    listed = list(names)
+    if len(listed) > _MOST_NAMES:
+        return f"{', '.join(listed[:_MOST_NAMES])} and {len(listed) - _MOST_NAMES} more"
+    return " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))

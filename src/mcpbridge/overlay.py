@@ -1,0 +1,142 @@
+"""What was said of servers and tools while the bridge runs, as it lies over the settings of the file. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcpbridge.config.schema import Settings
+from mcpbridge.over_http import Section
+from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
+
+__all__ = ["NO_OVERLAY", "Entry", "Key", "Overlay", "other_section", "section_of", "standing", "switched"]
+
+Key = tuple[Section, str]
+"""Section and name."""
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """What was said of one server or tool."""
+
+    section: Section
+    name: str
+    table: dict[str, Any] | None = None
+    """As the configuration file would have it, variables not filled in; None: it is the file's."""
+    disabled: bool | None = None
+    """Switched off or on; None: as its table says."""
+    tools: dict[str, bool] = {}
+    """The same of single tools of it, by the server's own name: whether they are switched off."""
+    removed: bool = False
+    """The file has it, and it is taken out."""
+    by: str = ""
+    """Who said so last: `api:NAME`, `library`, …"""
+    at: str = ""
+    """When, in ISO 8601."""
+    is_kept: bool = False
+    """It outlives the bridge, in its store."""
+
+    @property
+    def key(self) -> Key:
+        """Where it belongs."""
+        return self.section, self.name
+
+    @property
+    def says_nothing(self) -> bool:
+        """Without it everything would be the same."""
+        return self.table is None and self.disabled is None and not self.tools and not self.removed
+
+
+class Overlay(Struct, frozen=True):
+    """All entries, those that came last at the end."""
+
+    entries: Mapping[Key, Entry] = {}
+    made: Mapping[Key, OfferSettings] = {}
+    """The settings that the tables of entries stand for."""
+
+    def having(self, entry: Entry, made: OfferSettings | None) -> "Overlay":
+        """The same with this entry, which lies above the others; without it where it says nothing."""
+        entries = {key: one for key, one in self.entries.items() if key != entry.key}
+        all_made = {key: one for key, one in self.made.items() if key != entry.key}
+        if not entry.says_nothing:
+            entries[entry.key] = entry
+        if made is not None and entry.table is not None:
+            all_made[entry.key] = made
+        return Overlay(entries, all_made)
+
+    def over(self, base: Settings) -> Settings:
+        """These settings with all entries over them.
+
+        What the file has meanwhile under this name in its other section stays: two of one name there cannot be.
+        """
+        if not self.entries:
+            return base
+        sections: dict[Section, dict[str, Any]] = {"servers": dict(base.servers), "tools": dict(base.tools)}
+        for key, entry in self.entries.items():
+            of_section = sections[entry.section]
+            if entry.name in section_of(base, other_section(entry.section)):
+                continue
+            if entry.removed:
+                of_section.pop(entry.name, None)
+            if entry.table is not None and key in self.made:
+                of_section[entry.name] = self.made[key]
+            if (settings := of_section.get(entry.name)) is not None:
+                of_section[entry.name] = _changed(settings, entry)
+        return base.model_copy(update=cast("dict[str, Any]", sections))
+
+
+NO_OVERLAY = Overlay()
+
+
+def _changed(settings: OfferSettings, entry: Entry) -> OfferSettings:
+    changed: dict[str, Any] = {} if entry.disabled is None else {"disabled": entry.disabled}
+    if entry.tools:
+        tools = dict(settings.tool)
+        for name, is_off in entry.tools.items():
+            tools[name] = tools.get(name, ToolSettings()).model_copy(update={"disabled": is_off})
+        changed["tool"] = tools
+    return settings.model_copy(update=changed) if changed else settings
+
+
+def switched(entry: Entry, below: OfferSettings | None, *, on: bool, tool: str = "") -> Entry:
+    """The entry with it, or one tool of it, switched.
+
+    What `below` says anyway is not said again, so that the file keeps the last word where nobody differs from it.
+    """
+    if not tool:
+        is_off_below = below is not None and below.disabled
+        return replace(entry, disabled=None if is_off_below == (not on) else not on)
+    own = below.tool.get(tool) if below is not None else None
+    said = {name: is_off for name, is_off in entry.tools.items() if name != tool}
+    if (own is not None and own.disabled) == on:
+        said[tool] = not on
+    return replace(entry, tools=said)
+
+
+def section_of(settings: Settings, section: Section) -> Mapping[str, OfferSettings]:
+    """What the settings have in it, by name."""
+    return settings.servers if section == "servers" else settings.tools
+
+
+def other_section(section: Section) -> Section:
+    """The one that is not meant."""
+    return "tools" if section == "servers" else "servers"
+
+
+def standing(entry: Entry, base: Settings) -> dict[str, Any]:
+    """What was said, over these settings, as JSON values; no table, which may hold secrets."""
+    is_written = entry.name in section_of(base, entry.section)
+    said = "removed" if entry.removed else "replaced" if entry.table is not None and is_written else "added"
+    if entry.table is None and not entry.removed:
+        said = "switched"
+    return {
+        "section": entry.section,
+        "name": entry.name,
+        "said": said,
+        **({"disabled": entry.disabled} if entry.disabled is not None else {}),
+        **({"tools": dict(entry.tools)} if entry.tools else {}),
+        "by": entry.by,
+        "at": entry.at,
+        "kept": entry.is_kept,
+        **({"hidden": True} if entry.name in section_of(base, other_section(entry.section)) else {}),
+    }

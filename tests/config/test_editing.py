@@ -1,0 +1,102 @@
+"""Changes to the configuration that leave comments and the rest alone (issue 8)."""
+
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpbridge.config.editing import put_table, remove_table, switch
+from mcpbridge.errors import ConfigError
+
+FILE = """# mine
+
+[bridge]
+name = "b"   # a name
+
+# the clock
+[servers.time]
+command = "uvx"          # with uv
+args = ["mcp-server-time"]
+
+[servers.time.tool.convert]
+disabled = true
+
+# the rest
+[servers.web]
+url = "https://example.com/mcp" # remote
+
+[log]
+level = "debug"
+"""
+
+
+def without_comments(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
+
+
+def test_a_table_is_added_and_comments_stay() -> None:
+    after = put_table(FILE, "servers", "new", {"url": "https://x.example/mcp", "headers": {"A": "${TOKEN}"}})
+    assert without_comments(after)["servers"]["new"] == {"url": "https://x.example/mcp", "headers": {"A": "${TOKEN}"}}
+    for comment in ("# mine", "# a name", "# the clock", "# with uv", "# the rest", "# remote"):
+        assert comment in after
+    assert remove_table(after, "servers", "new").strip() == FILE.strip()
+
+
+def test_the_first_table_of_a_section_and_of_a_file() -> None:
+    assert without_comments(put_table("", "tools", "x", {"endpoint": "https://e"})) == {
+        "tools": {"x": {"endpoint": "https://e"}}
+    }
+    after = put_table(FILE, "tools", "x", {"command": ["ls", "{path}"]})
+    assert without_comments(after)["tools"]["x"]["command"] == ["ls", "{path}"]
+    assert after.startswith(FILE.rstrip("\n"))
+
+
+def test_what_is_there_is_replaced_only_if_that_is_said() -> None:
+    with pytest.raises(ConfigError, match="already"):
+        put_table(FILE, "servers", "web", {"url": "https://y.example"})
+    after = put_table(FILE, "servers", "web", {"url": "https://y.example"}, may_replace=True)
+    assert without_comments(after)["servers"]["web"] == {"url": "https://y.example"}
+    assert "# the clock" in after
+
+
+def test_switching_off_and_on_again_is_no_change() -> None:
+    off = switch(FILE, "servers", "web", on=False)
+    assert without_comments(off)["servers"]["web"]["disabled"] is True
+    assert switch(off, "servers", "web", on=True) == FILE
+    assert switch(FILE, "servers", "web", on=True) == FILE
+
+
+def test_single_tools_are_switched() -> None:
+    on = switch(FILE, "servers", "time", tool="convert", on=True)
+    assert "disabled" not in without_comments(on)["servers"]["time"]["tool"].get("convert", {})
+    off = switch(FILE, "servers", "web", tool="do_it", on=False)
+    assert without_comments(off)["servers"]["web"]["tool"]["do_it"]["disabled"] is True
+    assert without_comments(off)["log"] == {"level": "debug"}
+
+
+def test_what_is_not_there_is_told() -> None:
+    with pytest.raises(ConfigError, match="Did you mean `time`"):
+        remove_table(FILE, "servers", "tme")
+    with pytest.raises(ConfigError, match="no such table"):
+        switch(FILE, "tools", "x", on=False)
+    with pytest.raises(ConfigError, match="not TOML"):
+        switch("a = ", "tools", "x", on=False)
+
+
+names = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
+values = st.recursive(
+    st.text(max_size=20) | st.integers(-1000, 1000) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, min_size=1, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(names.filter(lambda name: name not in ("time", "web")), st.dictionaries(names, values, max_size=4))
+def test_whatever_is_added_reads_back_and_goes_without_a_trace(name: str, table: dict[str, Any]) -> None:
+    after = put_table(FILE, "servers", name, table)
+    read = without_comments(after)
+    assert read["servers"].pop(name) == table
+    assert read == without_comments(FILE)
+    assert without_comments(remove_table(after, "servers", name)) == without_comments(FILE)

@@ -1,0 +1,100 @@
+"""What is said of sandboxes: which there are, what each lets through, and who would run without one."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpbridge.config.load import read
+from mcpbridge.config.schema import Settings
+from mcpbridge.doctor.examination import Examiner
+from mcpbridge.doctor.finding import Finding
+from mcpbridge.doctor.sandboxes import about_sandboxes, look_at_sandboxes
+from mcpbridge.doctor.source import Source
+from mcpbridge.redaction import Redactor
+from mcpbridge.sandbox.readiness import Readiness, TierReport
+from mcpbridge.sandbox.settings import PROPERTIES
+
+NOWHERE = Source(Path("servers.toml"), "")
+LINT: dict[str, Any] = {"lint": {"command": ["true"]}}
+
+
+def said(found: Readiness | None, **settings: Any) -> dict[str, Finding]:
+    return {one.code: one for one in about_sandboxes(Settings.model_validate(settings), found, NOWHERE)}
+
+
+async def test_nothing_is_tried_or_said_where_nothing_needs_one() -> None:
+    for given in (
+        {},
+        {"tools": {"lint": {"command": ["true"], "sandbox": "off"}}},
+        {"tools": LINT, "sandbox": "off"},
+        {"servers": {"x": {"command": "x"}}},
+    ):
+        assert await look_at_sandboxes(Settings.model_validate(given)) is None
+    assert said(None, servers={"x": {"command": "x"}}) == {}
+
+
+def test_one_that_is_ready_is_told_with_what_it_does_otherwise_than_expected() -> None:
+    reports = (
+        TierReport("bubblewrap", lacks="bubblewrap is not installed", fix="Install bubblewrap."),
+        TierReport("launcher", PROPERTIES, note="programs may start no further processes there"),
+    )
+    servers = {"x": {"command": "x", "sandbox": True}}
+    found = said(Readiness("auto", PROPERTIES, "launcher", reports), tools=LINT, servers=servers)
+    assert {code: one.level for code, one in found.items()} == {
+        "sandbox-ready": "ok",
+        "sandbox-missing": "note",
+        "sandbox-note": "note",
+    }
+    assert found["sandbox-ready"].why == "It is needed by the tool `lint` and the server `x`."
+    assert found["sandbox-missing"].fix == "Install bubblewrap."
+    assert "no further processes" in found["sandbox-note"].what
+
+
+def test_where_none_is_ready_property_and_fix_are_told() -> None:
+    holds = tuple(name for name in PROPERTIES if name != "net")
+    reports = (
+        TierReport("bubblewrap", lacks="bubblewrap is not installed", fix="Install bubblewrap."),
+        TierReport("launcher", holds, {"net": "UDP"}, fix="Use a newer kernel."),
+    )
+    found = said(Readiness("auto", PROPERTIES, "", reports), tools=LINT)
+    assert {code: one.level for code, one in found.items()} == {
+        "sandbox-none": "fail",
+        "sandbox-missing": "note",
+        "sandbox-net": "warn",
+    }
+    assert found["sandbox-none"].what == "the tool `lint` cannot run: no sandbox here keeps every promise"
+    assert "net (UDP)" in found["sandbox-none"].why
+    assert "Install bubblewrap." in found["sandbox-none"].fix
+    assert found["sandbox-net"].what == "the sandbox `launcher` does not keep programs from the network"
+    assert (found["sandbox-net"].why, found["sandbox-net"].fix) == ("This got through: UDP.", "Use a newer kernel.")
+
+
+def test_a_property_that_is_not_required_is_a_warning_of_the_one_in_use() -> None:
+    required = tuple(name for name in PROPERTIES if name != "pids")
+    report = TierReport("launcher", required, {"pids": "72 processes"}, fix="Set `pids = 1`.")
+    found = said(Readiness("auto", required, "launcher", (report,)), tools=LINT)
+    assert found["sandbox-pids"].level == "warn"
+
+
+def test_who_runs_outside_is_told() -> None:
+    outside = {"lint": {"command": ["true"], "sandbox": "off"}}
+    assert said(None, tools=outside)["sandbox-off"].what == "the tool `lint` runs outside of any sandbox"
+    several = {name: {"command": ["true"]} for name in ("a", "b", "c", "d", "e")}
+    found = said(None, tools=several, sandbox="off")["sandbox-off"]
+    assert found.what == "the tool `a`, the tool `b`, the tool `c` and 2 more run outside of any sandbox"
+    assert said(None, tools=LINT, sandbox={"enabled": False})["sandbox-none"].level == "fail"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no sandbox elsewhere")
+async def test_an_examination_tries_them_out(tmp_path: Path) -> None:
+    (tmp_path / "servers.toml").write_text('[tools.lint]\ncommand = ["true"]\n')
+    loaded = read(tmp_path / "servers.toml", {})
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    examiner = Examiner(environ, home=tmp_path, platform="linux", project=None, redact=Redactor())
+    with anyio.fail_after(60):
+        report = await examiner.ask(loaded, {})
+    [ready] = [one for one in report.findings if one.code == "sandbox-ready"]
+    assert ready.about == "machine"

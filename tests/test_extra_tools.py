@@ -1,0 +1,149 @@
+"""Backends that a program gives, and tools that it computes for single clients (issue 8)."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpbridge.backend_parts import Given
+from mcpbridge.backends.backend import Backend, Condition, Health
+from mcpbridge.backends.settings import BackendSettings
+from mcpbridge.bridge import Bridge, RequestFailed
+from mcpbridge.config.schema import Settings
+from mcpbridge.downstream.extra_tools import ResolverContext
+from mcpbridge.errors import ConfigError, UnknownName
+from mcpbridge.model import Call
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
+
+
+class Greeter:
+    """A backend as small as one can be."""
+
+    kind = "function"
+    condition = Condition("ready")
+
+    def __init__(self, *names: str, seconds: float = 0.0) -> None:
+        self.names, self.seconds, self.entered = names, seconds, 0
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        schema = {"type": "object", "properties": {"who": {"type": "string"}}, "required": ["who"]}
+        return [{"name": name, "description": f"Say {name}", "inputSchema": schema} for name in self.names]
+
+    @asynccontextmanager
+    async def running(self, changed: object) -> AsyncIterator[None]:
+        self.entered += 1
+        try:
+            yield
+        finally:
+            self.entered -= 1
+
+    async def run(self, call: Call) -> Body:
+        await anyio.sleep(self.seconds)
+        arguments = call.params.inner("arguments")
+        who = arguments.text("who") if arguments is not None else ""
+        return Body(encode({"content": [{"type": "text", "text": f"{call.target} {who}"}]}))
+
+    async def check(self) -> Health:
+        return Health(ok=True)
+
+    async def command(self, name: str, data: Mapping[str, Any]) -> Any:
+        raise UnknownName("command", name)
+
+
+def given(*names: str, several: bool = False, seconds: float = 0.0, **settings: Any) -> Given:
+    return Given(Greeter(*names, seconds=seconds), BackendSettings(**settings), several)
+
+
+async def names_of(bridge: Bridge, **context: Any) -> list[str]:
+    listed = await bridge.request("tools/list", {}, **context)
+    return [tool["name"] for tool in listed["tools"] if tool["name"] != "recall"]
+
+
+async def said(bridge: Bridge, name: str, who: str = "you", **context: Any) -> str:
+    result = await bridge.request("tools/call", {"name": name, "arguments": {"who": who}}, **context)
+    return result["content"][0]["text"]
+
+
+async def test_a_backend_of_the_program_is_listed_called_and_taken_out_again() -> None:
+    """Issue 8: add, replace and remove tools while running, from the library."""
+    async with Bridge(Settings(), tools={"hello": given("hello")}) as bridge:
+        assert await names_of(bridge) == ["hello"]
+        assert await said(bridge, "hello") == "hello you"
+        many = given("one", "two", several=True)
+        await bridge.set_backend("greet", many)
+        assert await names_of(bridge) == ["greet__one", "greet__two", "hello"]
+        assert await said(bridge, "greet__two") == "two you"
+        await bridge.set_backend("greet", None)
+        assert await names_of(bridge) == ["hello"]
+        assert isinstance(many.backend, Greeter)
+        with anyio.fail_after(5):
+            while many.backend.entered:
+                await anyio.sleep(0.01)
+
+
+async def test_a_backends_arguments_are_checked_and_its_time_is_kept() -> None:
+    """The stages of every call: nothing of that is the backend's business."""
+    async with Bridge(Settings(), tools={"slow": given("slow", seconds=30, call_timeout=0.05)}) as bridge:
+        wrong = await bridge.request("tools/call", {"name": "slow", "arguments": {"who": [1]}})
+        assert wrong["isError"]
+        assert "who" in wrong["content"][0]["text"]
+        late = await bridge.request("tools/call", {"name": "slow", "arguments": {"who": "x"}})
+        assert late["isError"]
+        assert "tools/slow" in late["content"][0]["text"]
+
+
+async def test_a_name_can_be_had_once() -> None:
+    async with Bridge(Settings(), tools={"hello": given("hello")}) as bridge:
+        with pytest.raises(ConfigError, match="already"):
+            await bridge.set_backend("mcpbridge", given("x"))
+        assert await names_of(bridge) == ["hello"]
+
+
+async def test_what_the_policy_denies_is_not_listed() -> None:
+    settings = Settings.model_validate({"permissions": [{"tools": ["tools/secret"], "permission": "deny"}]})
+    both = {"open": given("open"), "secret": given("secret")}
+    async with Bridge(settings, tools=both) as bridge:
+        assert await names_of(bridge) == ["open"]
+        refused = await bridge.request("tools/call", {"name": "secret", "arguments": {"who": "x"}})
+        assert refused["isError"]
+
+
+async def test_each_client_has_the_tools_that_the_resolver_computes_for_it() -> None:
+    """Issue 8: a resolver hook computes extra tools per client or session."""
+    asked: list[str] = []
+    made: dict[str, Greeter] = {}
+
+    async def resolve(context: ResolverContext) -> Sequence[Backend]:
+        asked.append(context.principal)
+        made[context.principal] = Greeter(f"of_{context.principal}", "hello")
+        return [made[context.principal]]
+
+    async with Bridge(Settings(), tools={"hello": given("hello")}, resolver=resolve) as bridge:
+        assert await names_of(bridge, user="ann") == ["hello", "of_ann"]
+        assert await names_of(bridge, user="bob") == ["hello", "of_bob"]
+        assert await names_of(bridge, user="ann") == ["hello", "of_ann"]
+        assert asked == ["ann", "bob"]
+        assert await said(bridge, "of_ann", user="ann") == "of_ann you"
+        with pytest.raises(RequestFailed, match="of_ann"):
+            await said(bridge, "of_ann", user="bob")
+        first = made["ann"]
+        bridge.resolve_again()
+        assert await names_of(bridge, user="ann") == ["hello", "of_ann"]
+        assert asked == ["ann", "bob", "ann"]
+        with anyio.fail_after(5):
+            while first.entered:
+                await anyio.sleep(0.01)
+    assert not any(one.entered for one in made.values())
+
+
+async def test_a_resolver_that_fails_takes_nothing_else_away() -> None:
+    async def resolve(context: ResolverContext) -> Sequence[Backend]:
+        raise RuntimeError("no")
+
+    async with Bridge(Settings(), tools={"hello": given("hello")}, resolver=resolve) as bridge:
+        assert await names_of(bridge) == ["hello"]
+        assert await said(bridge, "hello") == "hello you"
