@@ -107,4 +107,5 @@ async def registering(
         async with bridge:
             if settle:
                 assert await bridge.settled(5)
+                await bridge.startup.settled()
             yield made

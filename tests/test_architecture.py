@@ -63,6 +63,7 @@ LAYERS = [
     "overlay",
     "private_values",
     "registry_rules",
+    "registry_store",
     "registry",
     "telling",
     "bridge",

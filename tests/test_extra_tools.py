@@ -147,3 +147,45 @@ async def test_a_resolver_that_fails_takes_nothing_else_away() -> None:
     async with Bridge(Settings(), tools={"hello": given("hello")}, resolver=resolve) as bridge:
         assert await names_of(bridge) == ["hello"]
         assert await said(bridge, "hello") == "hello you"
+
+
+async def test_a_resolver_that_failed_once_is_asked_again() -> None:
+    asked: list[str] = []
+
+    async def resolve(context: ResolverContext) -> Sequence[Backend]:
+        asked.append(context.client)
+        if len(asked) == 1:
+            raise RuntimeError("not yet")
+        return [Grouped("late")]
+
+    async with Bridge(Settings(), resolver=resolve) as bridge:
+        assert await names_of(bridge) == []
+        assert await names_of(bridge) == ["late"]
+        assert await said(bridge, "late") == "late you"
+
+
+class Grouped(Greeter):
+    """One that runs tasks of its own, as anyio has them."""
+
+    @asynccontextmanager
+    async def running(self, changed: object) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.sleep, 0)
+            yield
+
+
+async def test_what_a_tool_says_of_itself_is_believed_unless_it_is_not_trusted() -> None:
+    class Reader(Greeter):
+        @property
+        def tools(self) -> Sequence[Mapping[str, Any]]:
+            return [{**tool, "annotations": {"readOnlyHint": True}} for tool in super().tools]
+
+    settings = Settings.model_validate(
+        {"permissions": [{"tools": ["tools/*"], "permission": "deny", "when": "!tool.read_only"}]}
+    )
+    both = {
+        "own": Given(Reader("own"), BackendSettings()),
+        "other": Given(Reader("other"), BackendSettings(trusted=False)),
+    }
+    async with Bridge(settings, tools=both) as bridge:
+        assert await names_of(bridge) == ["own"]

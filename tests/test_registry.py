@@ -64,6 +64,12 @@ async def test_what_the_file_has_is_taken_out_and_switched_until_the_end(tmp_pat
         await registry.switch("servers", "far", on=True, tool="echo")
         await registry.switch("tools", "rates", on=True)
         assert list(registry.entries) == [("servers", "clock")], "what the file says anyway is not said again"
+        await registry.switch("servers", "clock", on=True)
+        assert registry.entries == {}, "what was taken out is put back"
+        assert await at.bridge.settled(5)
+        assert "clock__echo" in await at.listed()
+        await registry.remove("servers", "clock")
+        assert registry.owner("servers", "clock") == ("servers", "clock", "")
         await registry.put("servers", "clock", {"command": "another"})
     async with registering(tmp_path) as at:
         assert "clock__echo" in await at.listed(), "nothing of that was kept"
@@ -204,6 +210,7 @@ async def test_entries_of_the_store_that_somebody_else_wrote_run_nothing(tmp_pat
         {"section": "tools", "name": "leak", "table": {**WEATHER, "headers": {"X": "${file:/etc/passwd}"}}},
         {"section": "nonsense", "name": "x"},
         {"section": "tools", "name": "mcpbridge", "table": WEATHER},
+        {"section": "tools", "name": "clock", "table": WEATHER},
     ]
     async with registering(tmp_path) as at:
         owner = f"config:{at.path}"
@@ -218,6 +225,28 @@ async def test_entries_of_the_store_that_somebody_else_wrote_run_nothing(tmp_pat
         assert list(at.bridge.registry.entries) == [("tools", "good")]
         left_out = [event for _, event, _ in at.logged if "is left out" in event]
         assert len(left_out) == len(hostile) + 1
+
+
+async def test_what_of_it_cannot_take_effect_costs_the_others_nothing(tmp_path: Path) -> None:
+    twice = [
+        {"section": "servers", "name": "twice", "table": REMOTE},
+        {"section": "tools", "name": "twice", "table": WEATHER},
+    ]
+    taken = {"section": "tools", "name": "mine", "table": WEATHER}
+    async with registering(tmp_path) as at:
+        for number, entry in enumerate([*twice, taken, {"section": "tools", "name": "good", "table": WEATHER}]):
+            body = json.dumps(entry).encode()
+            await at.bridge.store.put(
+                "registry", body, principal=f"config:{at.path}", expires_in=99, handle=str(number)
+            )
+    given = FunctionSettings(function="operator:neg")
+    tools = {"mine": Given(FunctionBackend("mine", given), given)}
+    async with registering(tmp_path, tools=tools) as at:
+        assert list(at.bridge.registry.entries) == [("tools", "good")]
+        assert "good" in await at.listed()
+        assert "mine" in await at.listed()
+        left_out = [fields.get("name") for _, event, fields in at.logged if "is left out" in event]
+        assert left_out == ["mine"]
 
 
 async def test_without_a_store_nothing_is_kept_and_nothing_changes(
@@ -353,6 +382,21 @@ async def test_an_edit_of_the_file_keeps_what_lies_over_it(tmp_path: Path) -> No
         assert "weather" in at.bridge.settings.tools
 
 
+async def test_what_the_file_comes_to_run_is_not_replaced_by_what_came_over_http(tmp_path: Path) -> None:
+    async with registering(tmp_path) as at:
+        before = at.text
+        for by in ("api:chief", "library"):
+            await at.bridge.registry.put("tools", "weather", WEATHER, by=by, may_replace=True)
+            at.path.write_text(f'{before}\n[tools.weather]\ncommand = ["weatherman"]\n')
+            assert (await at.reloading.reload())["ok"]
+            is_file = at.bridge.settings.tools["weather"].tags == []
+            assert is_file == (by == "api:chief"), "programs of the user may replace what they run"
+            assert at.bridge.registry.standing()[0].get("hidden", False) == is_file
+            at.path.write_text(before)
+            assert (await at.reloading.reload())["ok"]
+            assert at.bridge.settings.tools["weather"].tags == ["sky"]
+
+
 async def test_a_change_goes_on_when_who_asked_is_gone(tmp_path: Path) -> None:
     async with registering(tmp_path) as at:
         asking = asyncio.create_task(at.bridge.registry.put("tools", "weather", WEATHER, keep=True))
@@ -416,14 +460,14 @@ async def test_a_real_client_is_told_and_lists_anew(tmp_path: Path, kind: str) -
 
 
 async def test_a_backend_does_its_management_commands(tmp_path: Path) -> None:
-    (tmp_path / "shelves.py").write_text(
+    (tmp_path / "shelf_of_registry.py").write_text(
         "class Shelf:\n"
         "    def execute(self, book: str) -> str:\n        return book\n"
         "    def execute_command(self, name, data):\n"
         "        if name != 'reindex':\n            raise ValueError('no such thing')\n"
         "        return {'books': data.get('books', 0)}\n"
     )
-    async with registering(tmp_path, FILE + '[tools.shelf]\nexecutor_class = "shelves.Shelf"\n') as at:
+    async with registering(tmp_path, FILE + '[tools.shelf]\nexecutor_class = "shelf_of_registry.Shelf"\n') as at:
         assert await at.bridge.command("shelf", "reindex", {"books": 3}) == {"books": 3}
         for name, command in (("shelf", "burn"), ("rates", "reindex"), ("nobody", "reindex")):
             with pytest.raises(Exception, match=r"burn|reindex|nobody"):

@@ -118,7 +118,10 @@ class BackendParts:
             if not own.disabled:
                 ones[name] = self._one(name, own, settings, lease)
         for name in settings.packs:
-            ones |= self._pack(name, settings, lease)
+            pack = self._pack(name, settings, lease)
+            for taken in pack.keys() & {*ones, *settings.servers}:
+                raise ConfigError(f"there is a server or a tool {taken!r} already", key="packs")
+            ones |= pack
         for name, one in sorted(given.items()):
             if not one.settings.disabled:
                 if name in ones or name in settings.servers or name in OWN:
@@ -179,6 +182,17 @@ class BackendParts:
     def have_settled(self) -> bool:
         """No backend is starting any more."""
         return all(one.condition.state != "starting" for one in self._now.ones.values())
+
+    def why_missing(self, name: str) -> UpstreamUnavailable | None:
+        """Why a tool of this name is not there: its backend could not be started, or is starting."""
+        for one in self._now.ones.values():
+            condition = one.condition
+            own = one.name if one.server == TOOLS else ""
+            begins = (f"{one.name}__", f"{one.name}/", f"{one.name}.")
+            if condition.state != "ready" and (name in (own, f"{TOOLS}/{own}") or name.startswith(begins)):
+                reason = self._redact(condition.reason) or "it is starting"
+                return UpstreamUnavailable(f"{TOOLS}/{one.name}", reason)
+        return None
 
     def names(self) -> Mapping[str, One]:
         """The backends in effect."""
@@ -285,4 +299,5 @@ def _of_single(one: One) -> ToolSettings:
         rate_limit=settings.rate_limit,
         results=settings.results,
         tags=settings.tags,
+        trusted=settings.trusted,
     )

@@ -308,6 +308,7 @@ class Bridge:
             self.results.shelf,
             around=self._context,
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
+            missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
         )
         self._now.take_effect(self._standing)
 
@@ -484,7 +485,10 @@ class Bridge:
         """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up."""
         with move_on_after(timeout):
             await self.registry.loaded.wait()  # it may bring upstreams
+        began = time.monotonic()
         done = await self.pool.settled(timeout)
+        with move_on_after(max(0.0, timeout - (time.monotonic() - began))):
+            await self.startup.settled()
         self.catalog.flush()
         return done
 

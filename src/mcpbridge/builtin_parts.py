@@ -17,6 +17,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Offer
 from mcpbridge.conduct import CallSettings
 from mcpbridge.config.schema import Settings
+from mcpbridge.errors import ToolInactive
 from mcpbridge.holdings import Lease, until_closed
 from mcpbridge.model import BRIDGE, BUILTIN, Call, Tool
 from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
@@ -52,7 +53,7 @@ class BuiltinConcerns(Struct, frozen=True):
             {"name": name, "reason": str(getattr(tool, "why_not", ""))}
             for tools in self.tools.values()
             for name, tool in tools.items()
-            if not getattr(tool, "is_ready", True)
+            if not getattr(tool, "is_ready", True) or getattr(tool, "why_not", "")
         ]
 
 
@@ -91,6 +92,13 @@ class BuiltinParts:
         for server in gone:
             self._catalog.remove(server)
         self._offer_again()
+
+    def why_missing(self, name: str) -> ToolInactive | None:
+        """Why an enabled tool of this name is not there."""
+        for one in self._now.inactive():
+            if name in (one["name"], f"{BUILTIN}/{one['name']}"):
+                return ToolInactive(one["name"], one["reason"], "")
+        return None
 
     @property
     def now(self) -> BuiltinConcerns:

@@ -224,6 +224,8 @@ class ToolInactive(CallRefused):
         """`missing` completes "it is inactive: …"; `fix` says who can do what about it, a sentence."""
         super().__init__(f"{tool} is inactive: {missing}")
         self.advice = f"Do not retry. {fix}".strip()
+        self.why = f"{missing}. {fix}".rstrip(" .")
+        """The same for people, without the tool's name."""
 
 
 class AddressRefused(CallRefused):

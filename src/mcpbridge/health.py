@@ -140,6 +140,10 @@ async def _of_server(upstream: Upstream, *, starts: bool) -> tuple[bool, str]:
             if upstream.session is None and not starts and not status.reason and status.state in ("idle", "starting"):
                 return True, "it rests; it starts at its next use" if status.state == "idle" else "it is starting"
             if upstream.session is None and starts:
+                if status.state in ("retrying", "failed"):  # who asks wants to know how it is now
+                    upstream.poke()
+                    with anyio.move_on_after(1):
+                        await upstream.stepped()
                 await upstream.ready()
             session = upstream.session
             if session is None:

@@ -63,7 +63,11 @@ INNER: Mapping[tuple[Section, str], frozenset[str]] = {
 
 _TRANSPORTS = (*sorted(TRANSPORT_SPELLINGS), "streamable-http", "sse", "websocket")
 _ADDRESS = re.compile(r"(?:https?|wss?)://[^\s/]", re.IGNORECASE)
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
+_HOST = re.compile(
+    r"(?!(?:unix|unix-abstract|vsock|xds|dns|ipv4|ipv6|passthrough|google-c2p):)"  # gRPC reads these as ways, not hosts
+    r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}",
+    re.IGNORECASE,
+)
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 """As `config/expand.py` finds them; a test holds the two together."""
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-.*)?", re.DOTALL)

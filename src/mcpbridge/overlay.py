@@ -7,10 +7,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.config.schema import Settings
-from mcpbridge.over_http import Section
+from mcpbridge.over_http import KINDS, Section
 from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
 
-__all__ = ["NO_OVERLAY", "Entry", "Key", "Overlay", "other_section", "section_of", "standing", "switched"]
+__all__ = [
+    "NO_OVERLAY",
+    "Entry",
+    "Key",
+    "Overlay",
+    "is_hidden",
+    "is_local",
+    "other_section",
+    "section_of",
+    "standing",
+    "switched",
+]
 
 Key = tuple[Section, str]
 """Section and name."""
@@ -67,14 +78,14 @@ class Overlay(Struct, frozen=True):
     def over(self, base: Settings) -> Settings:
         """These settings with all entries over them.
 
-        What the file has meanwhile under this name in its other section stays: two of one name there cannot be.
+        What the file has meanwhile under such a name may have the last word: see `is_hidden`.
         """
         if not self.entries:
             return base
         sections: dict[Section, dict[str, Any]] = {"servers": dict(base.servers), "tools": dict(base.tools)}
         for key, entry in self.entries.items():
             of_section = sections[entry.section]
-            if entry.name in section_of(base, other_section(entry.section)):
+            if is_hidden(entry, base):
                 continue
             if entry.removed:
                 of_section.pop(entry.name, None)
@@ -96,6 +107,29 @@ def _changed(settings: OfferSettings, entry: Entry) -> OfferSettings:
             tools[name] = tools.get(name, ToolSettings()).model_copy(update={"disabled": is_off})
         changed["tool"] = tools
     return settings.model_copy(update=changed) if changed else settings
+
+
+def is_hidden(entry: Entry, base: Settings) -> bool:
+    """It is not in effect, since the file has its name meanwhile.
+
+    In its other section, where two of one name cannot be, or for something that runs here, which nothing that came over
+    HTTP may take the place of.
+    """
+    if entry.name in section_of(base, other_section(entry.section)):
+        return True
+    written = section_of(base, entry.section).get(entry.name)
+    is_from_afar = entry.table is not None and entry.by.startswith("api:")
+    return is_from_afar and written is not None and is_local(entry.section, written)
+
+
+def is_local(section: Section, settings: OfferSettings) -> bool:
+    """It runs, or reads, something on this machine; also where that is only not certain."""
+    told = settings.model_dump(mode="json", exclude_unset=True, exclude={"unavailable", "project_texts"})
+    kinds = [key for key in KINDS[section] if told.get(key) is not None]
+    if len(kinds) != 1 or "descriptor" in told:
+        return True
+    telling = str(told[kinds[0]])
+    return telling.startswith("unix:") if kinds[0] == "grpc" else "://" not in telling
 
 
 def switched(entry: Entry, below: OfferSettings | None, *, on: bool, tool: str = "") -> Entry:
@@ -138,5 +172,5 @@ def standing(entry: Entry, base: Settings) -> dict[str, Any]:
         "by": entry.by,
         "at": entry.at,
         "kept": entry.is_kept,
-        **({"hidden": True} if entry.name in section_of(base, other_section(entry.section)) else {}),
+        **({"hidden": True} if is_hidden(entry, base) else {}),
     }

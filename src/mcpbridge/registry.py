@@ -22,13 +22,13 @@ from msgspec.structs import replace
 from mcpbridge import registry_rules as rules
 from mcpbridge.config.changes import Reloaded
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import BridgeError, ConfigError, StoreFailed, nearest
+from mcpbridge.errors import BridgeError, StoreFailed
 from mcpbridge.logs import get_logger
-from mcpbridge.model import TOOLS
 from mcpbridge.over_http import RegistryProblem, Section
-from mcpbridge.overlay import NO_OVERLAY, Entry, Key, Overlay, section_of, standing, switched
+from mcpbridge.overlay import NO_OVERLAY, Entry, Key, Overlay, other_section, section_of, standing, switched
 from mcpbridge.private_values import private_texts
 from mcpbridge.redaction import Redactor
+from mcpbridge.registry_store import KeptEntries
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.offer_settings import OfferSettings
 
@@ -38,9 +38,6 @@ log = get_logger("mcpbridge.registry")
 
 Keep = bool | Literal["file"]
 """How long something lasts: as long as the bridge, in its store (True), or in the configuration file."""
-
-_KIND = "registry"
-_SECONDS = 3650 * 86400.0
 
 
 class Apply(Protocol):
@@ -72,7 +69,8 @@ class Registry:
 
         `is_whole`: these settings have all servers; else nothing is added to them that was kept of earlier runs.
         """
-        self._store, self._base, self._apply, self._redact = store, base, apply, redact
+        self._base, self._apply, self._redact = base, apply, redact
+        self._kept = KeptEntries(store, lambda: f"config:{base().source or ''}")
         self._spawn, self._is_whole = spawn, is_whole
         self._environ = environ if environ is not None else os.environ
         self._now = NO_OVERLAY
@@ -100,22 +98,12 @@ class Registry:
         """Take what was kept by earlier runs, and put it into effect; what cannot be is left out, and logged."""
         try:
             async with self._lock:
-                entries = [entry for kept in await self._kept() if (entry := self._taken(kept)) is not None]
+                entries = [entry for kept in await self._kept.all() if (entry := self._taken(kept)) is not None]
                 await self._begin_with(entries)
         except StoreFailed as error:
             log.error("what was added while the bridge ran cannot be read", reason=str(error))
         finally:
             self.loaded.set()
-
-    async def _kept(self) -> list[bytes]:
-        known = await self._store.entries(_KIND, principal=self._owner)
-        bodies = [await self._store.get(_KIND, one.handle, principal=self._owner) for one in known]
-        return [body for body in bodies if body is not None]
-
-    @property
-    def _owner(self) -> str:
-        """Bridges with other configurations share the store, but nothing of this."""
-        return f"config:{self._base().source or ''}"
 
     def _taken(self, kept: bytes) -> tuple[Entry, OfferSettings | None] | None:
         try:
@@ -131,6 +119,7 @@ class Registry:
 
     async def _begin_with(self, entries: list[tuple[Entry, OfferSettings | None]]) -> None:
         together = NO_OVERLAY
+        entries = [one for one in entries if (other_section(one[0].section), one[0].name) not in _keys_of(entries)]
         for entry, made in entries:
             together = together.having(entry, made)
         if not together.entries:
@@ -191,7 +180,7 @@ class Registry:
         """
 
         async def removing() -> Reloaded:
-            self._require(section, name)
+            self.require(section, name)
             is_written = name in section_of(self._base(), section)
             before = self._now.entries.get((section, name))
             if keep == "file" and is_written:
@@ -208,13 +197,17 @@ class Registry:
     ) -> Reloaded:
         """Switch a server or tool on or off; `tool`: only this one of its tools, by the server's own name.
 
+        What was taken out of what the file has is put back by switching it on.
+
         Raises:
             RegistryProblem: `unknown`. ConfigError: the file cannot be written. StoreFailed: it cannot be kept.
         """
 
         async def switching() -> Reloaded:
-            self._require(section, name)
             before = self._now.entries.get((section, name), Entry(section, name))
+            if before.removed and on and not tool and keep != "file":
+                return await self._set(Entry(section, name, by=by, is_kept=before.is_kept), None)
+            self.require(section, name)
             made = self._now.made.get(before.key)
             if keep == "file":
                 from mcpbridge.config.editing import switch
@@ -259,12 +252,12 @@ class Registry:
         if entry.is_kept:
             rules.refuse_keeping(self._base(), entry)
         before, after = self._now, self._now.having(entry, made)
-        await self._keep(entry.key, before.entries.get(entry.key), after.entries.get(entry.key))
+        await self._kept.change(before.entries.get(entry.key), after.entries.get(entry.key))
         try:
             done = await self._effect(after)
         except Exception:
             with suppress(StoreFailed):
-                await self._keep(entry.key, after.entries.get(entry.key), before.entries.get(entry.key))
+                await self._kept.change(after.entries.get(entry.key), before.entries.get(entry.key))
             raise
         log.info("registry changed", section=entry.section, name=entry.name, by=entry.by)
         return done
@@ -273,14 +266,6 @@ class Registry:
         done = await self._apply(after.over, rebase)
         self._now = after
         return done
-
-    async def _keep(self, key: Key, before: Entry | None, after: Entry | None) -> None:
-        handle = "/".join(key)
-        if after is not None and after.is_kept:
-            body = msgspec.json.encode(after)
-            await self._store.put(_KIND, body, principal=self._owner, expires_in=_SECONDS, handle=handle)
-        elif before is not None and before.is_kept:
-            await self._store.drop(_KIND, handle, principal=self._owner)
 
     async def _write(self, entry: Entry, edit: Callable[[str], str]) -> Reloaded:
         """Have the file changed, and in effect what it then has under this name; what lay over that goes."""
@@ -315,7 +300,7 @@ class Registry:
                 await anyio.to_thread.run_sync(configuration.undo, change)
             raise
         try:
-            await self._keep(entry.key, before.entries.get(entry.key), None)
+            await self._kept.change(before.entries.get(entry.key), None)
         except StoreFailed as error:
             log.error("what lay over the file cannot be forgotten", name=entry.name, reason=str(error))
         log.info("configuration file changed", section=entry.section, name=entry.name, by=entry.by)
@@ -339,18 +324,10 @@ class Registry:
         Raises:
             RegistryProblem: `unknown`.
         """
-        settings = self.over(self._base())
-        if tool or name in section_of(settings, section):
+        gone = self._now.entries.get((section, name))
+        if gone is not None and gone.removed and not tool:
             return section, name, tool
-        head, _, rest = name.partition("/")
-        if head == TOOLS and rest in settings.tools:
-            return "tools", rest, ""
-        if rest and head in settings.servers:
-            return "servers", head, rest
-        if rest and head in settings.tools:
-            return "tools", head, rest
-        self._require(section, name)
-        return section, name, tool
+        return rules.owner(self.over(self._base()), section, name, tool)
 
     def require(self, section: Section, name: str) -> OfferSettings:
         """What is set of a server or tool, as it is in effect.
@@ -358,8 +335,7 @@ class Registry:
         Raises:
             RegistryProblem: `unknown`.
         """
-        self._require(section, name)
-        return section_of(self.over(self._base()), section)[name]
+        return rules.require(self.over(self._base()), section, name)
 
     def refuse_local(self, section: Section, name: str) -> None:
         """Refuse to change over HTTP what the user's configuration runs, or reads, here.
@@ -380,12 +356,9 @@ class Registry:
     def _is_known(self, section: Section, name: str) -> bool:
         return name in section_of(self.over(self._base()), section)
 
-    def _require(self, section: Section, name: str) -> None:
-        known = section_of(self.over(self._base()), section)
-        if name not in known:
-            close = nearest(name, known, limit=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise RegistryProblem("unknown", f"there is no {rules.noun(section)} {name[:100]!r}{hint}")
+
+def _keys_of(entries: list[tuple[Entry, OfferSettings | None]]) -> set[Key]:
+    return {entry.key for entry, _ in entries if entry.table is not None}
 
 
 def _now() -> str:

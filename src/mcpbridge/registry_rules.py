@@ -8,14 +8,25 @@ import msgspec
 
 from mcpbridge.config.check import Checked, check
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import ConfigError
-from mcpbridge.over_http import KINDS, RegistryProblem, Section, refuse_over_http
-from mcpbridge.overlay import Entry, other_section, section_of
+from mcpbridge.errors import ConfigError, nearest
+from mcpbridge.model import TOOLS
+from mcpbridge.over_http import RegistryProblem, Section, refuse_over_http
+from mcpbridge.overlay import Entry, is_local, other_section, section_of
 from mcpbridge.private_values import private_texts
 from mcpbridge.redaction import Redactor
 from mcpbridge.upstream.offer_settings import OfferSettings
 
-__all__ = ["noun", "plain", "read", "refuse_clash", "refuse_keeping", "refuse_local", "refuse_switching_on"]
+__all__ = [
+    "noun",
+    "owner",
+    "plain",
+    "read",
+    "refuse_clash",
+    "refuse_keeping",
+    "refuse_local",
+    "refuse_switching_on",
+    "require",
+]
 
 
 def plain(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,6 +57,39 @@ def read(base: Settings, section: Section, name: str, table: dict[str, Any], env
         raise ConfigError(Redactor(private_texts(table))(told)) from None
 
 
+def require(now: Settings, section: Section, name: str) -> OfferSettings:
+    """What is set of a server or tool.
+
+    Raises:
+        RegistryProblem: `unknown`.
+    """
+    known = section_of(now, section)
+    if name not in known:
+        close = nearest(name, known, limit=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise RegistryProblem("unknown", f"there is no {noun(section)} {name[:100]!r}{hint}")
+    return known[name]
+
+
+def owner(now: Settings, section: Section, name: str, tool: str = "") -> tuple[Section, str, str]:
+    """Whose setting it is to switch what a name means; see `Registry.owner`.
+
+    Raises:
+        RegistryProblem: `unknown`.
+    """
+    if tool or name in section_of(now, section):
+        return section, name, tool
+    head, _, rest = name.partition("/")
+    if head == TOOLS and rest in now.tools:
+        return "tools", rest, ""
+    if rest and head in now.servers:
+        return "servers", head, rest
+    if rest and head in now.tools:
+        return "tools", head, rest
+    require(now, section, name)
+    return section, name, tool
+
+
 def refuse_clash(base: Settings, now: Settings, section: Section, name: str) -> None:
     """Refuse a name that something else has.
 
@@ -69,7 +113,7 @@ def refuse_local(base: Settings, section: Section, name: str) -> None:
         RegistryProblem: `forbidden`.
     """
     written = section_of(base, section).get(name)
-    if written is not None and _is_local(section, written):
+    if written is not None and is_local(section, written):
         what = f"{name!r} is run on this machine, by its user's configuration"
         raise RegistryProblem("forbidden", f"{what}: give what comes over HTTP another name")
 
@@ -100,7 +144,7 @@ def refuse_keeping(base: Settings, entry: Entry) -> None:
         if entry.table is not None:
             refuse_over_http(section, entry.table, variables=base.http.api_variables)
             refuse_local(base, section, name)
-        if entry.disabled is False:
+        if entry.disabled is False or entry.table is not None:
             refuse_switching_on(base, section, name, "")
         for tool, is_off in entry.tools.items():
             if not is_off:
@@ -110,16 +154,6 @@ def refuse_keeping(base: Settings, entry: Entry) -> None:
             raise
         told = f"{name!r} is not kept in the store, which others may write to ({problem}): write it to the file"
         raise RegistryProblem("forbidden", told) from problem
-
-
-def _is_local(section: Section, settings: OfferSettings) -> bool:
-    """It runs, or reads, something on this machine; also where that is only not certain."""
-    told = settings.model_dump(mode="json", exclude_unset=True, exclude={"unavailable", "project_texts"})
-    kinds = [key for key in KINDS[section] if told.get(key) is not None]
-    if len(kinds) != 1 or "descriptor" in told:
-        return True
-    telling = str(told[kinds[0]])
-    return telling.startswith("unix:") if kinds[0] == "grpc" else "://" not in telling
 
 
 def noun(section: Section) -> str:

@@ -26,7 +26,7 @@ def brief(sight: Sight, snapshot: Snapshot, pool: Pool, settings: Settings) -> d
     unwell = [
         {"name": upstream.name, "state": upstream.status.state}
         for upstream in pool.upstreams.values()
-        if upstream.status.state in ("retrying", "failed") and (upstream.name in of_server or not of_server)
+        if upstream.status.state in ("retrying", "failed") and upstream.name in of_server
     ]
     told: dict[str, Any] = {
         "tools": of_server.total(),

@@ -121,8 +121,8 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_bytes(size: int) -> str:
-    """The size in the largest binary unit that shows it exactly, readable by `parse_bytes`: "64 MiB", "1000 B"."""
-    for unit, length in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+    """The size in the largest unit that shows it exactly, readable by `parse_bytes`: "64 MiB", "256 MB", "1000 B"."""
+    for unit, length in (("GiB", 1024**3), ("GB", 10**9), ("MiB", 1024**2), ("MB", 10**6), ("KiB", 1024)):
         if size >= length and size % length == 0:
             return f"{size // length} {unit}"
     return f"{size} B"

@@ -28,12 +28,12 @@ async def client(folder: Path, text: str = FILE) -> AsyncIterator[tuple[World, A
 
 
 async def test_everything_that_the_api_can(tmp_path: Path) -> None:
-    (tmp_path / "shelves.py").write_text(
+    (tmp_path / "shelf_of_client.py").write_text(
         "class Shelf:\n"
         "    def execute(self, book: str) -> str:\n        return book\n"
         "    def execute_command(self, name, data):\n        return [name, data]\n"
     )
-    async with client(tmp_path, FILE + '[tools.shelf]\nexecutor_class = "shelves.Shelf"\n') as (at, api):
+    async with client(tmp_path, FILE + '[tools.shelf]\nexecutor_class = "shelf_of_client.Shelf"\n') as (at, api):
         assert await api.add("servers", "more", REMOTE) == {"name": "more", "changed": {"added": ["more"]}}
         await api.add("tools", "weather", WEATHER, keep=False)
         await api.add("tools", "weather", {**WEATHER, "tags": ["rain"]}, replace=True)

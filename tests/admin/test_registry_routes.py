@@ -150,11 +150,12 @@ async def test_a_value_of_a_header_never_comes_back(tmp_path: Path) -> None:
             ("/api/tools/t", {"endpoint": f"https://x.example/?key={SECRET}"}),
             ("/api/tools/t", {"grpc": "127.0.0.1:9", "metadata": {"k": SECRET, "k-bin": SECRET}}),
         ]
-        for path, table in tables:
+        for number, (path, table) in enumerate(tables):
             said.append((await http.put(path, json=table)).text)
             shown = (path, "/api/tools", "/api/servers", "/api/health", "/metrics")
             said += [(await http.get(one)).text for one in shown]
-            said.append((await http.post(f"/api/health/{path.rpartition('/')[2]}")).text)
+            if number in (4, len(tables) - 1):  # each takes its time
+                said.append((await http.post(f"/api/health/{path.rpartition('/')[2]}")).text)
         assert [text for text in said if SECRET in text] == []
         assert SECRET not in at.said()
 

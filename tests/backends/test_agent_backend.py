@@ -702,7 +702,7 @@ def test_whatever_an_agent_tells_becomes_a_result(values: list[Any]) -> None:
     record = Record()
     for value in values:
         record.take(value)
-    got = result_of(record)
+    got = result_of(record, str)
     assert got["content"]
     json.dumps(got)
 

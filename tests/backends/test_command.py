@@ -236,7 +236,8 @@ async def test_a_cancelled_call_ends_its_program(tmp_path: Path) -> None:
 
 
 async def test_it_has_one_tool_and_no_management_commands() -> None:
-    backend = made(command=["ruff", "check", ["--select", "{rules?}"], "{path}"], description="Checks code.")
+    command = ["ruff", "check", ["--select", "{rules?}"], "{path}"]
+    backend = made(command=command, description="Checks code.", sandbox="off")
     assert backend.tools == (
         {
             "name": "tool",
@@ -272,3 +273,23 @@ def test_mistakes_of_the_settings_are_told(settings: dict[str, Any], told: str) 
     with pytest.raises(ValidationError, match=None) as caught:
         CommandSettings.model_validate(settings)
     assert told in json.dumps(str(caught.value)).replace('\\"', '"')
+
+
+async def test_without_a_sandbox_it_is_not_listed_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 8: where no sandbox is ready a tool is not listed, and refuses, naming what is missing and the fix."""
+
+    async def none(self: Isolation) -> tuple[str, str]:
+        return "no sandbox keeps programs from files outside", "Install bubblewrap."
+
+    monkeypatch.setattr(Isolation, "why_none", none)
+    backend, told = made(command=["echo", "x"]), anyio.Event()
+    async with backend.running(told.set):
+        with anyio.fail_after(5):
+            await told.wait()
+        assert backend.condition.state == "failed"
+        assert "files outside" in backend.condition.reason
+        assert backend.tools == ()
+        monkeypatch.undo()
+        assert (await backend.check()).ok
+        assert backend.condition.state == "ready"
+        assert len(backend.tools) == 1

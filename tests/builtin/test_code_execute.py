@@ -292,10 +292,7 @@ async def test_without_a_sandbox_it_is_not_listed_and_refuses(monkeypatch: pytes
     async with tool.running(told.set):
         await tool.prepare()
     assert not tool.is_ready
-    assert not told.is_set()
-    assert tool.why_not == (
-        "code-execute is inactive: no sandbox keeps programs from files outside. Do not retry. Install bubblewrap."
-    )
+    assert tool.why_not == "no sandbox keeps programs from files outside. Install bubblewrap"
     with pytest.raises(ToolInactive, match="files outside"):
         await ran("1", tool=tool)
 

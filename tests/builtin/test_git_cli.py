@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,20 @@ def steps(git: Path) -> Path:
     return git / "rebase-merge" / "git-rebase-todo"
 
 
+def endless(path: Path) -> None:
+    """A file that is all hole: it needs no place, and all memory of whoever reads it."""
+    with path.open("wb") as file:
+        file.truncate(64 << 30)
+
+
+def borrowed(git: Path, line: str, inner: Path | None = None) -> None:
+    """Object directories to borrow from; `inner`: what the list of the one called `more` is a link to."""
+    (git / "objects" / "info" / "alternates").write_text(f"{line}\n")
+    if inner is not None:
+        (git / "objects" / "more" / "info").mkdir(parents=True)
+        (git / "objects" / "more" / "info" / "alternates").symlink_to(inner)
+
+
 SPOILED: dict[str, Callable[["World", Path], object]] = {
     "gitdir": lambda w, git: away(git).write_text(f"gitdir: {w.other}\n"),
     "relative gitdir": lambda w, git: away(git).write_text("gitdir: ../../outside/other/.git"),
@@ -300,6 +315,16 @@ SPOILED: dict[str, Callable[["World", Path], object]] = {
     "a pipe for HEAD": lambda w, git: os.mkfifo(away(git / "HEAD")),
     "a pipe for a configuration": lambda w, git: os.mkfifo(away(git / "config")),
     "an endless pointer": lambda w, git: away(git).write_text("gitdir: " + "x/" * 9000),
+    "a pointer of gigabytes": lambda w, git: endless(away(git)),
+    "a common directory of gigabytes": lambda w, git: endless(git / "commondir"),
+    "alternates of gigabytes": lambda w, git: endless(git / "objects" / "info" / "alternates"),
+    "modules of gigabytes": lambda w, git: endless(git.parent / ".gitmodules"),
+    "a pipe for alternates": lambda w, git: os.mkfifo(git / "objects" / "info" / "alternates"),
+    "quoted alternates": lambda w, git: borrowed(git, '"\\056\\056/../../../outside/other/.git/objects"'),
+    "linked alternates of another": lambda w, git: borrowed(git, "more", inner=w.secret),
+    "too many alternates": lambda w, git: borrowed(git, "\n".join(f"x{n}" for n in range(101))),
+    "too many entries": lambda w, git: [(git / "info" / str(n)).touch() for n in range(10_001)],
+    "too many settings": lambda w, git: added(git, "[a]\n" + f"\tb = {'c' * 60}\n" * 60_000),
     "a broken configuration": lambda w, git: (git / "config").write_text("[core\n"),
     "too many drivers": lambda w, git: (git / "config").write_text(
         "".join(f'[filter "f{n}"]\n\tclean = x\n' for n in range(2100))
@@ -317,6 +342,21 @@ async def test_a_repository_that_leads_elsewhere_is_refused(world: World, name: 
         with fail_after(20), pytest.raises(PathRefused) as refused:
             await world.git.run(world.call(command))
         assert not world.harmed(refused.value.told())
+
+
+async def test_a_repository_is_looked_at_beside_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+    scandir = os.scandir
+
+    def noted(path: Any) -> Any:
+        threads.add(threading.get_ident())
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    await world.git.run(world.call("add -A"))
+
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_linked_trees_subdirectories_and_bare_repositories_work(world: World) -> None:

@@ -266,3 +266,17 @@ async def test_a_submodule_whose_configuration_names_programs_is_not_entered(yar
     assert yard.harmed(b"")
     plain_git(where / "sub", "config", "--unset", "core.fsmonitor")
     assert b"ended well" in await yard.says("add -A", "outer")
+
+
+async def test_submodules_that_lie_too_deep_to_look_at_are_refused(yard: Yard) -> None:
+    """git would enter the seventh as well, whose configuration names a program."""
+    inner = yard.make("outer")
+    for _ in range(7):
+        shutil.copytree(yard.model, inner / "sub")
+        plain_git(inner, "add", "sub")
+        inner /= "sub"
+    plain_git(inner, "config", "core.fsmonitor", str(yard.run))
+
+    with pytest.raises(PathRefused, match="nested more than"):
+        await yard.git.run(cli_call("git-cli", "add -A", directory="outer"))
+    assert not yard.harmed(b"")

@@ -268,3 +268,17 @@ async def test_no_error_of_any_status_has_the_key() -> None:
         with pytest.raises(BridgeError) as error:
             await searched(reply(json.dumps({"message": KEY}).encode(), status), query="tea")
         assert KEY not in error.value.told()
+
+
+async def test_a_service_that_repeats_the_key_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 8: secrets never reach results."""
+
+    async def service(ask: Ask) -> bytes:
+        return reply(found([{**RESULTS[0], "content": f"you sent {ask.headers['authorization']}"}]))
+
+    async with http_server(service) as server:
+        tool = WebSearch(WebSearchSettings(url=server.url, api_key=KEY))
+        params = Body(encode({"name": "web-search", "arguments": {"query": "tea"}}))
+        result = await tool.run(Call("tools/call", BRIDGE, "web-search", params))
+    assert KEY.encode() not in bytes(result.data)
+    assert b"you sent Bearer ***" in bytes(result.data)

@@ -147,3 +147,15 @@ def test_the_same_tool_twice_is_told_with_both_places(tmp_path: Path) -> None:
     told = mistake(tmp_path, 'spec = ["a.json", "b.json"]\n')
     assert "a.json" in told
     assert "b.json" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ('[tools.x]\ncommand = "ls -l"\n', 'command = ["ls", "-l"]'),
+        ('[tools.x]\nfunction = "mycode.fn"\n', "pkg.mod:name"),
+        ('[tools.x]\nexecutor_class = "a b"\n', "pkg.mod.Class"),
+    ],
+)
+def test_what_is_right_is_shown_in_the_form_of_its_kind(tmp_path: Path, text: str, part: str) -> None:
+    assert part in mistake(tmp_path, text)

@@ -6,16 +6,29 @@ import pytest
 
 from mcpbridge import errors, routing_parts
 from mcpbridge.arguments import showing
-from mcpbridge.builtin import describe_tools, recall_apart, recall_arguments
+from mcpbridge.backends import local_agent, openapi
+from mcpbridge.backends.http_settings import HttpToolSettings
+from mcpbridge.builtin import coins, crypto_price, describe_tools, file_read, recall_apart, recall_arguments
+from mcpbridge.builtin.settings import NAMES
 from mcpbridge.catalog import definitions, offers, slim, slim_keywords
 from mcpbridge.cli import exits
 from mcpbridge.client_files import entries
 from mcpbridge.client_files.table import CLIENTS as KNOWN_CLIENTS
+from mcpbridge.conduct import CALL_SECONDS, LOCAL_SECONDS
 from mcpbridge.config.changes import _SETTLED
 from mcpbridge.config.schema import Settings
 from mcpbridge.daemon import front, log_file
 from mcpbridge.doctor.known import KNOWN
-from mcpbridge.downstream import asking, conversation, http, http_streams, parking, session_tasks, updates
+from mcpbridge.downstream import (
+    asking,
+    conversation,
+    extra_tools,
+    http,
+    http_streams,
+    parking,
+    session_tasks,
+    updates,
+)
 from mcpbridge.hooks import programs
 from mcpbridge.pipeline import aside, backoff, driving, large_tools, late, references, rewriting
 from mcpbridge.policy import conditions
@@ -36,7 +49,8 @@ from mcpbridge.routing import (
 )
 from mcpbridge.routing.clients import TRAITS
 from mcpbridge.routing.exposure import AUTO_TOKENS
-from mcpbridge.sandbox import javascript, javascript_worker, program, program_run
+from mcpbridge.sandbox import isolation, javascript, javascript_worker, program, program_run, tree
+from mcpbridge.sandbox.settings import PROPERTIES
 from mcpbridge.shim import crashes
 from mcpbridge.storage.counting import MAX_DAYS
 from mcpbridge.units import show_bytes
@@ -51,6 +65,7 @@ from mcpbridge.upstream import (
     manifest,
     questions,
     repose,
+    sandboxed,
     session,
     tending,
 )
@@ -72,6 +87,9 @@ RESULTS = Settings().results
 SEARCH = Settings().search
 ROUTER = Settings().router
 CODE = Settings().code
+TOOL = HttpToolSettings(endpoint="https://example.com")
+BUILTIN = Settings().builtin
+SANDBOX = Settings().sandbox
 DAEMON = Settings().daemon
 CLIENTS = {traits.names[0]: traits for traits in TRAITS}
 VS_CODE = CLIENTS["visual studio code*"]
@@ -227,6 +245,38 @@ SAID = {
         f"| {program.LONGEST_PROGRAM:,}; {program_run.MOST_PRINTED >> 20} Mi; {program_run.LARGEST_RESULT >> 20} MiB |",
     ],
     "docs/architecture.md": [f"at most {exposing.MOST} are kept"],
+    "docs/tools.md": [
+        f"`max_concurrent` ({TOOL.max_concurrent})",
+        f"`max_response` ({show_bytes(TOOL.max_response)})",
+        f"The last {local_agent.MOST_CONVERSATIONS} conversations are remembered, {local_agent.MOST_TURNS} turns",
+        f"first after a second, at last every {openapi.LONGEST_WAIT / 60:g} min",
+        f"it has {extra_tools._SECONDS:g} s",
+        f"may take {LOCAL_SECONDS:g} s without progress",
+        f"with `endpoint`, `openapi`, `grpc` and `agent` {CALL_SECONDS:g} s",
+    ],
+    "docs/builtin.md": [
+        *(f"`{name}`" for name in NAMES),
+        f"takes {BUILTIN.http_get.timeout:g} s at most, redirects included ({BUILTIN.http_get.max_redirects} of them",
+        f"and {show_bytes(BUILTIN.http_get.max_size)} unpacked",
+        f"{len(coins.COINS)} coins by symbol or name",
+        f"kept for {BUILTIN.crypto_price.cache:g} s",
+        f"else {crypto_price._PAUSE:g} s",
+        f"images up to {show_bytes(file_read.LARGEST_IMAGE)}",
+        f"`max_read` ({show_bytes(BUILTIN.files.max_read)}",
+        f"`max_file` ({show_bytes(BUILTIN.files.max_file)}",
+        f"`max_write` ({show_bytes(BUILTIN.files.max_write)})",
+        f"`max_entries` ({BUILTIN.files.max_entries:,}), `timeout` ({BUILTIN.files.timeout:g} s)",
+        f"the first {show_bytes(BUILTIN.git_cli.max_output)}, with how much was cut",
+    ],
+    "docs/sandbox.md": [
+        *(f"| `{name}` |" for name in PROPERTIES),
+        f"{SANDBOX.timeout:g} s by the clock (`timeout`), {SANDBOX.memory // 10**6} MB of all",
+        f"{SANDBOX.pids} processes and threads (`pids`), files of {show_bytes(SANDBOX.file_size)} (`file_size`)",
+        f"{show_bytes(SANDBOX.output)} of each output stream",
+        f"looked at every {tree.LOOK_SECONDS:g} s",
+        f"of processes and threads it gets {sandboxed._PIDS}",
+        f"anew after {'a minute' if isolation.ASK_AGAIN == 60 else '?'}",
+    ],
     "docs/clients.md": [
         *(f"`{client.id}`" for client in KNOWN_CLIENTS),
         f"`startup_timeout_sec = {entries._START_SECONDS}`, `tool_timeout_sec = {entries._CALL_SECONDS}`",

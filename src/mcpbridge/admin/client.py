@@ -5,16 +5,20 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 from urllib.parse import quote
 
 import httpx2
 
 from mcpbridge.errors import BridgeError
-from mcpbridge.over_http import Section
-from mcpbridge.registry import Keep
 
 __all__ = ["ApiClient", "ApiProblem"]
+
+Section = Literal["servers", "tools"]
+Keep = bool | Literal["file"]
+"""How long a change lasts: as long as the bridge, in its store (True), or in the configuration file."""
+
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 class ApiProblem(BridgeError):
@@ -38,7 +42,8 @@ class ApiClient:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self.url = url.rstrip("/")
         """Where the bridge is."""
-        self._http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=timeout)
+        is_here = httpx2.URL(self.url).host in _HERE  # the token then is no business of a proxy
+        self._http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=timeout, trust_env=not is_here)
 
     async def __aenter__(self) -> Self:
         await self._http.__aenter__()

@@ -48,25 +48,26 @@ def registry_routes(bridge: Bridge, guarded: Callable[[Endpoint], Endpoint], rea
         ("/api/health", routes.health, ["GET"]),
         ("/api/health/{name:path}", routes.check, ["POST"]),
     ]
-    return [Route(path, guarded(_told(endpoint)), methods=methods) for path, endpoint, methods in made]
+    return [Route(path, guarded(_told(endpoint, bridge.redact)), methods=methods) for path, endpoint, methods in made]
 
 
-def _told(endpoint: Callable[[Request], Any]) -> Endpoint:
+def _told(endpoint: Callable[[Request], Any], redact: Callable[[str], str]) -> Endpoint:
     """Problems of the bridge, as problems of the API."""
 
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
         except RegistryProblem as problem:
-            raise Problem(problem.code, str(problem)) from problem
+            code, told = problem.code, str(problem)
         except (QueryProblem, ConfigError) as error:
-            raise Problem("invalid", str(error)) from error
+            code, told = "invalid", str(error)
         except UnknownName as error:
-            raise Problem("unknown", error.told()) from error
+            code, told = "unknown", error.told()
         except StoreFailed as error:
-            raise Problem("failed", f"{error}; nothing was changed (`keep=false` does without the store)") from error
+            code, told = "failed", f"{error}; nothing was changed (`keep=false` does without the store)"
         except BridgeError as error:
-            raise Problem("failed", error.told()) from error
+            code, told = "failed", error.told()
+        raise Problem(code, redact(told))
 
     return answer
 
@@ -171,6 +172,7 @@ class _Routes:
     ) -> Reloaded:
         refuse_over_http(section, table, variables=self._bridge.settings.http.api_variables)
         self._bridge.registry.refuse_local(section, name)
+        self._bridge.registry.refuse_switching_on(section, name, "")
         by, keep = _by(request), _keep(request)
         return await self._bridge.registry.put(section, name, table, may_replace=may_replace, by=by, keep=keep)
 

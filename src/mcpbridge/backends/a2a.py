@@ -10,14 +10,17 @@ from typing import Any
 from mcpbridge.backends.a2a_calling import AgentAnsweredError, AgentCaller
 from mcpbridge.backends.a2a_card import Card, CardUnusableError, Skill, places_of_card, read_card
 from mcpbridge.backends.a2a_following import Exchange
-from mcpbridge.backends.a2a_messages import params_of_message
+from mcpbridge.backends.a2a_messages import Record, params_of_message
+from mcpbridge.backends.a2a_owners import Owners
 from mcpbridge.backends.a2a_results import result_of
 from mcpbridge.backends.agent_settings import AgentSettings
 from mcpbridge.backends.backend import Condition, Health
 from mcpbridge.backends.discovery import Discovery
 from mcpbridge.backends.http_calling import is_elsewhere
 from mcpbridge.backends.http_outgoing import Outgoing
+from mcpbridge.backends.http_results import failed
 from mcpbridge.backends.making import Surroundings
+from mcpbridge.backends.masking import masked
 from mcpbridge.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
@@ -45,6 +48,7 @@ _INPUT: dict[str, Any] = {
     },
     "additionalProperties": False,
 }
+_NOT_YOURS = "You have no such task or conversation here (any more): begin a new one, without task_id and context_id."
 _ADVICE = {
     -32001: "The agent does not know the task (any more): begin a new one, without task_id.",
     -32602: "Correct the arguments, then call again.",
@@ -63,6 +67,7 @@ class RemoteAgent:
         self._caller = AgentCaller(settings, settings.headers, around.directory)
         self._redact = self._caller.masking(around.redact)
         self._discovery = Discovery(name, self._find, self._redact, unavailable=settings.unavailable)
+        self._owners = Owners()
         self._card: Card | None = None
         self._skills: Mapping[str, str] = {}
         """Ids of skills by the names of their tools."""
@@ -87,24 +92,12 @@ class RemoteAgent:
             raise UpstreamUnavailable(call.upstream, self.condition.reason or "its card is not there yet")
         given = call.params.inner("arguments")
         arguments: Mapping[str, Any] = given.value() if given is not None else {}
-        exchange = Exchange(self._caller, card.interface, call)
-        message, data, task_id = arguments.get("message"), arguments.get("data"), arguments.get("task_id", "")
+        task_id, context_id = arguments.get("task_id", ""), arguments.get("context_id", "")
+        if not self._owners.allows(call.caller.principal, task_id=task_id, context_id=context_id):
+            return failed(_NOT_YOURS)
+        exchange = Exchange(self._caller, card.interface, call, self._redact)
         try:
-            if message is None and data is None:
-                if not task_id:
-                    raise ArgumentsRefused("There is nothing to send: give a `message`, or `data`")
-                record = await exchange.look(task_id)
-            else:
-                params = params_of_message(
-                    card.interface,
-                    str(uuid.uuid4()),
-                    text=message,
-                    data=data,
-                    context_id=arguments.get("context_id", ""),
-                    task_id=task_id,
-                    skill=self._skills.get(call.target, ""),
-                )
-                record = await exchange.send(params, streams=self._settings.stream and card.streams)
+            record = await self._exchanged(exchange, card, call.target, arguments)
         except AgentAnsweredError as error:
             if error.code in (-32601, -32009):  # no such method, no such version: the card may have changed
                 self._discovery.again()
@@ -112,7 +105,29 @@ class RemoteAgent:
         except UpstreamError:
             self._discovery.again()
             raise
-        return Body(encode(result_of(record)))
+        finally:
+            told = exchange.record
+            if told.state:  # else the id is what the caller says
+                self._owners.note(call.caller.principal, task_id=told.task_id, context_id=told.context_id)
+        # In a thread, as it may be large.
+        return Body(await asyncio.to_thread(lambda: masked(result_of(record, self._redact), self._redact)))
+
+    async def _exchanged(self, exchange: Exchange, card: Card, tool: str, arguments: Mapping[str, Any]) -> Record:
+        message, data, task_id = arguments.get("message"), arguments.get("data"), arguments.get("task_id", "")
+        if message is None and data is None:
+            if not task_id:
+                raise ArgumentsRefused("There is nothing to send: give a `message`, or `data`")
+            return await exchange.look(task_id)
+        params = params_of_message(
+            card.interface,
+            str(uuid.uuid4()),
+            text=message,
+            data=data,
+            context_id=arguments.get("context_id", ""),
+            task_id=task_id,
+            skill=self._skills.get(tool, ""),
+        )
+        return await exchange.send(params, streams=self._settings.stream and card.streams)
 
     async def check(self) -> Health:
         """Whether its card is there."""
@@ -145,9 +160,11 @@ class RemoteAgent:
             if not card.skills:
                 raise ConfigError("its card names no skills: take out `skills`", key="skills")
             skills = _named(card.skills)
-            tools = [_definition(name, _told(skill), self._settings) for name, skill in skills.items()]
+            tools = [_definition(name, self._redact(_told(skill)), self._settings) for name, skill in skills.items()]
         else:
-            tools = [_definition(self._name, self._settings.description or _introduced(card), self._settings)]
+            tools = [
+                _definition(self._name, self._settings.description or self._redact(_introduced(card)), self._settings)
+            ]
         is_other = tools != self.tools
         self._card, self._skills = card, {name: skill.id for name, skill in skills.items()}
         if is_other:

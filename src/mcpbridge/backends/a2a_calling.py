@@ -1,6 +1,6 @@
 """Requests to a remote agent: JSON-RPC over HTTP, answered at once or by a stream of events (A2A, JSON-RPC binding)."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 from itertools import count
@@ -46,7 +46,7 @@ class AgentCaller(HttpCaller):
         answer = await self.send(upstream, self._outgoing(interface, method, params))
         if answer.is_cut:
             raise UpstreamGarbled(upstream, f"its answer is larger than {self._settings.max_response} bytes")
-        return _result_of(upstream, answer)
+        return _result_of(upstream, answer, self._credentials.redactor)
 
     async def events(
         self, upstream: str, interface: Interface, params: Mapping[str, Any]
@@ -105,7 +105,8 @@ class AgentCaller(HttpCaller):
         most = self._settings.max_response
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             body, is_cut = await read_body(upstream, response, most)
-            yield _result_of(upstream, Answer(response.status_code, response.headers, body, "", is_cut))
+            answer = Answer(response.status_code, response.headers, body, "", is_cut)
+            yield _result_of(upstream, answer, self._credentials.redactor)
             return
         parser, size = EventStreamParser(most), 0
         async for piece in response.aiter_raw():
@@ -132,12 +133,12 @@ class AgentCaller(HttpCaller):
         return Outgoing("POST", interface.url, tuple(headers), encode(message))
 
 
-def _result_of(upstream: str, answer: Answer) -> object:
+def _result_of(upstream: str, answer: Answer, redact: Callable[[str], str]) -> object:
     """The result in an answer; an error status counts only where no JSON-RPC is in it."""
     from mcpbridge.wire.http_problems import seconds_to_wait
 
     if 300 <= answer.status < 400:
-        what = told_redirect(answer, lambda text: text)
+        what = told_redirect(answer, redact)
         raise UpstreamHttpError(upstream, answer.status, f"HTTP {answer.status}: {what}")
     if 200 <= answer.status < 300:
         return _unpacked(upstream, answer.body)

@@ -5,7 +5,7 @@ for again and again. A task that we began and nobody waits for any more is cance
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -39,9 +39,11 @@ _SHOWN = 500
 class Exchange:
     """One call on its way."""
 
-    def __init__(self, caller: AgentCaller, interface: Interface, call: Call) -> None:
-        self._caller, self._interface, self._call = caller, interface, call
-        self._record = Record()
+    def __init__(self, caller: AgentCaller, interface: Interface, call: Call, redact: Callable[[str], str]) -> None:
+        """`redact` masks secrets in what progress shows."""
+        self._caller, self._interface, self._call, self._redact = caller, interface, call, redact
+        self.record = Record()
+        """What the agent has told so far."""
         self._steps = 0
         self._named = asyncio.Event()
         """The agent has named the task that it began, or there is none."""
@@ -80,15 +82,15 @@ class Exchange:
 
         Raises: as `send`.
         """
-        self._record.task_id = task_id
+        self.record.task_id = task_id
         self._take(await self._ask())
         await self._to_the_end()
         return self._whole()
 
     def _whole(self) -> Record:
-        if not self._record.state:
+        if not self.record.state:
             raise UpstreamGarbled(self._call.upstream, "its answer is neither a message nor a task")
-        return self._record
+        return self.record
 
     async def _listen(self, params: Mapping[str, Any]) -> bool:
         """Follow what the agent tells; False: it cannot, and nothing was begun."""
@@ -99,14 +101,14 @@ class Exchange:
                 async for event in events:
                     has_told |= event is not None
                     self._take(event, tells_always=True)
-                    if self._record.state and not self._record.goes_on:
+                    if self.record.state and not self.record.goes_on:
                         break
         except AgentAnsweredError as error:
-            if error.code in _NO_STREAMS and not self._record.state:
+            if error.code in _NO_STREAMS and not self.record.state:
                 return False
             raise
         except UpstreamError as error:
-            if not self._record.goes_on:
+            if not self.record.goes_on:
                 raise
             log.info(
                 "an agent's stream broke off; its task is asked for", upstream=self._call.upstream, reason=error.what
@@ -117,7 +119,7 @@ class Exchange:
 
     async def _to_the_end(self) -> None:
         wait, missed = FIRST_WAIT, 0
-        while self._record.goes_on:
+        while self.record.goes_on:
             await asyncio.sleep(wait)
             wait = min(LONGEST_WAIT, wait * GROWTH)
             try:
@@ -130,26 +132,26 @@ class Exchange:
                     raise
 
     async def _ask(self) -> object:
-        params = params_of_task(self._interface, self._record.task_id)
+        params = params_of_task(self._interface, self.record.task_id)
         return await self._caller.request(self._call.upstream, self._interface, "get", params)
 
     def _take(self, value: object, *, tells_always: bool = False) -> None:
         """`tells_always`: that it is still there is progress as well, with which the time of the call begins anew."""
-        news = self._record.take(value)
-        if self._record.task_id:
+        news = self.record.take(value)
+        if self.record.task_id:
             self._named.set()
-        if (news or tells_always) and self._call.wants_progress and self._record.goes_on:
+        if (news or tells_always) and self._call.wants_progress and self.record.goes_on:
             self._steps += 1
-            told = {"progress": self._steps, "message": (news or self._record.state)[:_SHOWN]}
+            told = {"progress": self._steps, "message": self._redact(news or self.record.state)[:_SHOWN]}
             self._call.update("notifications/progress", Raw(encode(told)))
 
     async def _stop(self) -> None:
         """Tell the agent that nobody waits any more, if it began a task."""
         with anyio.move_on_after(CANCEL_SECONDS, shield=True) as waiting:
             await self._named.wait()
-            if not self._record.goes_on:
+            if not self.record.goes_on:
                 return
-            params = params_of_task(self._interface, self._record.task_id)
+            params = params_of_task(self._interface, self.record.task_id)
             try:
                 await self._caller.request(self._call.upstream, self._interface, "cancel", params)
             except (AgentAnsweredError, UpstreamError) as error:

@@ -7,6 +7,7 @@ error: the result says what it wants, and how to go on with it.
 import base64
 import binascii
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -24,13 +25,13 @@ _FAILED = {
 }
 
 
-def result_of(record: Record) -> dict[str, Any]:
-    """The result, as a JSON object."""
+def result_of(record: Record, redact: Callable[[str], str]) -> dict[str, Any]:
+    """The result, as a JSON object. Files that hold what `redact` masks are left out; texts are not masked yet."""
     parts = [part for artifact in record.artifacts.values() for part in artifact.parts]
     if text_of(parts) != text_of(record.said) or not parts:
         parts += record.said
     parts = parts or record.answer
-    blocks = [block for part in parts if (block := _block(part, record)) is not None]
+    blocks = [block for part in parts if (block := _block(part, record, redact)) is not None]
     note = _note(record)
     if note:
         blocks.append({"type": "text", "text": note})
@@ -63,7 +64,7 @@ def _note(record: Record) -> str:
     return f'To go on in this conversation: context_id "{record.context_id}".' if record.context_id else ""
 
 
-def _block(part: Part, record: Record) -> dict[str, Any] | None:
+def _block(part: Part, record: Record, redact: Callable[[str], str]) -> dict[str, Any] | None:
     if part.is_data:
         return {"type": "text", "text": json.dumps(part.data, ensure_ascii=False, separators=(",", ":"))}
     if part.text is not None:
@@ -71,15 +72,17 @@ def _block(part: Part, record: Record) -> dict[str, Any] | None:
     if part.url:
         link = {"type": "resource_link", "uri": part.url, "name": part.name or part.url.rpartition("/")[2] or part.url}
         return {**link, "mimeType": part.media_type} if part.media_type else link
-    return _file(part, record)
+    return _file(part, record, redact)
 
 
-def _file(part: Part, record: Record) -> dict[str, Any]:
+def _file(part: Part, record: Record, redact: Callable[[str], str]) -> dict[str, Any]:
     name = part.name or "file"
     try:
         size = len(base64.b64decode(part.raw, validate=True))
     except (binascii.Error, ValueError):
         return {"type": "text", "text": f"(the agent sent the file {name}, which cannot be read: it is no base64)"}
+    if redact(part.raw) != part.raw:
+        return {"type": "text", "text": f"(the file {name} is left out: a secret of the configuration is in it)"}
     kind = part.media_type.partition("/")[0]
     if kind in ("image", "audio") and size:
         return {"type": kind, "data": part.raw, "mimeType": part.media_type}

@@ -23,6 +23,7 @@ from mcpbridge.backends.command_settings import CommandSettings
 from mcpbridge.backends.command_words import filled, filled_text, schema_for
 from mcpbridge.backends.making import Surroundings
 from mcpbridge.errors import ToolInactive, UnknownName, UpstreamGone
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.sandbox.installed import brought_along
 from mcpbridge.sandbox.job import Access, Job, Limits, Ran
@@ -30,6 +31,8 @@ from mcpbridge.sandbox.rights import outside, rights_of, why_none
 from mcpbridge.wire.body import Body
 
 __all__ = ["CommandBackend"]
+
+log = get_logger("mcpbridge.backends")
 
 _CHECK_SECONDS = 15.0
 """Seconds; the first look at a sandbox tries it out."""
@@ -54,29 +57,51 @@ class CommandBackend:
         )
         self._under_way: dict[anyio.CancelScope, asyncio.Event] = {}
         self._tools = (self._definition(),)
+        self._condition = Condition("ready" if self._runner.is_off else "starting")
+        self._changed: Callable[[], None] = lambda: None
 
     @property
     def condition(self) -> Condition:
-        """Always ready: whether the program and a sandbox are there is looked at with each call."""
-        return Condition("ready")
+        """Whether there is a sandbox for it; whether the program is there is looked at with each call."""
+        return self._condition
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """The one tool."""
-        return self._tools
+        """The one tool; none where there is no sandbox that it could run in."""
+        return self._tools if self._condition.state == "ready" else ()
 
     @asynccontextmanager
     async def running(self, changed: Callable[[], None]) -> AsyncGenerator[None]:
-        """Nothing runs between calls. Leaving ends the programs that run."""
+        """It is found out whether there is a sandbox. Leaving ends the programs that run."""
+        self._changed = changed
+        looking = asyncio.create_task(self._look(), name=f"is there a sandbox for {self._name}")
         try:
             yield
         finally:
+            self._changed = lambda: None
+            looking.cancel()
             endings = list(self._under_way.values())
             for scope in list(self._under_way):
                 scope.cancel()
             with anyio.move_on_after(_STOP_SECONDS, shield=True):
                 for ended in endings:
                     await ended.wait()
+
+    async def _look(self) -> None:
+        try:
+            await self._sandbox()
+        except ToolInactive as inactive:
+            self._settle(Condition("failed", inactive.why))
+        except Exception as error:
+            log.error("it cannot be found out whether there is a sandbox", exc_info=error)
+            self._settle(Condition("failed", f"no sandbox could be tried out ({type(error).__name__})"))
+        else:
+            self._settle(Condition("ready"))
+
+    def _settle(self, condition: Condition) -> None:
+        if condition != self._condition:
+            self._condition = condition
+            self._changed()
 
     async def run(self, call: Call) -> Body:
         """See `Backend`.
@@ -125,6 +150,7 @@ class CommandBackend:
         began = time.monotonic()
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
+                await self._look()
                 found = self._found(self._program)
                 self._directory()
                 where = await self._sandbox()

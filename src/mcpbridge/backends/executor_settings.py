@@ -1,14 +1,16 @@
 """The `tools.<name>` sections with `executor_class`: an object that is kept, with a method that does the work."""
 
+import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from mcpbridge.backends.settings import BackendSettings
 
 __all__ = ["ExecutorSettings"]
 
 _IDENTIFIER = r"[^\W\d]\w*"
+_CLASS_NAME = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*[.:]{_IDENTIFIER}")
 
 
 class ExecutorSettings(BackendSettings, BaseModel):
@@ -19,7 +21,7 @@ class ExecutorSettings(BackendSettings, BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    executor_class: str | None = Field(default=None, pattern=rf"^{_IDENTIFIER}(\.{_IDENTIFIER})*[.:]{_IDENTIFIER}$")
+    executor_class: str | None = None
     """The class: `pkg.mod.Class`, of an installed package or of a module beside the configuration."""
 
     constructor_args: dict[str, Any] = {}
@@ -30,3 +32,10 @@ class ExecutorSettings(BackendSettings, BaseModel):
 
     event_schema: dict[str, Any] | None = None
     """JSON Schema of the events that `execute` yields; a call that yields another one fails. Left out: any."""
+
+    @field_validator("executor_class")
+    @classmethod
+    def _is_named(cls, value: str | None) -> str | None:
+        if value is not None and _CLASS_NAME.fullmatch(value) is None:
+            raise ValueError("expected `pkg.mod.Class`: the module and the class in it")
+        return value

@@ -15,16 +15,18 @@ from msgspec import Raw
 
 from mcpbridge.backends.backend import Condition, Health
 from mcpbridge.backends.discovery import Discovery
-from mcpbridge.backends.grpc_channel import Server, metadata_of, open_channel
+from mcpbridge.backends.grpc_channel import Server, metadata_of, open_channel, secrets_of
 from mcpbridge.backends.grpc_health import health_of, why_not
 from mcpbridge.backends.grpc_known import Known
 from mcpbridge.backends.grpc_libraries import load
 from mcpbridge.backends.grpc_methods import Shape, methods_of
 from mcpbridge.backends.grpc_reflection import NoReflectionError, Reflection, types_of_file
 from mcpbridge.backends.grpc_settings import GrpcSettings
-from mcpbridge.backends.grpc_statuses import not_sent, outcome
+from mcpbridge.backends.grpc_statuses import ended_early, not_sent, outcome
 from mcpbridge.backends.grpc_types import DescriptorsInvalidError, Types
+from mcpbridge.backends.http_results import aside
 from mcpbridge.backends.making import Surroundings
+from mcpbridge.backends.masking import masked
 from mcpbridge.errors import (
     ArgumentsRefused,
     ConfigError,
@@ -34,6 +36,7 @@ from mcpbridge.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.model import Call
+from mcpbridge.redaction import Redactor
 from mcpbridge.units import show_bytes
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
@@ -55,7 +58,9 @@ class GrpcBackend:
 
     def __init__(self, name: str, settings: GrpcSettings, around: Surroundings) -> None:
         self._name, self._settings, self._around = name, settings, around
-        self._discovery = Discovery(name, self._find, around.redact, unavailable=settings.unavailable)
+        own = Redactor(secrets_of(settings))
+        self._redact: Callable[[str], str] = lambda text: own(around.redact(text))
+        self._discovery = Discovery(name, self._find, self._redact, unavailable=settings.unavailable)
         file = settings.descriptor
         self._descriptor = around.directory / Path(file).expanduser() if file is not None else None
         self._server: Server | None = None
@@ -96,7 +101,7 @@ class GrpcBackend:
         try:
             return await self._exchange(server, shape, messages, call)
         except server.libraries.aio.AioRpcError as error:
-            if not_sent(error) or error.code().name == "UNIMPLEMENTED":
+            if not_sent(error) or ended_early(error) or error.code().name == "UNIMPLEMENTED":
                 self._discovery.again()
             return outcome(
                 error,
@@ -104,7 +109,7 @@ class GrpcBackend:
                 known=server.known,
                 seconds=loop.time() - began,
                 limit=show_bytes(self._settings.max_message),
-                redact=self._around.redact,
+                redact=self._redact,
             )
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -129,7 +134,7 @@ class GrpcBackend:
             detail = str(error)
         if is_ok and self.condition.state == "failed":
             self._discovery.again()
-        return Health(is_ok, self._around.redact(detail), loop.time() - began)
+        return Health(is_ok, self._redact(detail), loop.time() - began)
 
     async def command(self, name: str, data: Mapping[str, Any]) -> Any:
         """See `Backend`. `refresh` asks the server anew what it offers."""
@@ -139,34 +144,45 @@ class GrpcBackend:
         return {"state": condition.state, "reason": condition.reason, "tools": [tool["name"] for tool in self.tools]}
 
     async def _exchange(self, server: Server, shape: Shape, messages: list[Any], call: Call) -> Body:
-        """The result of one call. All four kinds of methods are one on the wire: messages go, messages come."""
-        request, response = shape.request, shape.response
-        open_call = server.channel.stream_stream(
-            shape.path, request_serializer=request.SerializeToString, response_deserializer=response.FromString
+        """The result of one call.
+
+        All four kinds of methods are one on the wire: messages go, messages come. What goes as a stream the library
+        sends piece by piece, and if the server ends the call meanwhile its status is lost; so one message goes as one.
+        """
+        takes, gives = ("stream" if many else "unary" for many in (shape.takes_many, shape.gives_many))
+        open_call = getattr(server.channel, f"{takes}_{gives}")(
+            shape.path,
+            request_serializer=shape.request.SerializeToString,
+            response_deserializer=shape.response.FromString,
         )
-        stream = open_call(iter(messages), timeout=self._seconds(call, shape), metadata=server.metadata)
+        sent = iter(messages) if shape.takes_many else messages[0]
+        under_way = open_call(sent, timeout=self._seconds(call, shape), metadata=server.metadata)
         try:
             if shape.gives_many:
-                return _result(await self._collect(shape, stream, call))
-            found = [message async for message in stream]
+                return _result(encode(await self._collect(shape, under_way, call)))
+            return _result(await self._told(shape, await under_way, call))
         finally:
-            stream.cancel()
-        if len(found) != 1:
-            raise UpstreamGarbled(call.upstream, f"{len(found)} messages came where one was to come")
-        return _result(shape.value(found[0]))
+            under_way.cancel()
+
+    async def _told(self, shape: Shape, message: Any, call: Call) -> bytes:
+        """A message that came, as JSON without secrets."""
+        if message is None:  # so the library tells of bytes that are no such message
+            raise UpstreamGarbled(call.upstream, f"its answer is no {shape.descriptor.output_type.full_name}")
+        return await aside(message.ByteSize(), lambda: masked(shape.value(message), self._redact))
 
     async def _collect(self, shape: Shape, stream: Any, call: Call) -> dict[str, Any]:
         """All that comes, up to the caps; each message is told as progress."""
-        values: list[dict[str, Any]] = []
+        values: list[Raw] = []
         size, is_cut = 0, False
         async for message in stream:
-            size += message.ByteSize()
+            size += message.ByteSize() if message is not None else 0
             if len(values) == self._settings.max_messages or size > self._settings.max_message:
                 is_cut = True
                 break
-            values.append(shape.value(message))
+            told = await self._told(shape, message, call)
+            values.append(Raw(told))
             if call.wants_progress:
-                said = encode(values[-1])[: 4 * _MESSAGE_LENGTH].decode(errors="ignore")[:_MESSAGE_LENGTH]
+                said = told[: 4 * _MESSAGE_LENGTH].decode(errors="ignore")[:_MESSAGE_LENGTH]
                 call.update("notifications/progress", Raw(encode({"progress": len(values), "message": said})))
         return {"messages": values, **({"truncated": True} if is_cut else {})}
 
@@ -227,6 +243,5 @@ class GrpcBackend:
             raise UpstreamUnavailable(self._name, why_not(error, settings)) from error
 
 
-def _result(value: dict[str, Any]) -> Body:
-    data = encode(value)
+def _result(data: bytes) -> Body:
     return Body(encode({"content": [{"type": "text", "text": data.decode()}], "structuredContent": Raw(data)}))

@@ -1,6 +1,7 @@
 """The connection to one gRPC server. It is made at the first call, and made anew by itself whenever it is lost."""
 
 import base64
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from mcpbridge.backends.grpc_known import Known
 from mcpbridge.backends.grpc_libraries import Libraries
 from mcpbridge.backends.grpc_settings import GrpcSettings, GrpcTls
 from mcpbridge.errors import ConfigError
+from mcpbridge.redaction import SECRET_NAME
 
-__all__ = ["Server", "metadata_of", "open_channel"]
+__all__ = ["Server", "metadata_of", "open_channel", "secrets_of"]
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 500, 5_000
 """Milliseconds between attempts to connect; a call that comes meanwhile fails at once, so they are short."""
@@ -62,6 +64,15 @@ def metadata_of(settings: GrpcSettings) -> tuple[tuple[str, str | bytes], ...]:
     return tuple(
         (key, base64.b64decode(value) if key.endswith("-bin") else value) for key, value in settings.metadata.items()
     )
+
+
+def secrets_of(settings: GrpcSettings) -> Iterator[str]:
+    """What of the metadata nobody is to see."""
+    for key, value in settings.metadata.items():
+        if SECRET_NAME.search(key):
+            yield from (value, value.rpartition(" ")[2])  # servers may repeat the secret of `Bearer x` alone
+            if key.endswith("-bin"):
+                yield base64.b64decode(value).decode(errors="ignore")
 
 
 def _read(directory: Path, path: str | None, key: str) -> bytes | None:

@@ -48,22 +48,42 @@ class Reflection:
         """The names of its services. Raises: as `types`."""
         for package in REFLECTIONS:
             try:
-                return await self._services(_Questions(self, package))
+                services = await self._services(package)
             except self._libraries.aio.AioRpcError as error:
                 if error.code() is not self._libraries.grpc.StatusCode.UNIMPLEMENTED:
                     raise
+            else:
+                if services is None:
+                    break
+                return services
         raise NoReflectionError
 
-    async def _services(self, questions: "_Questions") -> list[str]:
-        async with questions:
-            answer = await questions.ask(list_services="*")
-        if answer is None:
-            raise NoReflectionError
-        return [one.name for one in answer.list_services_response.service]
+    async def _services(self, package: str) -> list[str] | None:
+        """The names of its services; None: it does not list them.
+
+        The first question to a version of reflection: it goes out at once with the end of what we send. Of a stream
+        that the server ends while we write, as it does where it lacks the version, the library tells that something is
+        wrong and not what.
+        """
+        method = self._server.known.reflection(package)
+        ask = self._server.channel.unary_stream(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        stream = ask(method.request(list_services="*"), metadata=self._server.metadata)
+        try:
+            answer = self.answer(await stream.read())
+        finally:
+            stream.cancel()
+        return [one.name for one in answer.list_services_response.service] if answer is not None else None
 
     async def _types(self, package: str, wanted: list[str]) -> Types:
+        services = await self._services(package)
         if not wanted:
-            wanted = [name for name in await self._services(_Questions(self, package)) if not _is_known(name)]
+            if services is None:
+                raise NoReflectionError
+            wanted = [name for name in services if not _is_known(name)]
         files: dict[str, Any] = {}
         async with _Questions(self, package) as questions:
             for symbol in wanted:
@@ -86,7 +106,7 @@ class Reflection:
         types = Types(self._libraries, files)
         for name in wanted:
             if types.service(name) is None:
-                raise no_such_service(name, await self._services(_Questions(self, package)))
+                raise no_such_service(name, services or [])
         return types
 
     async def _take(self, files: dict[str, Any], answer: Any) -> list[str]:
@@ -112,10 +132,18 @@ class Reflection:
         )
         return call(metadata=self._server.metadata), method.request
 
-    @property
-    def end(self) -> Any:
-        """What stands for the end of a stream."""
-        return self._libraries.aio.EOF
+    def answer(self, read: Any) -> Any | None:
+        """What was read of a stream of answers; None: it says that there is no such thing.
+
+        Raises:
+            NoReflectionError: the stream ended without it.
+            DescriptorsInvalidError: it cannot be read.
+        """
+        if read is self._libraries.aio.EOF:
+            raise NoReflectionError
+        if read is None:
+            raise DescriptorsInvalidError("its answers cannot be read")
+        return None if read.HasField("error_response") else read
 
 
 class _Questions:
@@ -134,11 +162,7 @@ class _Questions:
     async def ask(self, **question: str) -> Any | None:
         """The answer; None: it says that there is no such thing."""
         await self._stream.write(self._question(**question))
-        answer = await self._stream.read()
-        if answer is self._reflection.end:
-            await self._stream.code()
-            raise NoReflectionError
-        return None if answer.HasField("error_response") else answer
+        return self._reflection.answer(await self._stream.read())
 
 
 def types_of_file(libraries: Libraries, path: Path) -> Types:

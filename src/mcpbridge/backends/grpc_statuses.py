@@ -8,7 +8,7 @@ from mcpbridge.errors import UpstreamError, UpstreamGone, UpstreamTimeout, Upstr
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
 
-__all__ = ["failure", "not_sent", "outcome", "why"]
+__all__ = ["ended_early", "failure", "not_sent", "outcome", "why"]
 
 _LONGEST = 2000
 """Characters of what a server says of an error that are passed on."""
@@ -48,6 +48,11 @@ def not_sent(error: Any) -> bool:
     return error.code().name == "UNAVAILABLE" and any(phrase in said for phrase in _NOT_CONNECTED)
 
 
+def ended_early(error: Any) -> bool:
+    """The server ended a stream while we wrote to it; the library does not tell with what status."""
+    return error.code().name == "INTERNAL" and error.details() == "Internal error from Core"
+
+
 def why(error: Any, redact: Callable[[str], str]) -> str:
     """What went wrong, in a line."""
     said = redact(" ".join((error.details() or "").split())[:_LONGEST])
@@ -68,6 +73,11 @@ def outcome(
     if code == "UNAVAILABLE":
         kind: type[UpstreamError] = UpstreamUnavailable if not_sent(error) else UpstreamGone
         raise kind(upstream, why(error, redact)) from error
+    if ended_early(error):
+        return failure(
+            "The server ended the call before all was sent, and why is not known. Check whether the action took effect "
+            "before you repeat it."
+        )
     advice = _ADVICE.get(code, "")
     said = (error.details() or "").lower()
     if code == "RESOURCE_EXHAUSTED" and "message larger than max" in said:

@@ -53,10 +53,49 @@ def _parsed(data: bytes) -> Any:
     import yaml
 
     try:
-        return yaml.load(data, Loader=_loader())  # noqa: S506 - a safe loader, see there
+        value = yaml.load(data, Loader=_loader())  # noqa: S506 - a safe loader, see there
+        _check_size(value)
+        return value
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         told = problem if isinstance(problem, msgspec.DecodeError) else error
         raise Broken(f"neither JSON nor YAML: {' '.join(str(told).split())[:300]}") from error
+
+
+_MOST_PARTS = 3_000_000
+"""Values in a document, aliases counted as often as they stand for something. GitHub's has 500,000."""
+
+
+def _check_size(value: Any) -> None:
+    """Refuse a document whose aliases stand for more than it could say itself, or for themselves.
+
+    Raises:
+        ValueError: it is one.
+    """
+    sizes: dict[int, int] = {}
+    waiting: list[tuple[Any, bool]] = [(value, False)]
+    while waiting:
+        node, is_counted = waiting.pop()
+        parts = _parts(node)
+        if parts is None or (not is_counted and sizes.get(id(node), 0) > 0):
+            continue
+        if is_counted:
+            size = 1 + sum(sizes.get(id(part), 1) for part in parts)
+            if size > _MOST_PARTS:
+                raise ValueError(f"its aliases stand for more than {_MOST_PARTS} values")
+            sizes[id(node)] = size
+        elif id(node) in sizes:
+            raise ValueError("an alias stands for what it is part of")
+        else:
+            sizes[id(node)] = 0
+            waiting.append((node, True))
+            waiting += [(part, False) for part in parts]
+
+
+def _parts(node: object) -> list[Any] | None:
+    """What an object or a list consists of; None of all else."""
+    if isinstance(node, dict):
+        return list(cast("dict[str, Any]", node).values())
+    return cast("list[Any]", node) if isinstance(node, list) else None
 
 
 _PLAIN = {

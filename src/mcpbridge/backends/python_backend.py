@@ -28,7 +28,7 @@ __all__ = ["PythonBackend"]
 LOOK_SECONDS = 5.0
 """Seconds to wait for code that is brought in because somebody looks whether it works."""
 
-_HOW_TO_GO_ON = "Mend it; then `mcpbridge check {}` tries again."
+_HOW_TO_GO_ON = "Mend it; then `mcpbridge reload` tries {} again."
 
 T = TypeVar("T")
 

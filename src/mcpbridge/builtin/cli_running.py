@@ -48,7 +48,7 @@ class Running:
         """How calls are treated; the permission of each is what `question` says of it."""
         return CallSettings(
             permission="allow",
-            risk="medium",
+            risk="high",
             read_only=False,
             destructive=True,
             idempotent=False,
@@ -109,7 +109,7 @@ class Running:
         Raises:
             ToolInactive: it is not there, or the sandbox that it needs is not.
         """
-        limits = Limits(timeout=self._settings.timeout, memory=_MEMORY, pids=_PIDS, file_size=_FILE, output=kept)
+        limits = Limits(self._settings.timeout, _MEMORY, _PIDS, file_size=_FILE, disk=_FILE, output=kept)
         job = Job((self.found(), *argv), env, cwd, files=files or {}, limits=limits, access=access or Access())
         try:
             if in_sandbox != "never":
@@ -173,6 +173,8 @@ def _ending(called: str, ran: Ran, *, failed: bool, has_output: bool) -> str:
         return f"[{called} took longer than {ran.seconds:.0f} s and was stopped]"
     if ran.ended == "memory":
         return f"[{called} needed too much memory and was stopped]"
+    if ran.ended == "disk":
+        return f"[{called} wrote too many files and was stopped]"
     if ran.ended == "signal":
         return f"[{called} ended by signal {ran.code}]"
     if failed:

@@ -77,7 +77,7 @@ class CodeExecute:
         try:
             await self._ready_to_run()
         except ToolInactive as inactive:
-            self._why_not = inactive.told()
+            self._why_not = inactive.why
         except Exception as error:  # whatever it is, it must not end what else runs
             log.error("it cannot be found out whether there is a sandbox", exc_info=error)
             self._why_not = f"it could not be found out whether there is a sandbox ({type(error).__name__})"
@@ -192,7 +192,7 @@ class CodeExecute:
     def _description(self) -> str:
         limits, access = self._limits, self._access
         where = "with all rights of the user" if self._runner.is_off else "in a sandbox"
-        network = "with network" if access.network or self._runner.is_off else "no network"
+        network = "the network" if access.network or self._runner.is_off else "no network"
         said = (
             f"Run a program {where}: {_joined(self._interpreters)}. It has {network}, an empty "
             f"folder to work in that is removed afterwards, {show_seconds(limits.timeout)} and "

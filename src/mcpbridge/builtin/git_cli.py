@@ -4,8 +4,8 @@ The arguments are judged by a table (`git_table`), the repository is found befor
 configuration could start is neutralised (`git_hardening`). That holds with a sandbox and without one.
 """
 
+import asyncio
 import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from mcpbridge.builtin.cli_running import Running, present, text_argument
 from mcpbridge.builtin.cli_settings import GitCliSettings
 from mcpbridge.builtin.cli_table import Verdict, judge
 from mcpbridge.builtin.cli_words import words_of
+from mcpbridge.builtin.git_files import whole
 from mcpbridge.builtin.git_hardening import (
     LISTING,
     Entry,
@@ -40,8 +41,8 @@ __all__ = ["GitCli"]
 _ANYWHERE = (("clone",), ("init",), ("version",))
 """What is not done in a repository that is there."""
 
-_LARGEST_MODULES, _LARGEST_LISTING = 1 << 20, 64 << 20
-"""Bytes of a `.gitmodules`, and of what git lists for us."""
+_LARGEST_MODULES, _LARGEST_CONFIGURATION, _LARGEST_LISTING = 1 << 20, 4 << 20, 64 << 20
+"""Bytes of a `.gitmodules`, and of what git lists for us: settings, and anything else."""
 _FROM_OUTSIDE = ("SSH_AUTH_SOCK", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "NO_PROXY", "no_proxy", "SSL_CERT_FILE",
                  "GIT_SSL_CAINFO")  # fmt: skip
 
@@ -103,13 +104,14 @@ class GitCli:
         self._running.found()
         given = text_argument(call, "directory")
         if verdict.command.words in _ANYWHERE:
-            directory = str(folder_of(given, self._settings.repositories)[0])
+            directory = str((await asyncio.to_thread(folder_of, given, self._settings.repositories))[0])
             variables, keys = {"GIT_CEILING_DIRECTORIES": str(Path(directory).parent)}, []
             paths: tuple[str, ...] = (directory,)
         else:
-            place = place_of(given, self._settings.repositories)
+            place = await asyncio.to_thread(place_of, given, self._settings.repositories)
             entries = await self._entries(place)
-            check_files(place, entries, self._settings.repositories, blames=verdict.command.words == ("blame",))
+            blames = verdict.command.words == ("blame",)
+            await asyncio.to_thread(check_files, place, entries, self._settings.repositories, blames=blames)
             if verdict.level == "write":
                 await check_nested(place, self._settings.repositories, self._read)
             keys = [entry.key for entry in entries]
@@ -117,7 +119,7 @@ class GitCli:
         env = {
             **self._environment(verdict),
             **variables,
-            **settings_for(neutral(keys), *await self._own_settings(verdict, keys)),
+            **settings_for(await asyncio.to_thread(neutral, keys), *await self._own_settings(verdict, keys)),
         }
         ran = await self._running.run(
             verdict.argv, env, in_sandbox=self._settings.sandbox, cwd=directory, access=_access(paths, verdict)
@@ -156,18 +158,17 @@ class GitCli:
             PathRefused: its configuration cannot be read.
         """
         listed = await self._read(LISTING, place)
-        names = submodules_of(_modules(place.tree)) if place.tree else []
-        more = [Entry(f"submodule.{name}.{key}", "") for name in names for key in ("ignore", "update")]
-        return entries_of(listed) + more
+        return await asyncio.to_thread(_settings_in, listed, place.tree)
 
     async def _read(self, argv: tuple[str, ...], place: Place) -> bytes:
         """What git says to something that reads no content and starts nothing; see `Reader`."""
         fixed = {} if argv == LISTING else settings_for({})  # those would be listed as well
+        kept = _LARGEST_CONFIGURATION if argv == LISTING else _LARGEST_LISTING
         env = {**environment(_path()), **place.variables, **fixed}
         access = Access(read_only=place.paths)
         in_sandbox = self._settings.sandbox
         ran = await self._running.run(
-            ("--no-pager", *argv), env, in_sandbox=in_sandbox, cwd=place.directory, access=access, kept=_LARGEST_LISTING
+            ("--no-pager", *argv), env, in_sandbox=in_sandbox, cwd=place.directory, access=access, kept=kept
         )
         if ran.ended != "exit" or ran.code != 0 or ran.cut[0]:
             raise PathRefused(f"`git {argv[0]}` says nothing of use in {place.directory}: it is broken, or too large")
@@ -209,13 +210,20 @@ def _access(paths: tuple[str, ...], verdict: Verdict) -> Access:
     return Access(network=network, read_only=present(*keys), read_write=paths)
 
 
+def _settings_in(listed: bytes, tree: str) -> list[Entry]:
+    """What `LISTING` told, and keys for the submodules of a working tree (empty: there is none)."""
+    names = submodules_of(_modules(tree)) if tree else []
+    more = [Entry(f"submodule.{name}.{key}", "") for name in names for key in ("ignore", "update")]
+    return entries_of(listed) + more
+
+
 def _modules(tree: str) -> str:
-    """The text of `.gitmodules`, if it is a plain file."""
+    """The text of `.gitmodules`, if it is a file that can be read.
+
+    Raises:
+        PathRefused: it is very large, or something else.
+    """
     try:
-        descriptor = os.open(Path(tree, ".gitmodules"), os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+        return whole(Path(tree, ".gitmodules"), _LARGEST_MODULES).decode("utf-8", "surrogateescape")
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return file.read(_LARGEST_MODULES).decode("utf-8", "surrogateescape")

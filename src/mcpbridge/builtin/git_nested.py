@@ -4,8 +4,9 @@
 are passed, so what the submodule's own configuration names would run. Such a repository is not worked on.
 """
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from mcpbridge.builtin.git_hardening import LISTING, entries_of
@@ -30,17 +31,16 @@ async def check_nested(place: Place, roots: Sequence[str], read: Reader, depth: 
     """Look at every submodule that is there, and at those within.
 
     Raises:
-        PathRefused: the configuration of one names a program.
+        PathRefused: the configuration of one names a program, or one lies too deep to look at.
     """
-    if not place.tree or depth > _DEEPEST:
+    if not place.tree:
         return
     listed = await read(("ls-files", "-s", "-z", "--", ":/"), place)
-    for path in _links(listed):
-        folder = Path(place.tree, path)
-        if not (folder / ".git").exists():
-            continue
-        inner = place_of(str(folder), roots)
-        for key, value, _ in entries_of(await read(LISTING, inner)):
+    for path in await asyncio.to_thread(_present, place.tree, listed):
+        if depth == _DEEPEST:
+            raise PathRefused(f"submodules are nested more than {_DEEPEST} deep: {path[:200]}")
+        inner = await asyncio.to_thread(place_of, str(Path(place.tree, path)), roots)
+        for key, value, _ in await asyncio.to_thread(entries_of, await read(LISTING, inner)):
             if _RUNS.fullmatch(key) and value.lower() not in _HARMLESS:
                 raise PathRefused(
                     f"the submodule {path[:200]} names a program in its configuration (`{key[:100]}`), which git would "
@@ -49,7 +49,8 @@ async def check_nested(place: Place, roots: Sequence[str], read: Reader, depth: 
         await check_nested(inner, roots, read, depth + 1)
 
 
-def _links(listed: bytes) -> Iterator[str]:
-    for entry in listed.split(b"\0"):
-        if entry.startswith(b"160000 "):
-            yield entry.partition(b"\t")[2].decode("utf-8", "surrogateescape")
+def _present(tree: str, listed: bytes) -> list[str]:
+    """The submodules that are there, of what `ls-files -s -z` listed: their paths in the tree."""
+    links = (entry.partition(b"\t")[2] for entry in listed.split(b"\0") if entry.startswith(b"160000 "))
+    paths = [link.decode("utf-8", "surrogateescape") for link in links]
+    return [path for path in paths if Path(tree, path, ".git").exists()]

@@ -6,16 +6,20 @@ and are passed by variables, which come before everything that a repository says
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from mcpbridge.builtin.git_files import Entries, whole
 from mcpbridge.errors import ArgumentsRefused, PathRefused, ToolInactive
 
 __all__ = ["Place", "folder_of", "place_of"]
 
-_LONGEST_POINTER = 4096
+_LONGEST_POINTER, _LARGEST_ALTERNATES = 4096, 64 << 10
+"""Bytes of a `.git` file, and of a list of repositories that objects are borrowed from."""
+_MOST_BORROWED, _DEEPEST_BORROWED = 100, 5
+"""Repositories, and how many steps the last one is away."""
 _WITHIN = ("", "info", "objects", "objects/info", "rebase-merge", "rebase-apply", "sequencer", "logs")
 """Directories of a repository whose files git reads, and in part shows: the steps of a rebase in `status`, bad lines of
 others in complaints."""
@@ -130,7 +134,7 @@ def _is_bare(top: Path) -> bool:
 
 def _pointed_to(file: Path, prefix: str, base: Path) -> Path:
     try:
-        text = file.read_bytes()[:_LONGEST_POINTER].decode("utf-8", "surrogateescape").strip("\r\n")
+        text = whole(file, _LONGEST_POINTER).decode("utf-8", "surrogateescape").strip("\r\n")
     except OSError as error:
         raise PathRefused(f"{file}: {error.strerror}") from None
     if not text.startswith(prefix) or "\0" in text:
@@ -144,54 +148,68 @@ def _checked(place: Place, allowed: Sequence[Path]) -> Place:
     Raises:
         PathRefused: something does.
     """
+    entries = Entries()
     for base in dict.fromkeys((place.git_dir, place.common)):
         for inner in _WITHIN:
-            _check_folder(Path(base, inner), allowed)
+            _check_folder(Path(base, inner), entries, allowed)
         # What `worktree list` shows of others: it reads their pointers, whatever these are.
-        for other in _folders_in(Path(base, "worktrees")):
-            _check_folder(other, allowed)
-    others = tuple(_borrowed(Path(place.common, "objects"), allowed, 0))
+        worktrees = Path(base, "worktrees")
+        for other in (worktrees, *(Path(entry.path) for entry in entries.of(worktrees))):
+            _check_folder(other, entries, allowed)
+    others = _borrowed(Path(place.common, "objects"), entries, allowed)
     return Place(place.directory, place.git_dir, place.common, place.tree, others)
 
 
-def _folders_in(folder: Path) -> list[Path]:
-    try:
-        return [folder, *(Path(entry.path) for entry in os.scandir(folder))]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _check_folder(folder: Path, allowed: Sequence[Path]) -> None:
+def _check_folder(folder: Path, entries: Entries, allowed: Sequence[Path]) -> None:
     """Whether the entries of a directory of a repository, if it is there, are files and directories inside.
 
     Raises:
         PathRefused: one leads elsewhere, or could not be read to its end.
     """
-    try:
-        entries = list(os.scandir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in entries:
+    for entry in entries.of(folder):
         if entry.is_symlink():
             _inside(Path(os.path.realpath(entry.path)), allowed, f"{entry.name[:60]} in its `.git`")
         if not (entry.is_file() or entry.is_dir() or entry.name.endswith(".ipc") or entry.is_symlink()):
             raise PathRefused(f"{entry.path} is neither a file nor a directory")
 
 
-def _borrowed(objects: Path, allowed: Sequence[Path], depth: int) -> Iterator[str]:
-    """Object directories that this one borrows from, and those in turn."""
-    if depth > 5:
-        raise PathRefused("it borrows objects over more than five repositories")
-    try:
-        lines = (objects / "info" / "alternates").read_bytes()[:65536].splitlines()
-    except OSError:
-        return
-    for line in lines:
-        if line and not line.startswith(b"#"):
-            other = Path(os.path.realpath(objects / os.fsdecode(line.strip(b'"'))))
+def _borrowed(objects: Path, entries: Entries, allowed: Sequence[Path]) -> tuple[str, ...]:
+    """Object directories that this one borrows from, and those in turn.
+
+    Raises:
+        PathRefused: one lies outside, there are too many, or it cannot be said which they are.
+    """
+    found: dict[Path, None] = {}
+    level = [objects]
+    for _ in range(_DEEPEST_BORROWED + 1):
+        level = list(dict.fromkeys(other for one in level for other in _alternates(one) if other not in found))
+        if not level:
+            return tuple(map(str, found))
+        _check_number(len(found) + len(level))
+        for other in level:
             _inside(other, allowed, "a repository that it borrows objects from")
-            yield str(other)
-            yield from _borrowed(other, allowed, depth + 1)
+            _check_folder(other, entries, allowed)
+            _check_folder(other / "info", entries, allowed)
+        found |= dict.fromkeys(level)
+    raise PathRefused("it borrows objects over more than five repositories")
+
+
+def _alternates(objects: Path) -> list[Path]:
+    """What one object directory says that it borrows from, read as git does."""
+    try:
+        data = whole(objects / "info" / "alternates", _LARGEST_ALTERNATES)
+    except FileNotFoundError:
+        return []
+    lines = [line for line in data.split(b"\n") if line and not line.startswith(b"#")]
+    if any(line.startswith(b'"') for line in lines):  # these may have escapes, and go on after the quote
+        raise PathRefused("a repository that it borrows objects from is named in quotes")
+    _check_number(len(lines))
+    return [Path(os.path.realpath(objects / os.fsdecode(line))) for line in lines]
+
+
+def _check_number(borrowed: int) -> None:
+    if borrowed > _MOST_BORROWED:
+        raise PathRefused(f"it borrows objects from more than {_MOST_BORROWED} repositories")
 
 
 def _inside(path: Path, allowed: Sequence[Path], what: str) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mcpbridge.builtin.fetch_settings import SearchDepth, WebSearchSettings
 from mcpbridge.conduct import CallSettings
@@ -20,6 +21,8 @@ if TYPE_CHECKING:  # loaded with the first call
 __all__ = ["VARIABLE", "WebSearch"]
 
 VARIABLE = "TAVILY_API_KEY"
+_SHORTEST_KEY = 7
+"""Characters of a key that is looked for in answers."""
 """Environment variable with the key, where the configuration has none."""
 
 _SECTION = "builtin.web_search"
@@ -127,6 +130,15 @@ class WebSearch:
     async def close(self) -> None:
         """Nothing is open between calls."""
 
+    @property
+    def why_not(self) -> str:
+        """Why calls are refused now, where it has no key; it is listed all the same, and says so."""
+        try:
+            self._key()
+        except ToolInactive as inactive:
+            return inactive.why
+        return ""
+
     def _key(self) -> str:
         """The key.
 
@@ -152,7 +164,7 @@ class WebSearch:
             if fetched.status in _QUOTA:
                 error.advice = f"Do not retry: {_QUOTA[fetched.status]}. Whoever runs the bridge has to see to it."
             raise error
-        return fetched
+        return replace(fetched, body=_without(fetched.body, key))
 
     def _opened(self) -> "Fetcher":
         if self._fetcher is None:
@@ -190,6 +202,11 @@ def _asked(call: Call) -> _Asked:
     if not asked.query.strip():
         raise ArgumentsRefused("query: what to search for, in a few words")
     return asked
+
+
+def _without(body: bytes, key: str) -> bytes:
+    """What a service says, without the key, should it repeat what it was sent."""
+    return body.replace(key.encode(), b"***") if len(key) > _SHORTEST_KEY else body
 
 
 def _told(query: str, answer: str | None, results: list[_Result]) -> str:

@@ -41,8 +41,7 @@ def command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int
         async with engine.settle(loaded, redact) as bridge:
             servers = engine.wanted_servers(bridge)
             await bridge.startup.settled()
-            checks = [await bridge.looking.check(name) for name in bridge.backends.names()]
-            tools = [one.as_json() for one in checks]
+            tools = [one.as_json() for one in await bridge.looking.check_all() if one.kind == "backend"]
             status = bridge.status()
             warnings = [*status["warnings"], *_missing_programs(loaded.settings)]
         ready = all(map(is_ready, servers)) and all(one["ok"] for one in tools)

@@ -134,6 +134,12 @@ def warn_of_absent(bridge: Bridge) -> None:
     absent = [server for server in servers if not is_ready(server)]
     for server in absent:
         note(f"{server['name']} is missing: {fault(server)}")
+    status = bridge.status()
+    for backend in status["backends"]:
+        if backend["state"] != "ready":
+            note(visible(f"{backend['name']} is missing: {backend['reason'] or 'it is starting'}"))
+    for tool in status["inactive"]:
+        note(visible(f"{tool['name']} is inactive: {tool['reason']}"))
     if absent and len(absent) == len(servers):
         fail(UNREACHABLE, "no server could be reached", "`mcpbridge check` tells more.")
 

@@ -48,6 +48,8 @@ def _show(bridge: Document) -> None:
 
 def _show_tools(bridge: Document) -> None:
     """What does not work of the tools that no server has, and what is not as the file has it."""
+    if cast("State", bridge.get("sandbox") or {}).get("mode") == "off":
+        print("the sandbox is switched off: what runs for models has all rights of this user")
     for one in cast("list[State]", bridge.get("backends", [])):
         if one["state"] == "failed":
             print(visible(f"tool {one['name']} ({one['kind']}) does not work: {one['reason']}"))

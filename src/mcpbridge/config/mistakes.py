@@ -97,7 +97,8 @@ def _one(
         written = _value_at(document, key)
     if details["type"] == "extra_forbidden":
         return unknown_key(root, key, file=file, line_of=line_of)
-    if key[-1:] == ["command"] and (better := _as_command(written, is_hook=key[0] == "hooks")):
+    takes_list = key[:1] == ["hooks"] or ("command" in root.model_fields and "servers" not in root.model_fields)
+    if key[-1:] == ["command"] and (better := _as_command(written, is_hook=takes_list)):
         what, fix = better
         return ConfigError(what, file=place(file, line_of(key)), key=dotted(key), hint=f"Write:\n{fix}")
     what = _ALSO.get(key[-1], "") if details["type"] == "model_type" and key else ""

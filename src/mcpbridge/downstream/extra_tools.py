@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from weakref import WeakKeyDictionary, finalize
 
-import anyio
 from msgspec import Struct
 
 from mcpbridge.backends.backend import Backend
@@ -144,17 +143,20 @@ class ExtraTools:
             context = ResolverContext(session, caller.name, caller.principal, caller.profile_name)
             if self._tasks.spawn(_hold(self.resolve, context, held, self._builder)) is None:
                 return None  # the bridge ends
-        return await asyncio.shield(held.found)
+        extra = await asyncio.shield(held.found)
+        if extra is None and self._held.get(session) is held:  # it failed: it is asked again the next time
+            self._held.pop(session).over.set()
+        return extra
 
 
 async def _hold(resolve: Resolve, context: ResolverContext, held: _Held, builder: Builder) -> None:
     """Ask the resolver and run what it gives, until the session is over."""
     async with AsyncExitStack() as stack:
         try:
-            with anyio.fail_after(_SECONDS):
+            async with asyncio.timeout(_SECONDS):
                 backends = await resolve(context)
-                for backend in backends:
-                    await stack.enter_async_context(backend.running(lambda: None))
+            for backend in backends:
+                await stack.enter_async_context(backend.running(lambda: None))
             held.found.set_result(_Extra(backends, builder))
         except Exception as error:  # the program's own code; its client must get a list all the same
             log.error("the resolver failed", client=context.client[:100], exc_info=error)

@@ -6,7 +6,7 @@ from typing import TypeVar
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.downstream.handling import Startup
-from mcpbridge.errors import UnknownName
+from mcpbridge.errors import BridgeError, UnknownName
 from mcpbridge.model import Caller
 from mcpbridge.policy.decide import Audience
 from mcpbridge.upstream.pool import Pool
@@ -20,8 +20,15 @@ _Found = TypeVar("_Found")
 class Finding:
     """Looks names up, and waits for those that may come yet."""
 
-    def __init__(self, catalog: Catalog, pool: Pool, startup: Startup) -> None:
-        self._catalog, self._pool, self._more = catalog, pool, startup.more
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        startup: Startup,
+        missing: Callable[[str], BridgeError | None] = lambda name: None,
+    ) -> None:
+        """`missing`: why a tool of this name, which no server has, is not there now; None: nobody knows of it."""
+        self._catalog, self._pool, self._more, self._missing = catalog, pool, startup.more, missing
 
     async def find(
         self, view: str, name: str, look: Callable[[Snapshot], _Found], *, seen_by: Caller | None = None
@@ -35,6 +42,14 @@ class Finding:
             UnknownName: nobody has it.
             Overloaded: too many wait for the start already.
         """
+        try:
+            return await self._find(view, name, look, seen_by)
+        except UnknownName:
+            if (why := self._missing(name)) is not None:
+                raise why from None
+            raise
+
+    async def _find(self, view: str, name: str, look: Callable[[Snapshot], _Found], seen_by: Caller | None) -> _Found:
         try:
             return look(self._catalog.view(view, self._audience(seen_by)))
         except UnknownName:

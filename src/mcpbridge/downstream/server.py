@@ -39,7 +39,7 @@ from mcpbridge.downstream.tasks import Tasks
 from mcpbridge.downstream.unknown_methods import UnknownMethods
 from mcpbridge.downstream.upstream_news import UpstreamNews
 from mcpbridge.downstream.watching import Watching
-from mcpbridge.errors import BadRequest
+from mcpbridge.errors import BadRequest, BridgeError
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call, Plan
 from mcpbridge.pipeline.late import Late
@@ -82,10 +82,11 @@ class Server:
         *,
         around: BridgeContext = NOWHERE,
         works_on: Callable[[Call], bool] | None = None,
+        missing: Callable[[str], BridgeError | None] = lambda name: None,
     ) -> None:
         """What it answers with. `around`: what is the same for all calls.
 
-        `works_on`: whether somebody has a call; None: whether a server has it.
+        `works_on`: whether somebody has a call; None: whether a server has it. `missing`: see `Finding`.
         """
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
@@ -103,7 +104,7 @@ class Server:
         self.news = UpstreamNews(catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients)
         """What upstreams tell by themselves comes in here."""
         self._tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks)
-        self._finding = Finding(catalog, pool, startup)
+        self._finding = Finding(catalog, pool, startup, missing)
         self._patience = Patience(late, works_on or pool.works_on)
         self._results = ResultResources(shelf, self._server_info)
         self._watching = Watching(self._finding, pool, self.listeners, TaskNews(pool, ids, self._tasks), self._scope_of)

@@ -70,7 +70,7 @@ class HttpSettings(BaseModel):
     with `~`."""
 
     api_variables: list[str] = []
-    """Environment variables that servers and tools may refer to which are added over HTTP (`/api/servers`)."""
+    """Environment variables that servers and tools may refer to which are added over HTTP."""
 
     max_body: Bytes = Field(default=4 * 1024**2, ge=1024)
     """Bytes of the largest request that is read."""

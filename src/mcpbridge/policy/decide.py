@@ -238,7 +238,7 @@ class Policy:
                 name: [
                     server.trusted,
                     _deciding(server),
-                    {own: [tool.rename, *_deciding(tool)] for own, tool in sorted(server.tool.items())},
+                    {own: [tool.rename, tool.trusted, *_deciding(tool)] for own, tool in sorted(server.tool.items())},
                 ]
                 for name, server in sorted(self._servers.items())
             },

@@ -46,6 +46,7 @@ async def execute(tier: Tier, job: Job, *, fork_as_root: bool) -> Outcome:
             tier.command(start),
             environment(job.env, folder),
             job.stdin,
+            folder,
             job.limits,
             pipes,
             has_first=tier.has_processes_of_its_own,

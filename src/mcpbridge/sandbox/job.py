@@ -19,6 +19,10 @@ class Limits(Struct, frozen=True):
     """Processes and threads at a time; 1: it may start none."""
     file_size: int = 64 << 20
     """Bytes of the largest file that it may write."""
+    disk: int = 512 << 20
+    """Bytes that all files in its work folder may take together."""
+    entries: int = 50_000
+    """Files and directories in there."""
     output: int = 1 << 20
     """Bytes of each of its two streams that are kept; more is read and counted, not kept."""
 
@@ -56,8 +60,8 @@ class Job(Struct, frozen=True):
 class Ran(Struct, frozen=True):
     """What came of a job."""
 
-    ended: Literal["exit", "signal", "timeout", "memory"]
-    """By itself, by a signal of its own, or killed because its time or memory was up."""
+    ended: Literal["exit", "signal", "timeout", "memory", "disk"]
+    """By itself, by a signal of its own, or killed because its time, memory or place for files was up."""
     code: int
     """Its exit code; of a signal, the signal's number."""
     stdout: bytes

@@ -20,6 +20,9 @@ def how_it_ended(ran: Ran, limits: Limits) -> str:
         return f"stopped after {show_seconds(limits.timeout)}: it had no more time"
     if ran.ended == "memory":
         return f"stopped: it needed more than {show_bytes(limits.memory)} of memory"
+    if ran.ended == "disk":
+        most = f"{show_bytes(limits.disk)}, or {limits.entries:,} files"
+        return f"stopped: it wrote more to its work folder than it may (at most {most})"
     if ran.ended == "signal":
         return f"ended by {_signal(ran.code)}"
     return f"exit code {ran.code}" if ran.code else ""

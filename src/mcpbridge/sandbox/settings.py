@@ -65,6 +65,9 @@ class SandboxOverrides(BaseModel):
     file_size: Bytes | None = Field(default=None, ge=0)
     """Bytes of the largest file that it may write."""
 
+    disk: Bytes | None = Field(default=None, ge=0)
+    """Bytes that all files in a job's work folder may take together."""
+
     output: Bytes | None = Field(default=None, ge=0)
     """Bytes of each of its two streams that are kept."""
 
@@ -105,6 +108,10 @@ class SandboxSettings(BaseModel):
     file_size: Bytes = Field(default=64 << 20, ge=0)
     """Bytes of the largest file that a job may write."""
 
+    disk: Bytes = Field(default=512 << 20, ge=0)
+    """Bytes that all files in a job's work folder may take together, of which there may be 50,000. It is looked at
+    several times a second; a job that has written more is ended."""
+
     output: Bytes = Field(default=1 << 20, ge=0)
     """Bytes of each of its two streams that are kept."""
 
@@ -124,6 +131,7 @@ def limits_of(settings: SandboxSettings, own: SandboxOverrides | None = None) ->
         memory=settings.memory if own.memory is None else own.memory,
         pids=settings.pids if own.pids is None else own.pids,
         file_size=settings.file_size if own.file_size is None else own.file_size,
+        disk=settings.disk if own.disk is None else own.disk,
         output=settings.output if own.output is None else own.output,
     )
     network = settings.allow_network if own.allow_network is None else own.allow_network

@@ -16,6 +16,7 @@ from msgspec import Struct
 from mcpbridge.sandbox.job import Limits
 from mcpbridge.sandbox.streams import Fed, Kept
 from mcpbridge.sandbox.tree import Tree
+from mcpbridge.sandbox.written import Written
 from mcpbridge.wire.guard import COOKIE_NAME
 
 __all__ = ["Descriptors", "Outcome", "supervise"]
@@ -26,12 +27,13 @@ _PID = re.compile(rb'"child-pid":\s*(\d+)')
 _MOST_SAID = 4096
 
 _T = TypeVar("_T")
+_Ended = Literal["exit", "timeout", "memory", "disk"]
 
 
 class Outcome(Struct, frozen=True):
     """What came of it; as `Ran`, without the tier."""
 
-    ended: Literal["exit", "signal", "timeout", "memory"]
+    ended: Literal["exit", "signal", "timeout", "memory", "disk"]
     code: int
     stdout: bytes
     stderr: bytes
@@ -90,6 +92,7 @@ async def supervise(
     command: Sequence[str],
     env: Mapping[str, str],
     stdin: bytes,
+    folder: str,
     limits: Limits,
     pipes: Descriptors,
     *,
@@ -98,7 +101,7 @@ async def supervise(
 ) -> Outcome:
     """Run the command. Cancelled, all its processes are killed before this returns.
 
-    `has_first`: a sandbox with processes of its own, which tells the id of the first. `is_swept`: processes may leave
+    `folder`: its work folder, which may not become too large. `has_first`: a sandbox with processes of its own, which tells the id of the first. `is_swept`: processes may leave
     the group, and are looked for by their environment at the end.
 
     Raises:
@@ -121,9 +124,9 @@ async def supervise(
     pipes.started()
     kept = [Kept(_own(pipe), limits.output) for pipe in (popen.stdout, popen.stderr)]
     fed = Fed(_own(popen.stdin), stdin) if stdin else None
-    ended: Literal["exit", "timeout", "memory"] = "exit"
+    ended: _Ended = "exit"
     try:
-        ended = await _first_of(tree, pipes if has_first else None, limits)
+        ended = await _first_of(tree, Written(folder, limits, tree.pids), pipes if has_first else None, limits)
     finally:
         code = await _to_its_end(_end(tree, kept, fed))
     return Outcome(
@@ -144,19 +147,20 @@ def _own(pipe: Any) -> int:
     return descriptor
 
 
-async def _first_of(tree: Tree, pipes: Descriptors | None, limits: Limits) -> Literal["exit", "timeout", "memory"]:
+async def _first_of(tree: Tree, written: Written, pipes: Descriptors | None, limits: Limits) -> _Ended:
     """What ended it."""
     exit_, memory = asyncio.ensure_future(tree.exited()), asyncio.ensure_future(tree.exceeds(limits.memory))
+    disk = asyncio.ensure_future(written.exceeds())
     others = [asyncio.ensure_future(_know_first(tree, pipes))] if pipes else []
     try:
-        done, _ = await asyncio.wait({exit_, memory}, timeout=limits.timeout, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({exit_, memory, disk}, timeout=limits.timeout, return_when=asyncio.FIRST_COMPLETED)
         if exit_ in done and others:
             await others[0]  # said, or never: whoever would say it has ended
-        return "exit" if exit_ in done else "memory" if memory in done else "timeout"
+        return "exit" if exit_ in done else "memory" if memory in done else "disk" if disk in done else "timeout"
     finally:
-        for task in (exit_, memory, *others):
+        for task in (exit_, memory, disk, *others):
             task.cancel()
-        await _to_its_end(_over(exit_, memory, *others))
+        await _to_its_end(_over(exit_, memory, disk, *others))
 
 
 async def _over(*tasks: Awaitable[Any]) -> None:

@@ -33,6 +33,10 @@ class Tree:
             with suppress(OSError):  # it is gone already
                 self._first = os.pidfd_open(pid)
 
+    def pids(self) -> Iterator[int]:
+        """All of them that run."""
+        return _descendants(self._popen.pid)
+
     async def exited(self) -> None:
         """Return when the leader has ended. It stays in the process table, so that its number is nobody else's."""
         if not hasattr(os, "pidfd_open"):
@@ -96,7 +100,7 @@ class Tree:
         return self._popen.pid in _running_groups()
 
     def _holds_more(self, limit: int) -> bool:
-        pids = list(_descendants(self._popen.pid))
+        pids = list(self.pids())
         return sum(map(_resident, pids)) > limit and sum(map(_share, pids)) > limit
 
 

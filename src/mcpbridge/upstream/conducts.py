@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from mcpbridge.conduct import CallDefaults, Conduct, Hints, resolve
 from mcpbridge.model import BRIDGE, BUILTIN, Tool
 from mcpbridge.result_settings import ResultSettings, result_conduct
-from mcpbridge.upstream.offer_settings import OfferSettings
+from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
 
 __all__ = ["Conducts"]
 
@@ -39,7 +39,7 @@ class Conducts:
             tool=own,
             server=server,
             calls=self._own if tool.server == BRIDGE else self._calls,
-            is_trusted=server.trusted if server is not None else tool.server == BRIDGE,
+            is_trusted=_is_trusted(own, server, tool),
             limits=(
                 own.max_concurrent if own is not None else 0,
                 own.rate_limit if own is not None else None,
@@ -54,3 +54,9 @@ class Conducts:
             self._known.clear()
         self._known[tool.id] = name, hints, conduct
         return conduct
+
+
+def _is_trusted(own: ToolSettings | None, server: OfferSettings | None, tool: Tool) -> bool:
+    if own is not None and own.trusted is not None:
+        return own.trusted
+    return server.trusted if server is not None else tool.server == BRIDGE

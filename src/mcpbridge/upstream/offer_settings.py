@@ -48,6 +48,9 @@ class ToolSettings(CallSettings, BaseModel):
     tags: list[str] = []
     """Words to find it by: `tag:billing` in a search, `tags` of a profile."""
 
+    trusted: bool | None = None
+    """Whether to believe what it says of itself. Left out: as all tools that come from there."""
+
 
 class OfferSettings(CallSettings, BaseModel):
     """What can be set of every source of tools, and of single tools of it."""
@@ -55,7 +58,7 @@ class OfferSettings(CallSettings, BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     disabled: bool = False
-    """Leave this server out."""
+    """Leave this out: neither started nor listed."""
 
     rate_limit: RateText | None = None
     """How often it may be called, by all clients together: `30/min`, `5/s`. Left out: no limit."""
