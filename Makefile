@@ -28,10 +28,13 @@ lint: .venv/.ready
 types: .venv/.ready
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+# Tests wait for processes, files and sockets a fifth of their time: one more at a time than there are processors.
+WORKERS := $(shell $(PYTHON) -c "import os; print(min(4, (os.cpu_count() or 1) + 1))")
+
 # The tests of a file run one after the other in one process, so that what they share is set up once. A test that hangs
 # ends its process, which shows where it was; others do not begin anew. `.venv/bin/pytest tests/…` runs a few, in one.
 unit: .venv/.ready example ## run the tests, several files at a time
-	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --max-worker-restart=0
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0
 
 # The official conformance suite, through the bridge; see tests/conformance/README.md.
 SUITE := $(if $(shell command -v npm),tests/conformance/node/node_modules/.ready,no-suite)

@@ -24,6 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from mcpbridge.backends.making import KEYS, model_of
+from mcpbridge.builtin.settings import BuiltinSettings
 from mcpbridge.config.foreign import NAME, NAME_LENGTH
 from mcpbridge.config.schema import Settings
 from mcpbridge.units import parse_bytes, parse_rate, parse_seconds, show_bytes, show_seconds
@@ -85,6 +86,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 def all_models() -> Iterator[type[BaseModel]]:
     """Every model of the configuration, and those of each kind of tools, which the whole does not name."""
     yield from models_in(Settings)
+    yield from models_in(BuiltinSettings)
     for kind in KEYS.values():
         yield from models_in(model_of(kind))
 
@@ -233,6 +235,9 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema of `servers.toml`."""
     schema = Settings.model_json_schema(schema_generator=_Schema)
     by_name = {model.__name__: model for model in all_models()}
+    own = BuiltinSettings.model_json_schema(schema_generator=_Schema)
+    schema["$defs"] |= own.pop("$defs", {}) | {"BuiltinSettings": own}
+    schema["properties"]["builtin"] = {"$ref": "#/$defs/BuiltinSettings"}
     schema["properties"]["tools"]["additionalProperties"] = {"oneOf": list(_kinds(schema["$defs"]))}
     schema["$defs"] = {name: part for name, part in schema["$defs"].items() if name in by_name}
     for name, part in [("Settings", schema), *schema["$defs"].items()]:

@@ -73,6 +73,8 @@ def repository(where: Path, model: Path | None = None) -> Path:
         return Path(shutil.copytree(model, where, symlinks=True))
     where.mkdir(parents=True)
     plain_git(where, "init", "-q", "-b", "main")
+    for sample in (where / ".git" / "hooks").glob("*.sample"):  # there would be a dozen in every copy
+        sample.unlink()
     (where / "src").mkdir()
     for number, text in enumerate(("one", "two", "three")):
         (where / "src" / "a.py").write_text(f"def {text}():\n    return {number}\n")

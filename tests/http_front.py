@@ -33,6 +33,7 @@ class ScriptedCore:
     """
 
     views = ("files", "mail")
+    backends = ("tasks",)
     profiles = ("coding",)
 
     def __init__(self) -> None:

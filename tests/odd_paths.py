@@ -83,6 +83,8 @@ UNWRITTEN: Sequence[str] = (
     "NEW~1.TXT",
     "to-git/config", "to-git/new", "to-env", "a.txt:", "ｃｌａｕｄｅ/../.claude/x", "{root}/.git/config",
     "a/../.git/config",
+    "CLAUDE.md", "docs/AGENTS.md", "gemini.md", ".github/copilot-instructions.md", "venv/pyvenv.cfg", ".gitattributes",
+    "bare/HEAD", "HEAD",
     "sub/secrets/x", "sub/SECRETS/x", "sub/kept/a.lock", "sub/kept/b/a.LOCK", "hidden/x", "x/hidden", "Hidden/y",
 )  # fmt: skip
 """Never written."""

@@ -9,11 +9,12 @@ import pytest
 
 from mcpbridge.backend_parts import Given
 from mcpbridge.backends.backend import Backend, Condition, Health
+from mcpbridge.backends.function import FunctionBackend
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.bridge import Bridge, RequestFailed
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.extra_tools import ResolverContext
-from mcpbridge.errors import ConfigError, UnknownName
+from mcpbridge.errors import ConfigError, UnknownName, UpstreamTimeout
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
@@ -172,6 +173,94 @@ class Grouped(Greeter):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(anyio.sleep, 0)
             yield
+
+
+class Unbegun(Greeter):
+    """One that cannot begin."""
+
+    @asynccontextmanager
+    async def running(self, changed: object) -> AsyncIterator[None]:
+        raise RuntimeError("no disk")
+        yield
+
+
+async def test_a_backend_that_cannot_begin_takes_no_other_with_it() -> None:
+    """Neither one of the program nor one of the resolver."""
+
+    async def resolve(context: ResolverContext) -> Sequence[Backend]:
+        return [Unbegun("worse"), Greeter("more")]
+
+    tools = {"hello": given("hello"), "bad": Given(Unbegun("bad"), BackendSettings())}
+    async with Bridge(Settings(), tools=tools, resolver=resolve) as bridge:
+        assert await names_of(bridge) == ["hello", "more"]
+        [bad] = [one for one in bridge.status()["backends"] if one["name"] == "bad"]
+        assert (bad["state"], bad["reason"]) == ("failed", "it could not begin: RuntimeError: no disk")
+        assert not (await bridge.backends.check("bad")).ok
+        assert "no disk" in await said(bridge, "bad")
+        await bridge.set_backend("bad", given("bad"))
+        assert await said(bridge, "bad") == "bad you"
+
+
+class Endless(Greeter):
+    """One that does not end by itself."""
+
+    @asynccontextmanager
+    async def running(self, changed: object) -> AsyncIterator[None]:
+        yield
+        await anyio.sleep_forever()
+
+
+async def test_a_backend_that_does_not_end_keeps_no_bridge_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpbridge.backend_parts.ENDING_SECONDS", 0.05)
+    with anyio.fail_after(10):
+        async with Bridge(Settings(), tools={"hello": Given(Endless("hello"), BackendSettings())}) as bridge:
+            assert await said(bridge, "hello") == "hello you"
+
+
+def greet(who: str) -> str:
+    """Greet."""
+    return f"Hello, {who}!"
+
+
+async def test_a_single_tool_of_the_program_is_called_as_the_program_calls_it() -> None:
+    """As a table of `[tools]` is; and what is said of it is shown."""
+    settings = BackendSettings(description="Say hello.", annotations={"readOnlyHint": True})
+    async with Bridge(Settings(), tools={"hi": Given(FunctionBackend.of(greet), settings)}) as bridge:
+        assert await names_of(bridge) == ["hi"]
+        assert await said(bridge, "hi") == "Hello, you!"
+        listed = await bridge.request("tools/list", {})
+        [tool] = [one for one in listed["tools"] if one["name"] == "hi"]
+        assert tool["description"] == "Say hello."
+        assert tool["annotations"]["readOnlyHint"] is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "several"),
+    [
+        ({"output_schema": {"type": "string"}}, False),
+        ({"input_schema": {"type": "object"}}, False),
+        ({"tool": {"greet": {"rename": "hi"}}}, False),
+        ({"tools": {"include": ["greet"]}}, False),
+        ({"description": "Say hello."}, True),
+    ],
+)
+async def test_settings_that_nothing_would_come_of_are_refused(settings: dict[str, Any], several: bool) -> None:
+    backend = Given(FunctionBackend.of(greet), BackendSettings.model_validate(settings), several)
+    async with Bridge(Settings()) as bridge:
+        with pytest.raises(ConfigError, match=next(iter(settings))):
+            await bridge.set_backend("greet", backend)
+        assert await names_of(bridge) == []
+
+
+async def test_a_management_command_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(Greeter):
+        async def command(self, name: str, data: Mapping[str, Any]) -> Any:
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr("mcpbridge.backend_parts._COMMAND_SECONDS", 0.05)
+    async with Bridge(Settings(), tools={"slow": Given(Stuck("slow"), BackendSettings())}) as bridge:
+        with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match="slow"):
+            await bridge.command("slow", "reindex")
 
 
 async def test_what_a_tool_says_of_itself_is_believed_unless_it_is_not_trusted() -> None:

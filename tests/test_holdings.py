@@ -1,7 +1,7 @@
 """What runs because the settings say so: shared by all that want the same, ended with the last of them."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 import pytest
@@ -96,6 +96,49 @@ async def test_a_part_that_ends_badly_ends_alone() -> None:
             await gone(holdings, 1)
             assert errors == ["a part did not end as it should"]
         assert log[-1] == "good ends"
+
+
+class Endless(Part):
+    """One that does not end by itself."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        yield
+        await anyio.sleep_forever()
+
+
+class Unbegun(Part):
+    """One that never begins."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        await anyio.sleep_forever()
+        yield
+
+
+def _runs(part: Part) -> AbstractAsyncContextManager[None]:
+    return part.running()
+
+
+async def test_a_part_that_does_not_end_in_its_time_is_cancelled() -> None:
+    errors: list[str] = []
+    Logger.sink = lambda level, event, fields: errors.append(event)
+    holdings = Holdings()
+    with anyio.fail_after(5):
+        async with holdings.running():
+            first, last = holdings.lease(), holdings.lease()
+            first.hold("endless", 1, lambda: Endless("one", []), run=_runs, ends_in=0.01)
+            last.hold("endless", 2, lambda: Endless("two", []), run=_runs, ends_in=0.01)
+            await first.begin()
+            await last.begin()
+            first.end()
+            await gone(holdings, 1)
+            unbegun = holdings.lease()
+            unbegun.hold("unbegun", 1, lambda: Unbegun("three", []), run=_runs, ends_in=0.01)
+            with anyio.move_on_after(0.01):
+                await unbegun.begin()
+    assert len(holdings) == 0
+    assert errors == ["a part did not end in time"] * 3
 
 
 async def test_what_goes_wrong_meanwhile_is_raised_as_it_is() -> None:

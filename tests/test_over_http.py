@@ -175,6 +175,24 @@ def test_what_runs_or_reads_here_may_not(section: Any, table: dict[str, Any]) ->
     assert problem.value.code in ("forbidden", "invalid")
 
 
+@pytest.mark.parametrize(
+    ("section", "table", "code", "told"),
+    [
+        ("servers", {**URL, "heders": {}}, "invalid", "unknown key; did you mean `headers`?"),
+        ("tools", {**ENDPOINT, "foo": 1}, "invalid", "`foo`: unknown key"),
+        ("tools", {**ENDPOINT, "service": "x"}, "invalid", "`service` does not go with `endpoint`"),
+        ("tools", {**ENDPOINT, "cwd": "/"}, "forbidden", "cannot be set over HTTP"),
+        ("servers", {**URL, "command": "sh"}, "forbidden", "cannot be set over HTTP"),
+    ],
+)
+def test_a_slip_is_told_apart_from_what_may_not_be_said(
+    section: Any, table: dict[str, Any], code: str, told: str
+) -> None:
+    with pytest.raises(RegistryProblem) as problem:
+        refuse_over_http(section, table)
+    assert (problem.value.code, told in str(problem.value)) == (code, True), problem.value
+
+
 class Watched(dict[str, str]):
     """An environment that has everything, and remembers what it was asked for."""
 

@@ -63,8 +63,13 @@ def shorten(text: str, words: int = 5) -> dict[str, Any]:
     return {"text": " ".join(found[:words]), "left_out": max(0, len(found) - words)}
 
 
+def warm_up(data: dict[str, Any]) -> str:
+    """A management command of the pack."""
+    return f"nothing to do about {sorted(data) or 'anything'}"
+
+
 texts = Pack(
     name="texts",
     tools=[PackTool(function=shorten, output="{text} … ({left_out} more)"), slugify],
-    commands={"warmup": lambda data: "nothing to do"},
+    commands={"warmup": warm_up},
 )

@@ -3,6 +3,7 @@
 A backend whose settings are the same goes on over a reload (`holdings.py`); so does one that a program gave.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 from msgspec import Struct
 
 from mcpbridge.backends.backend import Backend, Condition, Health
-from mcpbridge.backends.making import Surroundings, has_several, make
+from mcpbridge.backends.kept import ENDING_SECONDS, Kept
+from mcpbridge.backends.making import Surroundings, has_several, make, refuse_unused
 from mcpbridge.backends.serving import Run, Serving, found
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.catalog.refresh import Catalog
@@ -21,7 +24,15 @@ from mcpbridge.catalog.snapshot import Offer
 from mcpbridge.conduct import CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS, CallSettings
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.extra_tools import ExtraTools
-from mcpbridge.errors import BridgeError, ConfigError, UnknownName, UpstreamUnavailable, nearest
+from mcpbridge.errors import (
+    BridgeError,
+    ConfigError,
+    ToolInactive,
+    UnknownName,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+    nearest,
+)
 from mcpbridge.holdings import Lease
 from mcpbridge.logs import get_logger
 from mcpbridge.model import OWN, TOOLS, Call
@@ -38,6 +49,8 @@ log = get_logger("mcpbridge.backends")
 _REMOTE = frozenset({"http", "openapi", "grpc", "agent"})
 _CHECK_SECONDS = 30.0
 _TELLING_SECONDS = 15.0
+_COMMAND_SECONDS = 600.0
+"""Seconds that a management command may take."""
 _TIMEOUTS = Timeouts(LOCAL_SECONDS, LONGEST_SECONDS)
 _UNTOUCHED = frozenset(OfferSettings.model_fields) - {"call_timeout", "max_call_timeout", "retry"}
 """Settings of what is around its calls: a backend is not made anew for them."""
@@ -49,7 +62,24 @@ class Given(Struct, frozen=True, eq=False):
     backend: Backend
     settings: BackendSettings
     has_several: bool = False
-    """Its tools come as those of a server: `NAME/tool`."""
+    """Its tools come as those of a server: `NAME/tool`. Else it has one, which is called as the backend is here."""
+
+    def check(self, name: str) -> None:
+        """Refuse settings that nobody would keep.
+
+        Raises:
+            ConfigError: there are some.
+        """
+        settings, key = self.settings, f"tools.{name}"
+        try:
+            refuse_unused(settings, several=self.has_several)
+        except ValueError as error:
+            raise ConfigError(str(error), key=key) from None
+        mine = ["input_schema", "output_schema", *(["description", "annotations"] if self.has_several else [])]
+        if type(settings) is BackendSettings and (idle := [one for one in mine if getattr(settings, one)]):
+            # Settings of a kind are what such a backend is made with, so it keeps them itself.
+            hint = "FunctionBackend.of(function, settings=FunctionSettings(output_schema=…)) and the like keep it."
+            raise ConfigError(f"`{idle[0]}` is for who makes the backend", key=key, hint=hint)
 
 
 class One(Struct, frozen=True):
@@ -57,21 +87,40 @@ class One(Struct, frozen=True):
 
     name: str
     settings: BackendSettings
-    backend: Backend
+    kept: Kept
     server: str
     """The server that its tools are of."""
     seconds: float = LOCAL_SECONDS
     """How long a call may take without progress, where nothing is said of that."""
 
     @property
+    def backend(self) -> Backend:
+        """Who does the work."""
+        return self.kept.backend
+
+    @property
     def condition(self) -> Condition:
         """How it is."""
-        return Condition("failed", self.settings.unavailable) if self.settings.unavailable else self.backend.condition
+        why = self.settings.unavailable
+        return Condition("failed", why, is_lasting=True) if why else self.kept.condition
 
     @property
     def offered(self) -> tuple[bytes, ...]:
         """The definitions of its tools."""
-        return () if self.settings.unavailable else tuple(encode(dict(tool)) for tool in self.backend.tools)
+        if self.settings.unavailable:
+            return ()
+        offered = self.kept.offered
+        return tuple(self._as_set(tool) for tool in offered[:1]) if self.server == TOOLS else offered
+
+    def _as_set(self, offered: bytes) -> bytes:
+        """A single tool has the name of its table; a program may have called it otherwise."""
+        tool: dict[str, Any] = msgspec.json.decode(offered)
+        said: dict[str, Any] = {"name": self.name}
+        if self.settings.description:
+            said["description"] = self.settings.description
+        if self.settings.annotations:
+            said["annotations"] = (tool.get("annotations") or {}) | self.settings.annotations
+        return encode(tool | said) if any(tool.get(key) != value for key, value in said.items()) else offered
 
 
 class BackendConcerns(Struct, frozen=True):
@@ -126,36 +175,41 @@ class BackendParts:
             if not one.settings.disabled:
                 if name in ones or name in settings.servers or name in OWN:
                     raise ConfigError(f"there is a server or a tool {name!r} already", key=f"tools.{name}")
-                backend = lease.hold("given", (name, one), lambda one=one: one.backend, run=self._run_of(name))
-                ones[name] = One(name, one.settings, backend, name if one.has_several else TOOLS)
+                one.check(name)
+                kept = self._kept("given", name, (name, one), lambda one=one: one.backend, lease)
+                ones[name] = One(name, one.settings, kept, name if one.has_several else TOOLS)
         return BackendConcerns(ones, _sources(ones), self._serve(ones))
 
     def _one(self, name: str, own: BackendSettings, settings: Settings, lease: Lease) -> One:
         around = self._surroundings(settings)
         decisive = type(own), own.model_dump(exclude=set(_UNTOUCHED)), settings.source
         if own.unavailable:
-            backend = make(name, own, around)  # it never runs
+            kept = Kept(make(name, own, around), self._redact)  # it never runs
         else:
             key = (name, decisive, settings.sandbox)
-            backend = lease.hold("backend", key, partial(make, name, own, around), run=self._run_of(name))
-        seconds = _seconds(own, backend.kind, settings.sandbox.timeout)
-        return One(name, own, backend, name if has_several(own) else TOOLS, seconds)
+            kept = self._kept("backend", name, key, partial(make, name, own, around), lease)
+        seconds = _seconds(own, kept.backend.kind, settings.sandbox.timeout)
+        return One(name, own, kept, name if has_several(own) else TOOLS, seconds)
 
     def _pack(self, named: str, settings: Settings, lease: Lease) -> dict[str, One]:
         from mcpbridge.backends.packs import PackBackend, pack_name
 
         around, name = self._surroundings(settings), pack_name(named)
-        backend = lease.hold(
-            "pack", (named, settings.source), lambda: PackBackend(named, around), run=self._run_of(name)
+        kept = self._kept("pack", name, (named, settings.source), lambda: PackBackend(named, around), lease)
+        return {name: One(name, BackendSettings(), kept, name)}
+
+    def _kept(self, kind: str, name: str, made_of: object, make: Callable[[], Backend], lease: Lease) -> Kept:
+        return lease.hold(
+            kind,
+            made_of,
+            lambda: Kept(make(), self._redact),
+            run=lambda kept: kept.running(lambda: self.changed(name)),
+            ends_in=ENDING_SECONDS,
         )
-        return {name: One(name, BackendSettings(), backend, name)}
 
     def _surroundings(self, settings: Settings) -> Surroundings:
         directory = Path(settings.source).parent if settings.source else Path()
         return Surroundings(self._runner(settings), self._redact, directory)
-
-    def _run_of(self, name: str) -> Callable[[Backend], Any]:
-        return lambda backend: backend.running(lambda: self.changed(name))
 
     def take_effect(self, concerns: BackendConcerns) -> None:
         """Offer these from now on."""
@@ -183,16 +237,26 @@ class BackendParts:
         """No backend is starting any more."""
         return all(one.condition.state != "starting" for one in self._now.ones.values())
 
-    def why_missing(self, name: str) -> UpstreamUnavailable | None:
+    def why_missing(self, name: str) -> UpstreamUnavailable | ToolInactive | None:
         """Why a tool of this name is not there: its backend could not be started, or is starting."""
         for one in self._now.ones.values():
             condition = one.condition
             own = one.name if one.server == TOOLS else ""
             begins = (f"{one.name}__", f"{one.name}/", f"{one.name}.")
             if condition.state != "ready" and (name in (own, f"{TOOLS}/{own}") or name.startswith(begins)):
-                reason = self._redact(condition.reason) or "it is starting"
+                reason = self._redact(condition.reason).rstrip(". ") or "it is starting"
+                if condition.is_lasting:
+                    return ToolInactive(f"{TOOLS}/{one.name}", reason, "")
                 return UpstreamUnavailable(f"{TOOLS}/{one.name}", reason)
         return None
+
+    def listed(self) -> dict[str, tuple[bytes, ...]]:
+        """The definitions of each server of which all backends are ready, that of single tools always among them."""
+        found: dict[str, tuple[bytes, ...]] = {TOOLS: ()}
+        for one in self._now.ones.values():
+            found[one.server] = (*found.get(one.server, ()), *one.offered)
+        late = {one.server for one in self._now.ones.values() if one.condition.state != "ready"}
+        return {server: tools for server, tools in found.items() if server not in late}
 
     def names(self) -> Mapping[str, One]:
         """The backends in effect."""
@@ -201,8 +265,8 @@ class BackendParts:
     async def check(self, name: str) -> Health:
         """Look whether a backend works. Never raises but for an unknown name (KeyError)."""
         one = self._now.ones[name]
-        if one.settings.unavailable:
-            return Health(ok=False, detail=one.settings.unavailable)
+        if one.settings.unavailable or one.kept.failed is not None:
+            return Health(ok=False, detail=self._redact(one.condition.reason))
         began = time.monotonic()
         try:
             with anyio.fail_after(_CHECK_SECONDS):
@@ -223,11 +287,15 @@ class BackendParts:
         one = self._now.ones.get(name)
         if one is None or one.settings.unavailable:
             raise UnknownName("backend", name, candidates=lambda: nearest(name, self._now.ones))
+        limit = asyncio.timeout(_COMMAND_SECONDS)
         try:
-            return await one.backend.command(command, data)
+            async with limit:
+                return await one.backend.command(command, data)
         except BridgeError:
             raise
         except Exception as error:
+            if limit.expired():
+                raise UpstreamTimeout(name, _COMMAND_SECONDS) from error
             told = self._redact(f"{type(error).__name__}: {error}")[:300]
             raise UpstreamUnavailable(name, f"{command!r} failed: {told}") from error
 
@@ -263,8 +331,8 @@ class BackendParts:
         return {**serve, TOOLS: single}
 
     async def _run(self, one: One, call: Call) -> Body:
-        if one.settings.unavailable:
-            raise UpstreamUnavailable(call.upstream, one.settings.unavailable)
+        if one.settings.unavailable or one.kept.failed is not None:
+            raise UpstreamUnavailable(call.upstream, self._redact(one.condition.reason))
         return await self._serving.serve(call, one.backend.run, one.settings.timeouts)
 
 

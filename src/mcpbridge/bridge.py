@@ -28,6 +28,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.representation import Representation
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
 from mcpbridge.config.changes import Reloaded, changed_sections, in_effect
+from mcpbridge.config.own_code import OwnCode
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
@@ -51,11 +52,10 @@ from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
 from mcpbridge.registry import Registry
 from mcpbridge.result_parts import ResultParts
-from mcpbridge.routing.boolean_query import parse_query
 from mcpbridge.routing_parts import RoutingParts
 from mcpbridge.sandbox.job import Runner
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.standing import dropped, servers_standing
+from mcpbridge.standing import dropped, outside_of_sandbox, servers_standing
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import call_log_path
 from mcpbridge.storage.opening import LazyStore
@@ -264,7 +264,7 @@ class Bridge:
         self._serving = Serving()
         self.backends = BackendParts(self.catalog, self._serving, self._sandbox, self._redact, self._backend_changed)
         self.backends.extra.resolve = self._resolver
-        builtins = BuiltinParts(self.catalog, self._serving, self._backend_changed)
+        builtins = self._builtins = BuiltinParts(self.catalog, self._serving, self._backend_changed)
         self.looking = Looking(self.pool, self.catalog, self.backends, builtins)
         self.startup = StartupWait(
             self.pool,
@@ -311,6 +311,7 @@ class Bridge:
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
         )
         self._now.take_effect(self._standing)
+        self._note_own()
 
     @asynccontextmanager
     async def _keeping(self) -> AsyncGenerator[None]:
@@ -404,6 +405,7 @@ class Bridge:
             QueryProblem: the query cannot be read.
         """
         from mcpbridge.representing import representations
+        from mcpbridge.routing.boolean_query import parse_query
 
         self.catalog.flush()
         found = representations(self.catalog.snapshot, self.settings, self.backends.names())
@@ -459,6 +461,7 @@ class Bridge:
             after.take_effect(self._standing)
             self.catalog.flush()
         after.routing.search.refresh()
+        self._note_own()
         for upstream in self.pool.upstreams.values():
             if upstream.lists:
                 self._note_unmatched(upstream.name, upstream.lists)
@@ -644,7 +647,14 @@ class Bridge:
     # -- parts
 
     def _backend_changed(self) -> None:
+        self._note_own()
         self.startup.noticed()
+
+    def _note_own(self) -> None:
+        """Tools that no server has are listed: what names others of them names nothing."""
+        for server, tools in {**self.backends.listed(), **self._builtins.listed()}.items():
+            for unmatched in self._now.unmatched.listed(server, tools):
+                log.warning("settings match no tool", note=str(unmatched))
 
     def _sandbox(self, settings: Settings) -> Runner:
         """The sandbox of these settings: one for all that they have run."""
@@ -656,11 +666,13 @@ class Bridge:
         return self._isolation[1]
 
     def _sandbox_standing(self) -> dict[str, Any]:
-        """Which sandbox is in use, as far as that was found out; what was switched off is said."""
-        if self.settings.sandbox.mode == "off":
-            return {"mode": "off"}
+        """Which sandbox is in use, as far as that was found out, and who runs outside of any (`off`)."""
+        mode = self.settings.sandbox.mode
+        standing: dict[str, Any] = {"mode": mode, "off": outside_of_sandbox(self.settings)}
+        if mode == "off":
+            return standing
         known = getattr(self._isolation[1], "known", None) if self._isolation is not None else None
-        return {"mode": self.settings.sandbox.mode, **({"tiers": known.as_json()} if known is not None else {})}
+        return {**standing, **({"tiers": known.as_json()} if known is not None else {})}
 
     async def _told(self, call: Call, name: str) -> dict[str, Any]:
         """What `brief` or `pulse` says to a caller."""
@@ -681,6 +693,7 @@ class Bridge:
             finished=_handed_over,
             directory=directory,
             own_files=_own_files(settings),
+            own_code=OwnCode(settings).holds,
         )
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:

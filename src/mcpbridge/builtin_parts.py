@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mcpbridge.backends.kept import ENDING_SECONDS
 from mcpbridge.backends.serving import Run, Serving, found
 from mcpbridge.builtin.making import META, Making, make
 from mcpbridge.builtin.tool import Builtin
@@ -78,6 +79,7 @@ class BuiltinParts:
                 (name, section, settings.sandbox, settings.source),
                 partial(make, name, section, making),
                 run=_running(self._offer_again),
+                ends_in=ENDING_SECONDS,
             )
             (meta if name in META else working)[name] = tool
         tools = {BRIDGE: meta, **({BUILTIN: working} if working else {})}
@@ -99,6 +101,10 @@ class BuiltinParts:
             if name in (one["name"], f"{BUILTIN}/{one['name']}"):
                 return ToolInactive(one["name"], one["reason"], "")
         return None
+
+    def listed(self) -> dict[str, tuple[bytes, ...]]:
+        """The definitions of the tools that are enabled, whether or not they are ready."""
+        return {BUILTIN: tuple(encode(tool.definition) for tool in self._now.tools.get(BUILTIN, {}).values())}
 
     @property
     def now(self) -> BuiltinConcerns:

@@ -27,6 +27,7 @@ from mcpbridge.downstream.server import Service
 from mcpbridge.health import Every, Looking
 from mcpbridge.holdings import Lease
 from mcpbridge.hooks.calls import Hook
+from mcpbridge.model import BUILTIN, TOOLS
 from mcpbridge.policy.decide import Policy
 from mcpbridge.result_parts import ResultConcerns, ResultParts
 from mcpbridge.routing_parts import RoutingParts, RoutingSurroundings
@@ -177,7 +178,10 @@ def build(
         routing,
         Way(settings, parts, around, standing.lasting, lease),
         Service(identity, settings.questions, listing),
-        UnmatchedNames(selectors_of(settings, around.functions) if standing.is_whole else (), settings.servers),
+        UnmatchedNames(
+            selectors_of(settings, around.functions) if standing.is_whole else (),
+            {**settings.servers, **{name: OfferSettings() for name in (TOOLS, BUILTIN, *backends.sources)}},
+        ),
         lease,
         {**settings.servers, **backends.sources, **builtins.sources},
         backends,

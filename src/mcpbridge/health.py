@@ -128,7 +128,7 @@ class Looking:
     def _noted(self, found: Checkup) -> Checkup:
         before = self.last.get(found.name)
         self.last[found.name] = found
-        if before is not None and before.ok != found.ok:
+        if found.ok != (before is None or before.ok):
             log.warning("health changed", name=found.name, ok=found.ok, detail=found.detail)
         return found
 

@@ -60,6 +60,17 @@ class _Held(Struct, eq=False):
     over: asyncio.Event = field(default_factory=asyncio.Event)
     begun: "asyncio.Future[None] | None" = None
     """Set once it runs; None while nothing was done to run it."""
+    task: "asyncio.Task[None] | None" = None
+    """In which it runs."""
+    ends_in: float | None = None
+    """Seconds that it may take to end; then it is cancelled. None: it ends by itself."""
+    ending: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        """It is to end now."""
+        self.over.set()
+        if self.task is not None and self.ends_in is not None and self.ending is None:
+            self.ending = asyncio.get_running_loop().call_later(self.ends_in, self.task.cancel)
 
 
 class Holdings:
@@ -81,20 +92,25 @@ class Holdings:
     def _end(self) -> None:
         self._group = None
         for held in self._held:
-            held.over.set()
+            held.end()
 
     def lease(self) -> "Lease":
         """For who is built next."""
         return Lease(self)
 
     def find(
-        self, kind: str, made_of: object, make: Callable[[], _Part], run: Callable[[_Part], Any]
+        self,
+        kind: str,
+        made_of: object,
+        make: Callable[[], _Part],
+        run: Callable[[_Part], Any],
+        ends_in: float | None = None,
     ) -> tuple["_Held", _Part]:
         """The part of this kind that is made of the same, or a new one. For `Lease`."""
         for held in self._held:
             if held.kind == kind and held.made_of == made_of and not held.over.is_set():
                 return held, held.part
-        held = _Held(kind, made_of, make(), run)
+        held = _Held(kind, made_of, make(), run, ends_in=ends_in)
         self._held.append(held)
         return held, held.part
 
@@ -104,14 +120,14 @@ class Holdings:
             if self._group is None:
                 return  # nothing runs any more
             held.begun = asyncio.get_running_loop().create_future()
-            self._group.create_task(self._run(held))
+            held.task = self._group.create_task(self._run(held))
         await asyncio.shield(held.begun)
 
     def let_go(self, held: "_Held") -> None:
         """One user less. For `Lease`."""
         held.users -= 1
         if not held.users:
-            held.over.set()
+            held.end()
             if held.begun is None:
                 self._held.remove(held)  # it never ran
 
@@ -127,7 +143,13 @@ class Holdings:
                 log.error("a part did not end as it should", part=held.kind, exc_info=error)
             else:
                 begun.set_exception(error)
+        except asyncio.CancelledError:
+            if held.over.is_set():
+                log.error("a part did not end in time", part=held.kind, seconds=held.ends_in)
+            raise
         finally:
+            if held.ending is not None:
+                held.ending.cancel()
             if not begun.done():
                 begun.cancel()
             self._held.remove(held)
@@ -140,12 +162,21 @@ class Lease:
         self._holdings = holdings
         self._held: list[_Held] = []
 
-    def hold(self, kind: str, made_of: object, make: Callable[[], _Part], *, run: Callable[[_Part], Any]) -> _Part:
+    def hold(
+        self,
+        kind: str,
+        made_of: object,
+        make: Callable[[], _Part],
+        *,
+        run: Callable[[_Part], Any],
+        ends_in: float | None = None,
+    ) -> _Part:
         """The part of this kind that is made of this: one that is there already, else what `make` makes.
 
         `made_of` is compared; whatever `make` uses and may differ must be in it. `run` gives what it runs within.
+        `ends_in`: seconds after which a part that does not end is cancelled; None: it is waited for.
         """
-        held, part = self._holdings.find(kind, made_of, make, run)
+        held, part = self._holdings.find(kind, made_of, make, run, ends_in)
         held.users += 1
         self._held.append(held)
         return part

@@ -6,11 +6,13 @@ is refused: a key that comes later stays forbidden until somebody has judged it.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from mcpbridge.errors import BridgeError
-from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS
+from mcpbridge.backends.making import KEYS as KINDS_OF_TOOLS
+from mcpbridge.backends.making import model_of
+from mcpbridge.errors import BridgeError, nearest
+from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings
 
 __all__ = ["ALLOWED", "INNER", "KINDS", "RegistryProblem", "Section", "refuse_over_http"]
 
@@ -71,6 +73,8 @@ _HOST = re.compile(
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 """As `config/expand.py` finds them; a test holds the two together."""
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-.*)?", re.DOTALL)
+_SLIP = re.compile(r"[A-Za-z_-]{1,60}")
+"""What a key looks like that somebody has merely written wrongly."""
 _DEEPEST = 32
 
 
@@ -95,7 +99,7 @@ def refuse_over_http(section: Section, table: Mapping[str, Any], *, variables: C
     known = ALLOWED[given[0]] if len(given) == 1 else frozenset[str]().union(*(ALLOWED[key] for key in kinds))
     for key in sorted(table):
         if key not in known:
-            raise _forbidden(key)
+            raise _refused(section, key, known, given)
         inner, value = INNER.get((section, key)), table[key]
         if inner is not None and isinstance(value, Mapping):
             for name in sorted(cast("Mapping[str, Any]", value)):
@@ -107,6 +111,28 @@ def refuse_over_http(section: Section, table: Mapping[str, Any], *, variables: C
     if "transport" in table and table["transport"] not in _TRANSPORTS:
         raise RegistryProblem("forbidden", "`transport` must be one of HTTP or WebSocket over HTTP")
     _refuse_references(table, frozenset(variables), ())
+
+
+def _refused(section: Section, key: str, known: Collection[str], given: Sequence[str]) -> RegistryProblem:
+    """A key that cannot be said: it is of another kind, or of none, or it would run or read something here."""
+    kind = given[0] if len(given) == 1 and section == "tools" else ""
+    is_elsewhere = any(key in ALLOWED[other] for other in KINDS[section])
+    if kind and is_elsewhere and key not in model_of(KINDS_OF_TOOLS[kind]).model_fields:
+        return RegistryProblem("invalid", f"`{key}` does not go with `{kind}`")
+    if key in _all_keys(section) or _SLIP.fullmatch(key) is None:
+        return _forbidden(key)
+    close = nearest(key, known, limit=1)
+    hint = f"; did you mean `{close[0]}`?" if close else ""
+    return RegistryProblem("invalid", f"`{key[:100]}`: unknown key{hint}")
+
+
+def _all_keys(section: Section) -> Collection[str]:
+    """Every key that such a table of the configuration file can have, and the names of the file's sections."""
+    from mcpbridge.config.schema import Settings
+
+    if section == "servers":
+        return {*Settings.model_fields, *ServerSettings.model_fields}
+    return {*Settings.model_fields, *(key for kind in KINDS_OF_TOOLS.values() for key in model_of(kind).model_fields)}
 
 
 def _forbidden(key: str) -> RegistryProblem:

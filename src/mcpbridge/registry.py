@@ -337,13 +337,13 @@ class Registry:
         """
         return rules.require(self.over(self._base()), section, name)
 
-    def refuse_local(self, section: Section, name: str) -> None:
-        """Refuse to change over HTTP what the user's configuration runs, or reads, here.
+    def refuse_local(self, section: Section, name: str, *, removes: bool = False) -> None:
+        """Refuse to change, or take out of the file, over HTTP what the user's configuration runs, or reads, here.
 
         Raises:
             RegistryProblem: it does.
         """
-        rules.refuse_local(self._base(), section, name)
+        rules.refuse_local(self._base(), section, name, removes=removes)
 
     def refuse_switching_on(self, section: Section, name: str, tool: str) -> None:
         """Refuse to switch on over HTTP what the user's own file switches off.

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from mcpbridge.backends.pack_names import pack_name
 from mcpbridge.config.check import Checked, check
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import ConfigError, nearest
@@ -99,15 +100,14 @@ def refuse_clash(base: Settings, now: Settings, section: Section, name: str) -> 
     other = other_section(section)
     if name in section_of(now, other):
         raise RegistryProblem("exists", f"there is a {noun(other)} {name[:100]!r}: give this one another name")
-    if base.packs:
-        from mcpbridge.backends.packs import pack_name
-
-        if name in map(pack_name, base.packs):
-            raise RegistryProblem("exists", f"there is a pack {name[:100]!r}: give this one another name")
+    if name in map(pack_name, base.packs):
+        raise RegistryProblem("exists", f"there is a pack {name[:100]!r}: give this one another name")
 
 
-def refuse_local(base: Settings, section: Section, name: str) -> None:
+def refuse_local(base: Settings, section: Section, name: str, *, removes: bool = False) -> None:
     """Refuse to put something from elsewhere in the place of what the file `base` runs, or reads, on this machine.
+
+    `removes`: it is to be taken out of the file instead.
 
     Raises:
         RegistryProblem: `forbidden`.
@@ -115,7 +115,10 @@ def refuse_local(base: Settings, section: Section, name: str) -> None:
     written = section_of(base, section).get(name)
     if written is not None and is_local(section, written):
         what = f"{name!r} is run on this machine, by its user's configuration"
-        raise RegistryProblem("forbidden", f"{what}: give what comes over HTTP another name")
+        other = "give what comes over HTTP another name"
+        if removes:
+            other = "only who can change that file can take it out of it (`mcpbridge remove`)"
+        raise RegistryProblem("forbidden", f"{what}: {other}")
 
 
 def refuse_switching_on(base: Settings, section: Section, name: str, tool: str) -> None:

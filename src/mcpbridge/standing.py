@@ -1,16 +1,52 @@
 """How a running bridge stands, as JSON values: what `mcpbridge status` shows."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
+from msgspec import Struct
+
+from mcpbridge.backends.making import kind_of
+from mcpbridge.builtin.defaults import NAMES
 from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.config.schema import Settings
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.wire.stdio import StdioTransport
 
-__all__ = ["dropped", "servers_standing"]
+__all__ = ["Program", "dropped", "outside_of_sandbox", "programs", "servers_standing"]
+
+_BUILTIN = ("code-execute", "git-cli", "gh-cli", "gws-cli")
+"""Tools of the bridge's own that run programs."""
+
+
+class Program(Struct, frozen=True):
+    """A tool or a server whose programs belong into the sandbox."""
+
+    name: str
+    section: Literal["builtin", "tools", "servers"]
+    is_apart: bool
+    """Its own settings have them run outside of any."""
+
+
+def programs(settings: Settings) -> Iterator[Program]:
+    """Those that are enabled. Tools that judge a program's arguments by a table may run it in none (`never`)."""
+    for name in dict.fromkeys(settings.builtin.enable):
+        own = getattr(getattr(settings.builtin, NAMES[name], None), "sandbox", None) if name in _BUILTIN else "never"
+        if own != "never":
+            yield Program(name, "builtin", own == "off")
+    for name, tool in settings.tools.items():
+        if not tool.disabled and kind_of(tool) == "command":
+            yield Program(name, "tools", getattr(tool, "sandbox", None) == "off")
+    for name, server in settings.servers.items():
+        if not server.disabled and server.sandbox is not None:
+            yield Program(name, "servers", is_apart=False)
+
+
+def outside_of_sandbox(settings: Settings) -> list[str]:
+    """Names of the tools and servers whose programs run outside of any sandbox, since the settings say `"off"`."""
+    return [one.name for one in programs(settings) if one.is_apart or settings.sandbox.mode == "off"]
 
 
 def servers_standing(

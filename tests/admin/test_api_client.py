@@ -80,6 +80,7 @@ async def test_what_is_refused_says_why(tmp_path: Path) -> None:
         for attempt, status, code in (
             (api.add("tools", "x", {"command": ["id"]}), 403, "forbidden"),
             (api.add("servers", "clock", REMOTE), 403, "forbidden"),
+            (api.remove("servers", "clock", keep="file"), 403, "forbidden"),
             (api.add("servers", "far", REMOTE), 409, "exists"),
             (api.add("servers", "a b", REMOTE), 400, "invalid"),
             (api.add("servers", "../tools", REMOTE, replace=True), 404, "unknown"),
@@ -93,6 +94,8 @@ async def test_what_is_refused_says_why(tmp_path: Path) -> None:
                 await attempt
             assert (problem.value.status, problem.value.code) == (status, code), problem.value
             assert str(problem.value)
+        with pytest.raises(ApiProblem, match="only who can change that file can take it out"):
+            await api.remove("servers", "clock", keep="file")
 
 
 async def test_who_may_not_and_where_nobody_is(tmp_path: Path) -> None:

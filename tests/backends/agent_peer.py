@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -239,8 +239,58 @@ async def scripted_agent(
         agent.url = origin
         return Starlette(routes=[Route(at, shown), Route("/rpc", rpc, methods=["POST"]), *routes])
 
-    async with served(app):
+    async with _served(app):
         yield agent
+
+
+class _Server:
+    """A server in which one application takes the place of another."""
+
+    def __init__(self) -> None:
+        self.origin = ""
+        self.app: ASGIApp = Response()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+_idle: list[_Server] = []
+_keeping: list[AsyncExitStack] = []
+
+
+@asynccontextmanager
+async def kept_servers() -> AsyncGenerator[None]:
+    """Servers of scripted agents go on meanwhile, for the agents that come later."""
+    async with AsyncExitStack() as stack:
+        _keeping.append(stack)
+        try:
+            yield
+        finally:
+            _keeping.clear()
+            _idle.clear()
+
+
+@asynccontextmanager
+async def _served(make: Callable[[str], ASGIApp]) -> AsyncGenerator[None]:
+    if not _keeping:
+        async with served(make):
+            yield
+        return
+    if not _idle:
+        server = _Server()
+
+        def app(origin: str) -> ASGIApp:
+            server.origin = origin
+            return server
+
+        await _keeping[-1].enter_async_context(served(app))
+        _idle.append(server)
+    server = _idle.pop()
+    server.app = make(server.origin)
+    try:
+        yield
+    finally:
+        _idle.append(server)
 
 
 def _outcome(told: Any) -> dict[str, Any]:

@@ -162,7 +162,7 @@ async def pet_service() -> AsyncGenerator[Pets]:
             Route("/v1/upload", pets.upload, methods=["POST"]),
         ]
     )
-    with socket.socket() as listening:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         pets.url = f"http://127.0.0.1:{listening.getsockname()[1]}"

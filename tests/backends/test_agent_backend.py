@@ -5,7 +5,8 @@ import base64
 import json
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -17,11 +18,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse
 from starlette.routing import Route
 
-from backends.agent_peer import PNG, Agent, agent_peer, scripted_agent
+from backends.agent_peer import PNG, Agent, agent_peer, kept_servers, scripted_agent
 from backends.backend_calls import SECRET, call_of, found, made, result, text_of, until
-from mcpbridge.backends import a2a_following
+from mcpbridge.backends import a2a_following, a2a_owners
 from mcpbridge.backends.a2a_card import CardUnusableError, places_of_card, read_card
 from mcpbridge.backends.a2a_messages import Record
+from mcpbridge.backends.a2a_owners import Owners
 from mcpbridge.backends.a2a_results import ABOUT, result_of
 from mcpbridge.backends.agent_settings import AgentSettings
 from mcpbridge.errors import (
@@ -48,9 +50,16 @@ async def agents() -> AsyncGenerator[dict[str, Agent]]:
         yield {"1.0": new, "0.3": old}
 
 
+@pytest.fixture(scope="module", autouse=True)
+async def _servers() -> AsyncGenerator[None]:
+    """Starting and ending a server takes longer than most tests."""
+    async with kept_servers():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(a2a_following, "FIRST_WAIT", 0.05)
+    monkeypatch.setattr(a2a_following, "FIRST_WAIT", 0.01)
 
 
 @pytest.fixture
@@ -583,6 +592,92 @@ async def test_looking_at_a_task_does_not_cancel_it() -> None:
                     await looked.wait()
                 group.cancel_scope.cancel()
             assert set(agent.methods) == {"GetTask"}
+
+
+def by(principal: str) -> dict[str, Any]:
+    """A call of this principal."""
+    return {"caller": cast("Any", SimpleNamespace(principal=principal))}
+
+
+async def test_tasks_and_conversations_are_those_of_who_began_them() -> None:
+    """The agent knows the bridge alone; that one user reads another's tasks is for the bridge to prevent."""
+    sent: list[dict[str, Any]] = []
+
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        sent.append(params)
+        if params.get("id") == "nonesuch":
+            return ValueError({"code": -32001, "message": "no such task"})
+        if method == "GetTask":
+            return task("TASK_STATE_INPUT_REQUIRED", id=params["id"], contextId=f"of {params['id']}")
+        return {"task": task("TASK_STATE_INPUT_REQUIRED")}
+
+    async with scripted_agent(lambda url: card(url, capabilities={}), answer) as agent:
+        backend = made("odd", "agent", agent=agent.url)
+        async with found(backend):
+            alone = await result(backend, "odd", {"task_id": "older"})  # nobody else is there
+            assert not alone.get("isError")
+            assert (await result(backend, "odd", {"task_id": "nonesuch"}))["isError"]
+            await result(backend, "odd", {"message": "x"}, **by("ann"))
+            asked = len(sent)
+            for who in ("bob", ""):
+                for ids in ({"task_id": "t1"}, {"message": "x", "context_id": "c1"}, {"task_id": "unseen"}):
+                    refused = await result(backend, "odd", ids, **by(who))
+                    assert refused["isError"]
+                    assert "no such task or conversation" in text_of(refused)
+            assert len(sent) == asked
+            for ids in ({"task_id": "t1"}, {"message": "x", "context_id": "c1", "task_id": "t1"}):
+                assert "isError" not in await result(backend, "odd", ids, **by("ann"))
+
+
+def test_only_so_many_owners_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was forgotten is nobody's; what is in use stays."""
+    monkeypatch.setattr(a2a_owners, "MOST", 4)
+    owners = Owners()
+    for number in range(9):
+        owners.note("ann", task_id=f"t{number}", context_id="c")
+    owners.note("bob", task_id="t8", context_id="c")
+    allowed = [owners.allows("ann", task_id=f"t{number}", context_id="c") for number in range(9)]
+    assert allowed == [False] * 6 + [True] * 3
+    assert not owners.allows("bob", task_id="t8", context_id="")
+
+
+@both_ways
+async def test_credentials_that_an_agent_repeats_are_masked(streams: bool) -> None:
+    """Promise of the house: secrets never reach results, progress or errors."""
+    own = "own-credential-1"
+
+    async def heard_it() -> None:
+        await until(lambda: bool(heard))
+
+    async def answer(method: str, params: dict[str, Any]) -> Any:
+        shown = agent.headers[-1]["authorization"]
+        said = {"parts": [{"text": shown + "x" * 480}]}
+        working = task("TASK_STATE_WORKING")
+        working["status"]["message"] = said
+        parts = [
+            {"text": f"you showed {shown}\nand {SECRET}"},
+            {"data": {own: [shown, 1.5]}},
+            {"raw": base64.b64encode(f"a,{own}".encode()).decode(), "mediaType": "text/csv", "filename": "t.csv"},
+            {"url": f"https://example.com/?key={own}", "filename": own},
+            {"raw": base64.b64encode(PNG).decode(), "mediaType": "image/png"},
+        ]
+        done = task("TASK_STATE_COMPLETED", artifacts=[{"artifactId": own, "name": own, "parts": parts}])
+        if streams:
+            return [{"task": working}, heard_it, {"task": done}]
+        return {"task": working} if method == "SendMessage" else done
+
+    heard: list[dict[str, Any]] = []
+    described = {"description": f"I know {own}", "capabilities": {"streaming": streams}}
+    async with scripted_agent(lambda url: card(url, **described), answer) as agent:
+        backend = made("odd", "agent", agent=agent.url, auth={"type": "bearer", "token": own})
+        async with found(backend):
+            got = await result(backend, "odd", {"message": "x"}, heard=heard)
+            assert heard
+            assert "own-cred" not in json.dumps([got, heard, list(backend.tools)])
+            assert SECRET not in json.dumps(got)
+            assert got["structuredContent"] == {"[redacted]": ["Bearer [redacted]", 1.5]}
+            assert "the file t.csv is left out" in text_of(got)
+            assert [block for block in got["content"] if block["type"] == "image"]
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,24 @@ async def test_commands_return_json_and_unknown_ones_are_named() -> None:
             await backend.command("fail", {})
 
 
+async def test_commands_that_hang_keep_no_call_from_running() -> None:
+    go_on = threading.Event()
+
+    class Slow:
+        def execute(self) -> str:
+            return "done"
+
+        def execute_command(self, name: str, data: dict[str, Any]) -> bool:
+            return go_on.wait(10)
+
+    async with running(Slow(), max_concurrent=1) as backend:
+        hanging = [asyncio.create_task(backend.command("reindex", {})) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert text_of(await result(backend, "tool", {})) == "done"
+        go_on.set()
+        assert await asyncio.gather(*hanging) == [True] * 4
+
+
 async def test_a_class_that_names_no_commands_is_asked() -> None:
     class Asked:
         def execute(self) -> None: ...

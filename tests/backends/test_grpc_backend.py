@@ -4,6 +4,9 @@ import base64
 import json
 import subprocess
 import sys
+from collections.abc import AsyncGenerator, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -17,21 +20,27 @@ import trustme
 from google.protobuf import any_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from backends.backend_calls import SECRET, call_of, found, made, result, text_of, until
-from backends.grpc_peer import Peer, descriptor_set, grpc_peer
+from backends.grpc_peer import Peer, descriptor_set, grpc_peer, pool
+from mcpbridge.backends import discovery as discovering
 from mcpbridge.backends.discovery import Discovery
+from mcpbridge.backends.grpc_channel import Server, metadata_of, open_channel
+from mcpbridge.backends.grpc_known import Known
 from mcpbridge.backends.grpc_libraries import load
 from mcpbridge.backends.grpc_methods import Shape, methods_of
+from mcpbridge.backends.grpc_reflection import Reflection
 from mcpbridge.backends.grpc_settings import GrpcSettings
 from mcpbridge.backends.grpc_types import DescriptorsInvalidError, Types
 from mcpbridge.errors import (
     ArgumentsRefused,
     ConfigError,
     UnknownName,
+    UpstreamGarbled,
     UpstreamGone,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -39,6 +48,20 @@ from mcpbridge.errors import (
 from mcpbridge.wire.deadlines import Timeouts
 
 ORDERS = "shop.v1.Orders"
+
+
+@pytest.fixture(scope="module")
+async def shared() -> AsyncGenerator[Peer]:
+    """One server for the tests that leave it as it was."""
+    async with grpc_peer() as peer:
+        yield peer
+
+
+@pytest.fixture(autouse=True)
+def _tries_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovering, "FIRST_DELAY", 0.05)
+    monkeypatch.setattr(discovering, "SPACING", 0.05)
+
 
 EVERYTHING = {
     "title": "t",
@@ -81,6 +104,90 @@ async def test_all_methods_of_a_server_become_tools_through_either_version_of_re
             assert not [name for name in names if "Reflection" in name or "Health" in name]
             got = await result(backend, "shop.v2.Orders.GetOrder", {"id": 3})
             assert got["structuredContent"]["note"] == "order 3"
+
+
+@contextmanager
+def threaded(handlers: Sequence[grpc.GenericRpcHandler] = (), reflects: Sequence[str] = ()) -> Generator[str]:
+    """The address of a server of the older kind, which ends calls from other threads, so at any moment."""
+    server = grpc.server(ThreadPoolExecutor(2), handlers=handlers)
+    if reflects:
+        reflection.enable_server_reflection(reflects, server, pool=pool())
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+async def test_the_older_reflection_is_found_each_time_where_the_newer_is_missing() -> None:
+    """A server that ends our first stream while we still write to it must not be taken for one with a fault."""
+    libraries = load()
+    known = Known(libraries)
+    with threaded(reflects=[ORDERS]) as address:
+        settings = GrpcSettings.model_validate({"grpc": address})
+        for _ in range(50):
+            async with open_channel(libraries, settings, Path()) as channel:
+                asked = Reflection(Server(libraries, known, channel, metadata_of(settings)))
+                assert await asked.services() == [ORDERS]
+                assert (await asked.types([ORDERS])).service(ORDERS) is not None
+
+
+async def test_a_method_that_the_server_lacks_is_told_as_that_each_time(tmp_path: Path) -> None:
+    """The status of a call that the server ends at once reaches the model."""
+    (tmp_path / "shop.pb").write_bytes(descriptor_set())
+    with threaded() as address:
+        backend = made("shop", "grpc", tmp_path, grpc=address, descriptor="shop.pb", service=ORDERS)
+        async with found(backend):
+            for tool in ["GetOrder", "Watch"] * 20:
+                assert "UNIMPLEMENTED: Method not found" in text_of(await result(backend, tool, {"id": 1}))
+            for _ in range(20):  # what goes as a stream may lose its status, and then it says so
+                said = text_of(await result(backend, "Mirror", {"messages": [{"sku": "a"}]}))
+                assert "UNIMPLEMENTED" in said or "why is not known" in said
+
+
+async def test_an_answer_that_is_none_is_told_as_such(tmp_path: Path) -> None:
+    """No peer's answer is an error of Python's."""
+    (tmp_path / "shop.pb").write_bytes(descriptor_set())
+
+    def handler(answers: list[bytes]) -> Any:
+        return grpc.stream_stream_rpc_method_handler(lambda _requests, _context: iter(answers))
+
+    handlers = {"GetOrder": handler([b"\xff"]), "Watch": handler([b"\xff"]), "Ping": handler([])}
+    unknown = any_pb2.Any(type_url="type.googleapis.com/no.Such").SerializeToString()
+    handlers["Echo"] = handler([b"\x82\x01" + bytes([len(unknown)]) + unknown])  # the field `whatever`
+    with threaded([grpc.method_handlers_generic_handler(ORDERS, handlers)]) as address:
+        backend = made("shop", "grpc", tmp_path, grpc=address, descriptor="shop.pb", service=ORDERS)
+        async with found(backend):
+            for tool in ("GetOrder", "Watch"):
+                with pytest.raises(UpstreamGarbled, match=r"no shop\.v1\.Order"):
+                    await result(backend, tool, {"id": 1})
+            with pytest.raises(UpstreamGarbled, match=r"JSON: .*no\.Such"):
+                await result(backend, "Echo", {})
+            try:
+                assert (await result(backend, "Ping", {}))["isError"]
+            except UpstreamGarbled:
+                pass
+
+
+async def test_credentials_that_come_back_are_masked(shared: Peer) -> None:
+    """Promise of the house: secrets never reach results; neither its own nor those of the configuration."""
+    own, binary = "own-credential-1", base64.b64encode(b"own-credential-2").decode()
+    metadata = {"Authorization": f"Bearer {own}", "auth-bin": binary}
+    backend = made("shop", "grpc", grpc=shared.address, service=ORDERS, metadata=metadata)
+    async with found(backend):
+        secrets = [own, f"so {own}\n", "own-credential-2", SECRET]
+        heard: list[dict[str, Any]] = []
+        told = {"title": SECRET, "words": secrets, "extra": {own: [own]}, "stock": {own: 1}}
+        got = [await result(backend, "Echo", told)]
+        assert got[0]["structuredContent"]["words"] == ["[redacted]", "so [redacted]\n", "[redacted]", "[redacted]"]
+        assert got[0]["structuredContent"]["stock"] == {"[redacted]": 1}
+        long = {"sku": (own + "x" * 480)[::-1]}
+        got.append(await result(backend, "Mirror", {"messages": [{"sku": own[::-1]}, long]}, heard=heard))
+        got.append(await result(backend, "Fail", {"code": 13, "text": f"no, {own}"}))
+        assert len(heard) == 2
+        assert "own-cred" not in json.dumps([got, heard])
+        assert SECRET not in json.dumps(got)
 
 
 @pytest.mark.parametrize(
@@ -385,12 +492,6 @@ async def test_each_status_is_an_error_that_teaches(code: grpc.StatusCode, share
             assert len(text_of(got)) > len(code.name) + 60
 
 
-@pytest.fixture
-async def shared() -> Any:
-    async with grpc_peer() as peer:
-        yield peer
-
-
 async def test_fields_that_are_wrong_are_named(shared: Peer) -> None:
     """`google.rpc.BadRequest` in the details of a status."""
     backend = made("fail", "grpc", grpc=shared.address, method=f"{ORDERS}/Fail")
@@ -524,6 +625,7 @@ async def test_the_command_refresh_asks_anew(shared: Peer) -> None:
         ({"grpc": "http://localhost:1"}, "TLS is told by"),
         ({"grpc": "localhost"}, "host:port"),
         ({"grpc": "user:pw@host:1"}, "host:port"),
+        ({"grpc": "unix:80"}, "host:port"),  # a socket in the working directory, were it passed on
         ({"grpc": "h:1", "method": "Get"}, "needs its `service`"),
         ({"grpc": "h:1", "service": "a.B", "method": "a.C/Get"}, "another service"),
         ({"grpc": "h:1", "service": "a/B"}, "with its package"),

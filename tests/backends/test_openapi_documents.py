@@ -267,6 +267,18 @@ def test_documents_that_multiply_or_nest_are_bounded() -> None:
         operations(circle, base_url="https://h.example")
 
 
+def test_definitions_are_bounded_together() -> None:
+    """Each tool has the schemas in it that it refers to, so a small document can come to a large list."""
+    wide = {"type": "object", "properties": {f"p{n}": {"type": "string", "title": "x" * 90} for n in range(2000)}}
+    paths = {f"/p{number}": {"post": body({"$ref": "#/components/schemas/S"})} for number in range(100)}
+    document = {"openapi": "3.1.0", "paths": paths, "components": {"schemas": {"S": wide}}}
+    offered = operations(document, base_url="https://h.example")
+    sizes = [len(operation.encoded) for operation in offered.operations.values()]
+    assert sum(sizes) <= 16 << 20 < sum(sizes) + sizes[0]
+    assert len(offered.operations) + len(offered.dropped) == 100
+    assert "choose with `include`" in offered.dropped[0].reason
+
+
 WORDS = [
     *("$ref", "type", "properties", "allOf", "anyOf", "items", "required", "schema", "content", "nullable", "in"),
     *("name", "parameters", "requestBody", "responses", "200", "application/json", "enum", "minimum", "a"),

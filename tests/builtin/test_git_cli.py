@@ -13,6 +13,7 @@ import pytest
 from anyio import fail_after
 
 from cli_calls import NoSandbox, Recorder, cli_call, plain_git, program, repository, said_by
+from mcpbridge.builtin import git_files
 from mcpbridge.builtin.cli_settings import GitCliSettings
 from mcpbridge.builtin.git_cli import GitCli
 from mcpbridge.errors import ArgumentsRefused, BridgeError, NotPermitted, PathRefused, ToolInactive
@@ -124,6 +125,9 @@ LONG = {"daemon", "instaweb", "credential-cache", "gc", "gui", "gitk", "citool",
 """What would stay, or take long."""
 
 
+ENOUGH = 45
+
+
 def test_the_attacks_are_real(world: World, model: Path) -> None:
     """Without the table many of them run something, write outside, or show what lies outside."""
     worked = 0
@@ -145,7 +149,9 @@ def test_the_attacks_are_real(world: World, model: Path) -> None:
             continue
         ran = plain_git(world.repository, *(words[1:] if words[:1] == ["git"] else words))
         worked += world.harmed(ran.stdout + ran.stderr)
-    assert worked >= 45, worked
+        if worked == ENOUGH:
+            break
+    assert worked == ENOUGH
 
 
 async def test_what_a_person_agreed_to_is_done(world: World) -> None:
@@ -323,7 +329,6 @@ SPOILED: dict[str, Callable[["World", Path], object]] = {
     "quoted alternates": lambda w, git: borrowed(git, '"\\056\\056/../../../outside/other/.git/objects"'),
     "linked alternates of another": lambda w, git: borrowed(git, "more", inner=w.secret),
     "too many alternates": lambda w, git: borrowed(git, "\n".join(f"x{n}" for n in range(101))),
-    "too many entries": lambda w, git: [(git / "info" / str(n)).touch() for n in range(10_001)],
     "too many settings": lambda w, git: added(git, "[a]\n" + f"\tb = {'c' * 60}\n" * 60_000),
     "a broken configuration": lambda w, git: (git / "config").write_text("[core\n"),
     "too many drivers": lambda w, git: (git / "config").write_text(
@@ -344,12 +349,25 @@ async def test_a_repository_that_leads_elsewhere_is_refused(world: World, name: 
         assert not world.harmed(refused.value.told())
 
 
+async def test_more_entries_than_an_honest_repository_has_are_not_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git_files, "_MOST_ENTRIES", 200)
+    await said_by(world.git, world.call("log"))
+    for number in range(201):
+        (world.repository / ".git" / "info" / str(number)).symlink_to("x")
+
+    with pytest.raises(PathRefused, match="more than 200 entries"):
+        await world.git.run(world.call("log"))
+
+
 async def test_a_repository_is_looked_at_beside_the_event_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[int] = set()
     scandir = os.scandir
 
     def noted(path: Any) -> Any:
-        threads.add(threading.get_ident())
+        if str(path).startswith(str(world.root)):
+            threads.add(threading.get_ident())
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", noted)

@@ -100,3 +100,15 @@ def test_whatever_is_added_reads_back_and_goes_without_a_trace(name: str, table:
     assert read["servers"].pop(name) == table
     assert read == without_comments(FILE)
     assert without_comments(remove_table(after, "servers", name)) == without_comments(FILE)
+
+
+def test_comments_of_the_next_table_stay_and_those_of_the_removed_one_go() -> None:
+    text = '[tools.a]\nfunction = "m:f" # one\n# of a\n\n# about the rest\n# of it\n[builtin]\nenable = []\n'
+    after = remove_table(text, "tools", "a")
+    assert after == "# about the rest\n# of it\n[builtin]\nenable = []\n"
+    two = '[tools.x]\nfunction = "m:g"\n\n' + text
+    after = remove_table(two, "tools", "a")
+    assert "# about the rest\n# of it\n[builtin]" in after
+    assert "# of a" not in after
+    assert without_comments(after) == {"tools": {"x": {"function": "m:g"}}, "builtin": {"enable": []}}
+    assert "# about the rest" in remove_table(two, "tools", "x")

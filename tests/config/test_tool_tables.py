@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.config.load import Loaded, read
+from mcpbridge.config.load import Loaded, only_server, read
 from mcpbridge.errors import ConfigError
 
 
@@ -47,6 +47,38 @@ openapi = "pets.yaml"
     assert tools["api"].permission == "require_approval"
     assert tools["pets"].openapi == str(tmp_path / "pets.yaml")
     assert "t0ken-value" in " ".join(settings.secrets)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('tool.slugify.rename = "make_slug"', "it has the name of its table"),
+        ('tools = { include = ["x"] }', "`disabled` switches it off"),
+    ],
+)
+def test_what_changes_single_tools_of_a_single_tool_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    told = mistake(tmp_path, f'[tools.slugify]\nfunction = "mod:slugify"\n{line}\n')
+    assert "tools.slugify" in told
+    assert said in told
+    assert loaded(tmp_path, f'[tools.pets]\nopenapi = "pets.yaml"\n{line}\n').settings.tools
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("pets", 'servers = ["pets"]'),
+        ("texts", 'servers = ["texts"]'),
+        ("slugify", 'tools = ["tools/slugify"]'),
+    ],
+)
+def test_who_serves_a_tool_as_a_server_is_told_of_profiles(tmp_path: Path, name: str, chosen: str) -> None:
+    text = 'packs = ["own.texts:pack"]\n[tools.slugify]\nfunction = "m:f"\n[tools.pets]\nopenapi = "pets.yaml"\n'
+    settings = loaded(tmp_path, text).settings
+    with pytest.raises(ConfigError) as refused:
+        only_server(settings, name)
+    assert chosen in str(refused.value)
+    with pytest.raises(ConfigError, match="no server is called"):
+        only_server(settings, "other")
 
 
 def test_a_missing_variable_takes_its_tool_out_and_nothing_else(tmp_path: Path) -> None:
@@ -159,3 +191,10 @@ def test_the_same_tool_twice_is_told_with_both_places(tmp_path: Path) -> None:
 )
 def test_what_is_right_is_shown_in_the_form_of_its_kind(tmp_path: Path, text: str, part: str) -> None:
     assert part in mistake(tmp_path, text)
+
+
+def test_rules_name_packs_by_what_their_tools_come_under(tmp_path: Path) -> None:
+    """`mycode:texts` comes under `texts`: a rule about anything else would deny nothing."""
+    rules = '[[permissions]]\nservers = ["{}"]\npermission = "deny"\n'
+    assert loaded(tmp_path, f'packs = ["mycode:texts"]\n{rules.format("texts")}').settings.permissions
+    assert "no server is called" in mistake(tmp_path, f'packs = ["mycode:texts"]\n{rules.format("mycode:texts")}')

@@ -26,7 +26,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def free_port() -> int:
     """A port that nobody listens on."""
-    with socket.socket() as listening:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         return listening.getsockname()[1]
 

@@ -33,6 +33,7 @@ from pydantic import BaseModel
 
 from harness import Place
 from mcpbridge.backends.making import KEYS, model_of
+from mcpbridge.builtin.settings import BuiltinSettings
 from mcpbridge.cli import commands, serve
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
@@ -228,7 +229,7 @@ def test_every_part_of_the_configuration_has_its_table() -> None:
     page = (ROOT / "docs/configuration.md").read_text("utf-8")
     shown = set(re.findall(r"<!-- fields: (\w+) -->", page))
     kinds = [model_of(kind) for kind in KEYS.values()]
-    models = {model.__name__ for whole in (Settings, *kinds) for model in settings_models(whole)}
+    models = {model.__name__ for whole in (Settings, BuiltinSettings, *kinds) for model in settings_models(whole)}
     sections = models - {"Settings", "ProjectText"}  # made by loading
     assert sections == shown
 

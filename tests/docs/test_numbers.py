@@ -9,7 +9,8 @@ from mcpbridge.arguments import showing
 from mcpbridge.backends import local_agent, openapi
 from mcpbridge.backends.http_settings import HttpToolSettings
 from mcpbridge.builtin import coins, crypto_price, describe_tools, file_read, recall_apart, recall_arguments
-from mcpbridge.builtin.settings import NAMES
+from mcpbridge.builtin.defaults import NAMES
+from mcpbridge.builtin.settings import BuiltinSettings
 from mcpbridge.catalog import definitions, offers, slim, slim_keywords
 from mcpbridge.cli import exits
 from mcpbridge.client_files import entries
@@ -88,7 +89,7 @@ SEARCH = Settings().search
 ROUTER = Settings().router
 CODE = Settings().code
 TOOL = HttpToolSettings(endpoint="https://example.com")
-BUILTIN = Settings().builtin
+BUILTIN = BuiltinSettings()
 SANDBOX = Settings().sandbox
 DAEMON = Settings().daemon
 CLIENTS = {traits.names[0]: traits for traits in TRAITS}

@@ -53,6 +53,16 @@ def test_one_that_is_ready_is_told_with_what_it_does_otherwise_than_expected() -
     assert "no further processes" in found["sandbox-note"].what
 
 
+def test_tools_that_run_in_no_sandbox_need_none() -> None:
+    ready = Readiness("auto", PROPERTIES, "launcher", (TierReport("launcher", PROPERTIES),))
+    enabled = {"enable": ["git-cli", "gh-cli", "gws-cli", "code-execute"]}
+
+    assert said(ready, builtin=enabled)["sandbox-ready"].why == "It is needed by `git-cli` and `code-execute`."
+    inside = {**enabled, "git_cli": {"sandbox": "never"}, "gh_cli": {"sandbox": "require"}}
+    assert said(ready, builtin=inside)["sandbox-ready"].why == "It is needed by `gh-cli` and `code-execute`."
+    assert said(None, builtin={"enable": ["gh-cli", "gws-cli"]}, sandbox="off") == {}
+
+
 def test_where_none_is_ready_property_and_fix_are_told() -> None:
     holds = tuple(name for name in PROPERTIES if name != "net")
     reports = (

@@ -38,7 +38,7 @@ RICH = {
 
 
 def routes(**settings: Any) -> Routes:
-    return Routes(HttpSettings(**settings), lambda: {"files", "mail"})
+    return Routes(HttpSettings(**settings), lambda: {"files", "mail"}, backends=lambda: {"tasks"})
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,7 @@ def test_paths_of_endpoints(path: str, endpoint: Endpoint) -> None:
         ("/servers", "MCP is served at /mcp"),
         ("/servers/", "known: files, mail"),
         ("/servers/File/mcp", "known: files, mail"),
+        ("/servers/tasks/mcp", r"a profile serves it alone: .* servers = ..tasks.."),
         ("/servers/files", "/servers/files/mcp, /servers/files/sse, /servers/files/ws"),
         ("/servers/files/mcp/more", "/servers/files/mcp"),
         ("/servers/../mcp", "known: files, mail"),

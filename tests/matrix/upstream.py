@@ -287,7 +287,10 @@ async def all_others(state: Path) -> None:
             if transport == "stdio":
                 continue
             reference = Reference(f"{era}-{transport}", state)
-            listening = socket.create_server(("127.0.0.1", 0))
+            # The protocol is named so that asyncio switches Nagle's algorithm off: else answers wait 40 ms.
+            listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
             scheme, path = {"http": ("http", "mcp"), "sse": ("http", "sse"), "ws": ("ws", "ws")}[transport]
             urls[reference.name] = f"{scheme}://127.0.0.1:{listening.getsockname()[1]}/{path}"
             app: Any = application(held_to(reference.server(), era), era)

@@ -163,8 +163,11 @@ class Server:
         return Body(b'{"content":[]}')
 
 
-def stage(settings: RetrySettings = QUICK, *, idempotent: bool = False, retry: Retry | None = None) -> Any:
-    return (retry or Retry()).stage(LOOK, Conduct(retry=settings, is_idempotent=idempotent))
+def stage(
+    settings: RetrySettings = QUICK, *, idempotent: bool = False, reads: bool = False, retry: Retry | None = None
+) -> Any:
+    effect = "read" if reads else "unknown"
+    return (retry or Retry()).stage(LOOK, Conduct(retry=settings, is_idempotent=idempotent or reads, effect=effect))
 
 
 async def test_a_call_succeeds_after_failures_that_may_pass_and_says_how_many_there_were() -> None:
@@ -206,6 +209,16 @@ async def test_once_a_try_was_sent_nobody_is_told_that_nothing_was(last: BridgeE
     assert told.count("Server 'up'") == 1
     assert not isinstance(failed.value, UpstreamUnavailable | Overloaded)
     assert failed.value.facts == last.facts
+
+
+async def test_of_what_only_reads_nobody_is_told_to_look_for_an_effect() -> None:
+    for last, kind in ((UpstreamHttpError("up", 500, "HTTP 500"), UpstreamHttpError), (SAFE[0], UpstreamGone)):
+        server = Server(UpstreamHttpError("up", 502, "HTTP 502"), last)
+        with pytest.raises(kind) as failed:
+            await stage(RetrySettings(tries=2, backoff=0), reads=True)(call_of(), server)
+        told = failed.value.told()
+        assert "effect" not in told
+        assert "Nothing was sent" not in told
 
 
 async def test_tries_of_which_none_was_sent_say_so() -> None:

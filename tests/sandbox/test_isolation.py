@@ -18,6 +18,7 @@ from mcpbridge.errors import ToolInactive
 from mcpbridge.sandbox import folders
 from mcpbridge.sandbox.isolation import Isolation
 from mcpbridge.sandbox.job import Access, Job, Limits
+from mcpbridge.sandbox.outcome import how_it_ended
 from mcpbridge.sandbox.programs import interpreter
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are sandboxes on Linux only")
@@ -183,6 +184,31 @@ async def test_files_are_as_large_as_they_may_be(sandbox: Isolation) -> None:
     ran = await sandbox.run(python(source, limits=Limits(file_size=FILE_SIZE)))
 
     assert b"File too large" in ran.stderr
+
+
+WRITE = "for number in range(400): file = open(str(number), 'wb'); file.write(bytes(1 << 20)); file.close(); pause()"
+HOARDERS = {
+    "many files": f"{WRITE}",
+    "many entries": "for number in range(301): os.symlink('x', str(number))",
+    "files without a name": "kept = []\nfor number in range(20): "
+    "kept.append(open('x', 'wb')); os.unlink('x'); os.write(kept[-1].fileno(), bytes(1 << 20))",
+    "files in a closed directory": f"os.mkdir('a'); os.chdir('a'); os.chmod('.', 0o300)\n{WRITE}",
+    "files very deep": f"for _ in range(150): os.mkdir('d'); os.chdir('d')\n{WRITE}",
+}
+
+
+async def test_what_a_job_writes_in_all_is_limited(sandbox: Isolation) -> None:
+    """A limit of the kernel is each file's own."""
+    limits = Limits(timeout=30, disk=8 << 20, entries=300)
+    begin, end = "import os, time\npause = lambda: time.sleep(0.005)\n", "\nwhile True: time.sleep(9)"
+    jobs = [python(begin + source + end, limits=limits) for source in HOARDERS.values()]
+
+    runs = await asyncio.gather(*map(sandbox.run, jobs))
+
+    assert {name: ran.ended for name, ran in zip(HOARDERS, runs, strict=True)} == dict.fromkeys(HOARDERS, "disk")
+    assert how_it_ended(runs[0], limits) == (
+        "stopped: it wrote more to its work folder than it may (at most 8 MiB, or 300 files)"
+    )
 
 
 async def test_what_left_its_session_and_closed_its_streams_does_not_survive(sandbox: Isolation) -> None:

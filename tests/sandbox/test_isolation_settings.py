@@ -13,6 +13,7 @@ def test_the_defaults_are_those_of_the_issue() -> None:
     assert settings.require == PROPERTIES
     limits, access, env = limits_of(settings)
     assert (limits.timeout, limits.memory, limits.pids, limits.file_size) == (30, 256_000_000, 64, 64 << 20)
+    assert (limits.disk, limits.entries) == (512 << 20, 50_000)
     assert access == Access()
     assert env == {}
 
@@ -34,12 +35,13 @@ def test_what_a_tool_has_set_comes_first() -> None:
             "allow_fs": {"read_write": ["/b/../c"]},
             "env": {"B": "2"},
             "pids": 1,
+            "disk": "2 MiB",
         }
     )
 
     limits, access, env = limits_of(settings, own)
 
-    assert limits == Limits(timeout=120, memory=10**9, pids=1, file_size=64 << 20, output=1 << 20)
+    assert limits == Limits(timeout=120, memory=10**9, pids=1, file_size=64 << 20, disk=2 << 20, output=1 << 20)
     assert access == Access(network=False, read_only=(), read_write=("/c",))
     assert env == {"A": "1", "B": "2"}
 

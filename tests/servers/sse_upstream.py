@@ -13,7 +13,7 @@ if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the SDK calls its SSE transport deprecated
         app = server.streamable_http_app() if is_http else server.sse_app()
-    with socket.socket() as listening:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         print(f"http://127.0.0.1:{listening.getsockname()[1]}/{'mcp' if is_http else 'sse'}", flush=True)

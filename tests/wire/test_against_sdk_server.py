@@ -40,7 +40,7 @@ async def sdk_server(**options: Any) -> AsyncIterator[str]:
         await ctx.report_progress(1, 2)
         return text.upper()
 
-    with socket.socket() as listening:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()  # whoever connects before the server runs waits for it
         config = uvicorn.Config(server.streamable_http_app(**options), log_config=None, timeout_graceful_shutdown=1)

@@ -182,7 +182,7 @@ class _Routes:
         async def removed(request: Request) -> Response:
             name, keep = request.path_params["name"], _keep(request)
             if keep == "file":
-                self._bridge.registry.refuse_local(section, name)
+                self._bridge.registry.refuse_local(section, name, removes=True)
             done = await self._bridge.registry.remove(section, name, by=_by(request), keep=keep)
             return JSONResponse({"name": name, **_changes(done)})
 

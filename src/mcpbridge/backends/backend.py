@@ -31,6 +31,8 @@ class Condition(Struct, frozen=True):
     state: State
     reason: str = ""
     """Why it is not ready: what failed, and what to do; never a secret."""
+    is_lasting: bool = False
+    """A person has to mend something first: a package, a program or code is missing or wrong."""
 
 
 class Health(Struct, frozen=True):

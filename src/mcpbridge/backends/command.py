@@ -91,7 +91,7 @@ class CommandBackend:
         try:
             await self._sandbox()
         except ToolInactive as inactive:
-            self._settle(Condition("failed", inactive.why))
+            self._settle(Condition("failed", inactive.why, is_lasting=True))
         except Exception as error:
             log.error("it cannot be found out whether there is a sandbox", exc_info=error)
             self._settle(Condition("failed", f"no sandbox could be tried out ({type(error).__name__})"))

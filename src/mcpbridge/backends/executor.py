@@ -152,7 +152,7 @@ class ExecutorBackend(PythonBackend[Executor]):
             raise UnknownName("command", name, candidates=sorted(known or ()))
         await self._deploy(self._name)
         try:
-            return await executor.commanded(execute, name, data, self._invoker)
+            return await executor.commanded(execute, name, data, self._commands)
         except BridgeError:
             raise
         except (Exception, SystemExit) as error:

@@ -168,7 +168,11 @@ class GrpcBackend:
         """A message that came, as JSON without secrets."""
         if message is None:  # so the library tells of bytes that are no such message
             raise UpstreamGarbled(call.upstream, f"its answer is no {shape.descriptor.output_type.full_name}")
-        return await aside(message.ByteSize(), lambda: masked(shape.value(message), self._redact))
+        try:
+            return await aside(message.ByteSize(), lambda: masked(shape.value(message), self._redact))
+        except (TypeError, ValueError, shape.libraries.json.Error, shape.libraries.DecodeError) as error:
+            why = self._redact(str(error))[:_MESSAGE_LENGTH]  # an `Any` of a type that nobody told, for example
+            raise UpstreamGarbled(call.upstream, f"its answer cannot be told as JSON: {why}") from error
 
     async def _collect(self, shape: Shape, stream: Any, call: Call) -> dict[str, Any]:
         """All that comes, up to the caps; each message is told as progress."""

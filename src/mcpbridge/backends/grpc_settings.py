@@ -15,8 +15,11 @@ from mcpbridge.units import Bytes
 __all__ = ["GrpcSettings", "GrpcTls"]
 
 _Path = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+_WAYS = "unix|unix-abstract|vsock|xds|dns|ipv4|ipv6|passthrough|google-c2p"
+"""Words before a colon that gRPC reads as ways to a server, and not as hosts."""
 _TARGET = re.compile(
-    r"(?:unix:(?P<path>/.*)|(?:dns:///)?(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^\s:/\[\]@]+)):\d{1,5})"
+    r"(?:unix:(?P<path>/.*)|(?:dns:///)?(?:\[(?P<six>[0-9a-fA-F:.]+)\]|"
+    rf"(?P<host>(?!(?:{_WAYS}):)[^\s:/\[\]@]+)):\d{{1,5}})"
 )
 _KEY = re.compile(r"[0-9a-z_.-]+")
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")

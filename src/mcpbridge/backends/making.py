@@ -11,7 +11,7 @@ from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.errors import nearest
 from mcpbridge.sandbox.job import Runner
 
-__all__ = ["KEYS", "Surroundings", "has_several", "kind_of", "make", "model_of", "read_settings"]
+__all__ = ["KEYS", "Surroundings", "has_several", "kind_of", "make", "model_of", "read_settings", "refuse_unused"]
 
 
 class Surroundings(Struct, frozen=True):
@@ -51,7 +51,27 @@ def read_settings(value: object) -> object:
         ]
         hint = f" (did you mean `{near[0]}`?)" if near else ""
         raise ValueError(f"a tool needs one of {', '.join(f'`{key}`' for key in KEYS)}, which tells its kind{hint}")
-    return model_of(KEYS[given[0]]).model_validate(dict(table))
+    settings = model_of(KEYS[given[0]]).model_validate(dict(table))
+    refuse_unused(settings, several=has_several(settings))
+    return settings
+
+
+def refuse_unused(settings: BackendSettings, *, several: bool) -> None:
+    """Refuse what changes single tools of a backend that is one tool: nothing would come of it.
+
+    Raises:
+        ValueError: there is some.
+    """
+    if several:
+        return
+    if settings.tool:
+        name = next(iter(settings.tool))
+        raise ValueError(
+            f"`tool.{name}` changes one tool of several, and here is one only: it has the name of its table, and its "
+            "settings stand in the table itself"
+        )
+    if "tools" in settings.model_fields_set:
+        raise ValueError("`tools` chooses among several tools, and here is one only: `disabled` switches it off")
 
 
 def model_of(kind: str) -> type[BackendSettings]:

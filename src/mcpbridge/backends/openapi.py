@@ -29,6 +29,7 @@ from mcpbridge.model import Call
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.units import show_bytes
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.frame import encode
 
 __all__ = ["OpenApiBackend"]
 
@@ -64,6 +65,8 @@ class OpenApiBackend:
         self._reading = asyncio.Lock()
         self.condition = Condition("starting")
         self.tools: Sequence[Mapping[str, Any]] = ()
+        self.encoded_tools: tuple[bytes, ...] = ()
+        """The same, as JSON: encoded where the document was read, as that takes its time."""
         if settings.unavailable:
             self.condition = Condition("failed", settings.unavailable)
 
@@ -174,15 +177,15 @@ class OpenApiBackend:
             self._take(await asyncio.to_thread(lambda: operations_of(value_of(data), self._settings)))
 
     def _take(self, found: Found) -> None:
-        tools = tuple(operation.definition for operation in found.operations.values())
-        is_new = tools != self.tools or self.condition.state != "ready"
-        self._found, self.tools = found, tools
+        encoded = tuple(operation.encoded for operation in found.operations.values())
+        is_new = encoded != self.encoded_tools or self.condition.state != "ready"
+        self._offer(found)
         self._outputs = {
             name: Output(operation.definition["outputSchema"])
             for name, operation in found.operations.items()
             if "outputSchema" in operation.definition
         }
-        self.condition = Condition("ready", "" if tools else "the document has no operation that is wanted")
+        self.condition = Condition("ready", "" if encoded else "the document has no operation that is wanted")
         if found.dropped:
             first = found.dropped[0]
             log.warning(
@@ -201,10 +204,14 @@ class OpenApiBackend:
             return
         log.info("answers are not as the document says", tools=self._name, tool=operation.name)
         definition = {key: value for key, value in operation.definition.items() if key != "outputSchema"}
-        changed = replace(operation, definition=definition)
-        self._found = replace(self._found, operations={**self._found.operations, operation.name: changed})
-        self.tools = tuple(one.definition for one in self._found.operations.values())
+        changed = replace(operation, definition=definition, encoded=encode(definition))
+        self._offer(replace(self._found, operations={**self._found.operations, operation.name: changed}))
         self._changed()
+
+    def _offer(self, found: Found) -> None:
+        self._found = found
+        self.tools = tuple(operation.definition for operation in found.operations.values())
+        self.encoded_tools = tuple(operation.encoded for operation in found.operations.values())
 
     def _from_file(self) -> bytes:
         most = self._settings.max_document

@@ -17,12 +17,15 @@ from mcpbridge.backends.openapi_reading import Broken, Document, base_of, resolv
 from mcpbridge.backends.openapi_schema import Schemas
 from mcpbridge.backends.openapi_settings import OpenApiSettings, OperationFilter
 from mcpbridge.backends.openapi_styles import Parameter
+from mcpbridge.units import show_bytes
 from mcpbridge.wire.frame import encode
 
 __all__ = ["Dropped", "Found", "Operation", "operations_of"]
 
 MOST_OPERATIONS = 5000
 LONGEST_NAME, LONGEST_DESCRIPTION = 128, 4000
+LARGEST_IN_ALL = 16 << 20
+"""Bytes of all definitions together, each of which has the schemas in it that it refers to."""
 LARGEST_OUTPUT = 32 << 10
 """Bytes of a schema of results; larger ones are left out, as nobody reads them."""
 
@@ -47,6 +50,8 @@ class Operation(Struct, frozen=True):
     body: BodyShape | None
     definition: Mapping[str, Any]
     """The tool as `tools/list` shows it."""
+    encoded: bytes
+    """The same, as JSON."""
 
 
 class Dropped(Struct, frozen=True):
@@ -79,6 +84,7 @@ def operations_of(document: Document, settings: OpenApiSettings) -> Found:
     found: dict[str, Operation] = {}
     numbers: dict[str, int] = {}
     dropped: list[Dropped] = []
+    size, most = 0, f"the tools would have more than {show_bytes(LARGEST_IN_ALL)} together: choose with `include`"
     for method, path, item, operation in _listed(document, dropped):
         if not _is_wanted(settings, method, path, operation):
             continue
@@ -86,19 +92,27 @@ def operations_of(document: Document, settings: OpenApiSettings) -> Found:
         if len(found) >= MOST_OPERATIONS:
             dropped.append(Dropped(shown, f"there are more than {MOST_OPERATIONS:,} operations: choose with `include`"))
             continue
+        if size > LARGEST_IN_ALL:
+            dropped.append(Dropped(shown, most))
+            continue
         try:
             name = _name(method, path, operation, found, numbers)
             own_base = _own_base(settings, base, item, operation)
             arguments = arguments_of(document, schemas, operation, item.get("parameters"), known)
             output = _output(document, schemas, operation) if settings.output_schemas else None
             definition = _definition(settings, name, method, operation, arguments, output)
+            encoded = encode(definition)
             parts = _path_parts(path, arguments.parameters)
         except (Broken, RecursionError, TypeError, ValueError, AttributeError, KeyError) as error:
             dropped.append(Dropped(shown, str(error) if isinstance(error, Broken) else "it is not as OpenAPI has it"))
             continue
+        size += len(encoded)
+        if size > LARGEST_IN_ALL:
+            dropped.append(Dropped(shown, most))
+            continue
         slashes = own_base.partition("://")[2].count("/") + path.count("/")
         found[name] = Operation(
-            name, method.upper(), own_base, parts, slashes, arguments.parameters, arguments.body, definition
+            name, method.upper(), own_base, parts, slashes, arguments.parameters, arguments.body, definition, encoded
         )
     return Found(base, found, tuple(dropped))
 

@@ -16,6 +16,7 @@ from mcpbridge.backends.backend import Health
 from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.outputs import failure, json_of
 from mcpbridge.backends.pack_members import Members, Pack, PackTool, looked_at
+from mcpbridge.backends.pack_names import pack_name
 from mcpbridge.backends.python_backend import PythonBackend
 from mcpbridge.backends.python_names import NotImportable, import_object
 from mcpbridge.backends.settings import BackendSettings
@@ -29,13 +30,6 @@ __all__ = ["GROUP", "Pack", "PackBackend", "PackTool", "pack_name"]
 
 GROUP = "mcpbridge.packs"
 """The group of entry points that packs are found in."""
-
-
-def pack_name(reference: str) -> str:
-    """What the tools of a pack come under, by what the configuration calls it: of `pkg.weather:pack`, `weather`."""
-    module, colon, attribute = reference.partition(":")
-    last = attribute.rpartition(".")[2]
-    return module.rpartition(".")[2] if last.lower() in ("pack", "") and colon else last or module
 
 
 class PackBackend(PythonBackend[Members]):
@@ -94,7 +88,7 @@ class PackBackend(PythonBackend[Members]):
         if name not in commands:
             raise UnknownName("command", name, candidates=sorted(commands))
         try:
-            found = await self._invoker.value(commands[name], (dict(data),))
+            found = await self._commands.value(commands[name], (dict(data),))
             return cast("object", msgspec.json.decode(json_of(found)))
         except BridgeError:
             raise

@@ -28,6 +28,9 @@ __all__ = ["PythonBackend"]
 LOOK_SECONDS = 5.0
 """Seconds to wait for code that is brought in because somebody looks whether it works."""
 
+_COMMANDS = 4
+"""Management commands in threads at a time, those counted that nobody waits for any more."""
+
 _HOW_TO_GO_ON = "Mend it; then `mcpbridge reload` tries {} again."
 
 T = TypeVar("T")
@@ -48,6 +51,8 @@ class PythonBackend(ABC, Generic[T]):
         self._starting: asyncio.Task[None] | None = None
         self._condition = Condition("starting")
         self._invoker = Invoker(name, 2 * settings.max_concurrent, self._redact)
+        self._commands = Invoker(name, _COMMANDS, self._redact)
+        """Of management commands: those that hang keep no call from running."""
         self._tasks = OwnedTasks()
 
     @abstractmethod
@@ -93,7 +98,7 @@ class PythonBackend(ABC, Generic[T]):
                 finally:
                     self._condition, self._changed = Condition("failed", "it was stopped"), _nothing
                     with anyio.CancelScope(shield=True):  # bounded: both take seconds at most
-                        await self._invoker.end()
+                        await asyncio.gather(self._invoker.end(), self._commands.end())
                         if self._made is not None:
                             await self._ending(self._made)
 
@@ -117,7 +122,7 @@ class PythonBackend(ABC, Generic[T]):
 
     def _failed(self, why: str) -> None:
         reason = self._redact(f"`{self._source}`: {why}")
-        self._condition = Condition("failed", f"{reason}. {_HOW_TO_GO_ON.format(self._name)}")
+        self._condition = Condition("failed", f"{reason}. {_HOW_TO_GO_ON.format(self._name)}", is_lasting=True)
         self._changed()
 
     def _brought_in(self) -> T:

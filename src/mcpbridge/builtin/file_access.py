@@ -1,7 +1,7 @@
 """What the file tools share: the roots of the configuration, paths as models give them, and work in threads."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -65,13 +65,21 @@ class Stop:
 class Files:
     """The roots. One for all file tools; `close` at the end."""
 
-    def __init__(self, settings: FilesSettings, *, sealed: Iterable[Path | str] = ()) -> None:
+    def __init__(
+        self,
+        settings: FilesSettings,
+        *,
+        sealed: Iterable[Path | str] = (),
+        code: Callable[[Sequence[str]], bool] = lambda path: False,
+    ) -> None:
         """`sealed`: files and directories of the bridge itself (configuration, store, state), which need not exist.
 
+        `code`: whether a file, given by all names of its path, is one that its tools are made of: these are read, but
+        not written.
         Roots are absolute, as loading has made them.
         """
         self.settings = settings
-        self._sealed_paths = tuple(sealed)
+        self._sealed_paths, self._is_code = tuple(sealed), code
         self._made: Mapping[str, Root] | None = None
         self._making = Lock()
         self._slots: anyio.CapacityLimiter | None = None
@@ -111,11 +119,20 @@ class Files:
         from mcpbridge.sandbox.paths_sealed import Sealed
 
         settings = self.settings
-        rules = Rules(deny=settings.deny, protect=settings.protected, reads_private=settings.read_private)
         sealed = Sealed(self._sealed_paths)
         several = len(settings.roots) > 1
+
+        def rules(root: str) -> Rules:
+            top = Path(os.path.realpath(root)).parts
+            return Rules(
+                deny=settings.deny,
+                protect=settings.protected,
+                reads_private=settings.read_private,
+                runs=lambda parts: self._is_code((*top, *parts)),
+            )
+
         return {
-            name: Root(path, name=name if several else "", rules=rules, sealed=sealed)
+            name: Root(path, name=name if several else "", rules=rules(path), sealed=sealed)
             for name, path in settings.roots.items()
         }
 

@@ -4,19 +4,18 @@ It works in an empty directory that is no repository, so it starts no git of a r
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.builtin.cli_running import Running, present, text_argument
+from mcpbridge.builtin.cli_running import present, text_argument
 from mcpbridge.builtin.cli_settings import GhCliSettings
 from mcpbridge.builtin.cli_table import Verdict, judge
+from mcpbridge.builtin.cli_tool import CliTool
 from mcpbridge.builtin.cli_words import words_of
 from mcpbridge.builtin.gh_table import GH
-from mcpbridge.conduct import CallSettings
-from mcpbridge.errors import ArgumentsRefused, BridgeError
+from mcpbridge.errors import ArgumentsRefused
 from mcpbridge.model import Call
-from mcpbridge.sandbox.job import Access, Runner
+from mcpbridge.sandbox.job import Access
 from mcpbridge.wire.body import Body
 
 __all__ = ["GhCli"]
@@ -89,30 +88,10 @@ _DEFINITION: dict[str, Any] = {
 }
 
 
-class GhCli:
+class GhCli(CliTool[GhCliSettings]):
     """The tool."""
 
-    def __init__(self, settings: GhCliSettings, runner: Callable[[], Runner]) -> None:
-        """`runner`: the sandbox."""
-        self._settings = settings
-        self._running = Running("gh-cli", "gh", settings, runner)
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`. The permission of a call is what `asks` says."""
-        return self._running.treatment
-
-    def asks(self, call: Call) -> str:
-        """Why a person must agree to this call; empty: nobody needs to, or `run` refuses it."""
-        try:
-            return self._running.question(self._verdict(call))
-        except BridgeError:
-            return ""
+    name, program, definition = "gh-cli", "gh", _DEFINITION
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

@@ -6,15 +6,16 @@ configuration could start is neutralised (`git_hardening`). That holds with a sa
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from mcpbridge.builtin.cli_running import Running, present, text_argument
+from mcpbridge.builtin.cli_running import present, text_argument
 from mcpbridge.builtin.cli_settings import GitCliSettings
 from mcpbridge.builtin.cli_table import Verdict, judge
+from mcpbridge.builtin.cli_tool import CliTool
 from mcpbridge.builtin.cli_words import words_of
 from mcpbridge.builtin.git_files import whole
 from mcpbridge.builtin.git_hardening import (
@@ -30,10 +31,9 @@ from mcpbridge.builtin.git_nested import check_nested
 from mcpbridge.builtin.git_places import Place, folder_of, place_of
 from mcpbridge.builtin.git_read_files import check_files
 from mcpbridge.builtin.git_table import GIT
-from mcpbridge.conduct import CallSettings
 from mcpbridge.errors import BridgeError, NotPermitted, PathRefused
 from mcpbridge.model import Call
-from mcpbridge.sandbox.job import Access, Runner
+from mcpbridge.sandbox.job import Access
 from mcpbridge.wire.body import Body
 
 __all__ = ["GitCli"]
@@ -71,23 +71,10 @@ _DEFINITION: dict[str, Any] = {
 }
 
 
-class GitCli:
-    """The tool."""
+class GitCli(CliTool[GitCliSettings]):
+    """The tool; `settings.repositories` are absolute."""
 
-    def __init__(self, settings: GitCliSettings, runner: Callable[[], Runner]) -> None:
-        """`settings.repositories` are absolute. `runner`: the sandbox."""
-        self._settings = settings
-        self._running = Running("git-cli", "git", settings, runner)
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`. The permission of a call is what `asks` says."""
-        return self._running.treatment
+    name, program, definition = "git-cli", "git", _DEFINITION
 
     def asks(self, call: Call) -> str:
         """Why a person must agree to this call; empty: nobody needs to, or `run` refuses it."""

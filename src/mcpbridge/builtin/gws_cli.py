@@ -5,19 +5,17 @@ an empty directory: it takes further variables from a `.env` file otherwise, the
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.builtin.cli_running import Running, present, text_argument
+from mcpbridge.builtin.cli_running import present, text_argument
 from mcpbridge.builtin.cli_settings import GwsCliSettings
 from mcpbridge.builtin.cli_table import Verdict
+from mcpbridge.builtin.cli_tool import CliTool
 from mcpbridge.builtin.cli_words import words_of
 from mcpbridge.builtin.gws_table import judge_gws
-from mcpbridge.conduct import CallSettings
-from mcpbridge.errors import BridgeError
 from mcpbridge.model import Call
-from mcpbridge.sandbox.job import Access, Runner
+from mcpbridge.sandbox.job import Access
 from mcpbridge.wire.body import Body
 
 __all__ = ["GwsCli"]
@@ -59,30 +57,10 @@ _DEFINITION: dict[str, Any] = {
 }
 
 
-class GwsCli:
+class GwsCli(CliTool[GwsCliSettings]):
     """The tool."""
 
-    def __init__(self, settings: GwsCliSettings, runner: Callable[[], Runner]) -> None:
-        """`runner`: the sandbox."""
-        self._settings = settings
-        self._running = Running("gws-cli", "gws", settings, runner)
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`. The permission of a call is what `asks` says."""
-        return self._running.treatment
-
-    def asks(self, call: Call) -> str:
-        """Why a person must agree to this call; empty: nobody needs to, or `run` refuses it."""
-        try:
-            return self._running.question(self._verdict(call))
-        except BridgeError:
-            return ""
+    name, program, definition = "gws-cli", "gws", _DEFINITION
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

@@ -1,6 +1,6 @@
 """The tools that `[builtin] enable` can switch on, by name. What is not switched on is not imported."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,10 @@ class Making(Struct, frozen=True):
     directory: Path = Path()
     """Where the configuration stands."""
     own_files: tuple[str, ...] = ()
-    """Files of the bridge that no tool may write: its configuration, its store."""
+    """Files of the bridge that no tool may touch: its configuration, its store."""
+    own_code: Callable[[Sequence[str]], bool] = lambda path: False
+    """Whether a file, given by the names from the root of the file system down, is one that tools are made of, which no
+    tool may write."""
 
 
 def make(name: str, section: Any, making: Making) -> Builtin:
@@ -73,7 +76,7 @@ def _file_tool(name: str, section: Any, making: Making) -> Builtin:
         from mcpbridge.builtin.file_list import FileList as Tool
     else:
         from mcpbridge.builtin.file_search import FileSearch as Tool
-    return Tool(Files(section, sealed=making.own_files))
+    return Tool(Files(section, sealed=making.own_files, code=making.own_code))
 
 
 def _cli_tool(name: str, section: Any, making: Making) -> Builtin:

@@ -1,51 +1,20 @@
 """The `builtin` section of the configuration: tools that the bridge has itself."""
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict
 
 from mcpbridge.builtin.cli_settings import GhCliSettings, GitCliSettings, GwsCliSettings
 from mcpbridge.builtin.code_settings import CodeExecuteSettings
+from mcpbridge.builtin.defaults import BuiltinDefaults
 from mcpbridge.builtin.fetch_settings import CryptoPriceSettings, HttpGetSettings, WebSearchSettings
 from mcpbridge.builtin.files_settings import FilesSettings
-from mcpbridge.errors import nearest
-from mcpbridge.upstream.offer_settings import ToolSettings
 
-__all__ = ["NAMES", "BuiltinSettings"]
-
-NAMES: dict[str, str] = {
-    "web-search": "web_search",
-    "http-get": "http_get",
-    "crypto-price": "crypto_price",
-    "file-read": "files",
-    "file-write": "files",
-    "file-list": "files",
-    "file-search": "files",
-    "code-execute": "code_execute",
-    "git-cli": "git_cli",
-    "gh-cli": "gh_cli",
-    "gws-cli": "gws_cli",
-    "brief": "",
-    "pulse": "",
-    "context-status": "",
-    "task-complete": "",
-    "final-answer": "",
-}
-"""Every tool that can be enabled, and the key of its section; empty: it has none."""
+__all__ = ["BuiltinSettings"]
 
 
-class BuiltinSettings(BaseModel):
-    """The `builtin` section: tools of the bridge's own. Only those that are enabled are there."""
+class BuiltinSettings(BuiltinDefaults, BaseModel):
+    """The `builtin` section, with what is set of single tools."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-    enable: list[str] = []
-    """Names of the tools to have: `web-search`, `http-get`, `crypto-price`, `file-read`, `file-write`, `file-list`,
-    `file-search`, `code-execute`, `git-cli`, `gh-cli`, `gws-cli`, `brief`, `pulse` (or `context-status`),
-    `task-complete`, `final-answer`."""
-
-    tool: dict[str, ToolSettings] = {}
-    """Changes to single tools, such as `permission`, by name."""
 
     web_search: WebSearchSettings = WebSearchSettings()
     """Of `web-search`."""
@@ -70,29 +39,3 @@ class BuiltinSettings(BaseModel):
 
     gws_cli: GwsCliSettings = GwsCliSettings()
     """Of `gws-cli`."""
-
-    def section_of(self, name: str) -> Any:
-        """The settings of a tool; None where it has none."""
-        key = NAMES.get(name, "")
-        return getattr(self, key) if key else None
-
-    @field_validator("enable")
-    @classmethod
-    def _known(cls, value: list[str]) -> list[str]:
-        for name in value:
-            if name not in NAMES:
-                close = nearest(name.replace("_", "-"), NAMES, limit=1)
-                hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(NAMES)}"
-                raise ValueError(f"there is no built-in tool {name[:60]!r}: {hint}")
-        return value
-
-    @field_validator("tool")
-    @classmethod
-    def _of_known(cls, value: dict[str, ToolSettings]) -> dict[str, ToolSettings]:
-        known = [*NAMES, "recall", "find_tools", "describe_tools", "call_tool", "run_code"]
-        for name in value:
-            if name not in known:
-                close = nearest(name.replace("_", "-"), known, limit=1)
-                hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(known)}"
-                raise ValueError(f"there is no built-in tool {name[:60]!r}: {hint}")
-        return value

@@ -39,15 +39,15 @@ def command(
     config: str | None,
     as_json: bool,
 ) -> int:
-    r"""Put a server, or with --tool a tool, into servers.toml; comments stay. Running bridges take it in.
+    """Put a server, or with --tool a tool, into servers.toml; comments stay. Running bridges take it in.
 
-    \b
+    \u0008
     mcpbridge add time -- uvx mcp-server-time
     mcpbridge add stripe https://mcp.stripe.com --header 'Authorization=Bearer ${STRIPE_SECRET_KEY}'
     mcpbridge add --tool weather --set endpoint='https://api.example.com/weather/{city}'
     """
     try:
-        from mcpbridge.cli.changing import change
+        from mcpbridge.cli.changing import What, change
         from mcpbridge.cli.launching import configuration_to_write
         from mcpbridge.config.editing import put_table
 
@@ -57,6 +57,7 @@ def command(
         change(
             path,
             lambda text: put_table(text, section, name, made, may_replace=may_replace),
+            What(section, name, "there"),
             done=f"{section}.{name} is there",
             is_dry=is_dry,
             as_json=as_json,

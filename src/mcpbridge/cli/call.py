@@ -61,10 +61,10 @@ def command(
             async with engine.settle(loaded, redact, likely) as bridge:
                 if (schema := await _schema_of(bridge, tool)) is not None:
                     return await _call(bridge, arguments, schema)
-                engine.warn_of_absent(bridge)  # ends here if none of them is there
+                engine.warn_of_absent(bridge, only_servers=True)  # ends here if none of them is there
         async with engine.settle(loaded, redact) as bridge:
             if (schema := await _schema_of(bridge, tool)) is None:
-                engine.warn_of_absent(bridge)
+                engine.warn_of_owners(bridge, tool)
             return await _call(bridge, arguments, schema or {})
 
     async def _call(bridge: Bridge, arguments: dict[str, Any] | None, schema: dict[str, Any]) -> int:

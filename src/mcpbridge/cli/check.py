@@ -21,6 +21,8 @@ from mcpbridge.redaction import Redactor
 
 __all__ = ["command"]
 
+_UNKNOWN = "unknown"
+
 
 @click.command("check")
 @click.argument("names", nargs=-1)
@@ -49,7 +51,7 @@ def command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int
             found = {"servers": servers, "tools": tools, "inactive": status["inactive"], "warnings": warnings}
             print_json({"config": loaded.settings.source, "ok": ready, **found})
         else:
-            _print(servers, tools, status["inactive"])
+            _print(servers, tools, status["inactive"], loaded.settings.builtin.enable)
         for warning in warnings if not as_json else ():
             note(visible(redact(warning)))
         return OK if ready else UNREACHABLE
@@ -57,17 +59,22 @@ def command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int
     return engine.run(checking, config, as_json=as_json)
 
 
-def _print(servers: Sequence[State], tools: Sequence[State], inactive: Sequence[State]) -> None:
+def _print(
+    servers: Sequence[State], tools: Sequence[State], inactive: Sequence[State], builtins: Sequence[str]
+) -> None:
     if servers:
         print_table(["", "Server", "Transport", "Protocol", "Offers"], list(map(_row, servers)), wraps="Offers")
     if tools:
         if servers:
             print()
         print_table(["", "Tool", "Found"], list(map(_found, tools)), wraps="Found")
-    if not servers and not tools:
-        print("the configuration is right; no server is enabled in it")
+    lacking = {one["name"] for one in inactive}
+    if own := [name for name in dict.fromkeys(builtins) if name not in lacking]:
+        print(f"built-in: {', '.join(own)}")
     for one in inactive:
         print(visible(f"inactive: {one['name']}: {one['reason']}"))
+    if not servers and not tools and not builtins:
+        print("the configuration is right; no server and no tool is enabled in it")
 
 
 async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *, as_json: bool) -> int:
@@ -80,6 +87,8 @@ async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *
         print_json({"config": loaded.settings.source, "ok": is_well, "checks": checks})
     else:
         print_table(["", "Name", "Found"], list(map(_found, checks)), wraps="Found")
+    if unknown := [one for one in checks if one["kind"] == _UNKNOWN]:
+        fail(USAGE, visible(" ".join(one["detail"] for one in unknown)))
     return OK if is_well else UNREACHABLE
 
 
@@ -107,7 +116,7 @@ async def _looked_at(bridge: Bridge, name: str) -> dict[str, Any]:
     try:
         return (await bridge.looking.check(name)).as_json()
     except UnknownName as error:
-        fail(USAGE, visible(error.told()))
+        return {"name": name, "kind": _UNKNOWN, "ok": False, "detail": error.told()}
 
 
 def _missing_programs(settings: Settings) -> Iterator[str]:

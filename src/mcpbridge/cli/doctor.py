@@ -41,9 +41,9 @@ __all__ = ["command"]
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for each to start.")
 @click.option("--no-start", "--offline", is_flag=True, help="Start nothing: take what the running daemon says.")
 def command(*, config: str | None, **given: Any) -> int:
-    """Start every server once and look at it, at the configuration, at the files of clients and at this machine.
+    """Start every server once and look at it, at tools, the configuration, the files of clients and this machine.
 
-    Exit code 4 if a server does not work. What is only a warning changes nothing.
+    Exit code 4 if a server, or a tool of [tools], does not work. What is only a warning changes nothing.
     """
     options = _Options(**given)
     if options.fix and options.no_start:
@@ -86,7 +86,7 @@ async def _examine(loaded: Loaded, redact: Redactor, options: _Options) -> int:
             told=told,
         )
         if options.no_start:
-            report = await examiner.ask(loaded, wanted)
+            report = await examiner.ask(loaded, wanted, is_whole=not options.servers)
         else:
             report = await examiner.examine(loaded, wanted, is_whole=not options.servers)
     if options.no_start and not report.running:
@@ -99,7 +99,7 @@ async def _examine(loaded: Loaded, redact: Redactor, options: _Options) -> int:
         print_json(redact.values_of({**report.as_json(), **fixes}))
     mended = {outcome.server for outcome in outcomes if outcome.is_kept}
     failing = [one.name for one in report.servers if one.is_known and not one.is_ready and one.name not in mended]
-    return UNREACHABLE if failing else OK
+    return UNREACHABLE if failing or not report.are_tools_ready else OK
 
 
 async def _mend(report: Report, examiner: Examiner, redact: Redactor, options: _Options) -> Sequence[Outcome]:

@@ -12,14 +12,14 @@ from typing import Any, TypeVar, cast
 import click
 
 from mcpbridge.doctor.boot import Boot
-from mcpbridge.doctor.finding import About, Finding, Level
+from mcpbridge.doctor.finding import About, Finding, Level, worst
 from mcpbridge.doctor.machine import Machine
 from mcpbridge.doctor.repairs import Outcome
-from mcpbridge.doctor.report import Report, ServerReport
+from mcpbridge.doctor.report import Report, ServerReport, ToolReport
 
 __all__ = ["as_text", "outcome_as_text", "progress"]
 
-_Value = TypeVar("_Value", Finding, ServerReport, Outcome)
+_Value = TypeVar("_Value", Finding, ServerReport, ToolReport, Outcome)
 
 _MARKS: Mapping[Level, str] = {"ok": "ok  ", "note": "note", "warn": "warn", "fail": "FAIL"}
 _COLOURS: Mapping[Level, str] = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "red"}
@@ -53,8 +53,12 @@ def _so_far(done: Sequence[str], servers: int) -> str:
 def as_text(report: Report, clean: Callable[[str], str]) -> str:
     """The whole report, for people. `clean` is put over every text in it, before colours are added."""
     servers = tuple(_cleaned(server, clean) for server in report.servers)
-    report = replace(report, servers=servers, findings=tuple(_cleaned(one, clean) for one in report.findings))
-    lines = [f"{_bold('Configuration file')} {report.config or '(none)'}", *_servers(report)]
+    tools, findings = (
+        tuple(_cleaned(one, clean) for one in report.tools),
+        [_cleaned(one, clean) for one in report.findings],
+    )
+    report = replace(report, servers=servers, tools=tools, findings=tuple(findings))
+    lines = [f"{_bold('Configuration file')} {report.config or '(none)'}", *_servers(report), *_tools(report)]
     for about, title in _SECTIONS.items():
         found = [one for one in report.of("") if one.about == about]
         if found or about == "daemon":
@@ -102,6 +106,20 @@ def _servers(report: Report) -> Iterator[str]:
         yield from (f"        | {line}" for line in server.stderr)
     if not report.servers:
         yield "      none is enabled"
+
+
+def _tools(report: Report) -> Iterator[str]:
+    if report.tools or any(one.about == "tools" for one in report.of("")):
+        yield from ("", _bold("Tools"))
+    width = max((len(tool.name) for tool in report.tools), default=0)
+    for tool in report.tools:
+        found = list(report.of(tool.id))
+        level: Level = "ok" if tool.is_ready else worst(found)
+        told = "; ".join(filter(None, (tool.kind, tool.detail))) if tool.is_ready else tool.detail
+        yield from _wrapped(f"{_mark(level)}  {tool.name.ljust(width)}  {told}", " " * 8)
+        for one in found:
+            yield from _details(one)
+    yield from _lines_of(one for one in report.of("") if one.about == "tools")
 
 
 def _how(server: ServerReport) -> str:
@@ -166,8 +184,11 @@ def _details(finding: Finding, indent: str = " " * 8) -> Iterator[str]:
 def _verdict(report: Report) -> str:
     ready = sum(server.is_ready for server in report.servers)
     warnings = sum(finding.level == "warn" for finding in report.findings)
-    told = f"{ready} of {len(report.servers)} servers {'work' if report.is_started else 'are running'}"
-    return f"{told}; {warnings} {'warning' if warnings == 1 else 'warnings'}"
+    told = [f"{ready} of {len(report.servers)} servers {'work' if report.is_started else 'are running'}"]
+    if report.tools:
+        of_tools = f"{sum(tool.is_ready for tool in report.tools)} of {len(report.tools)} tools work"
+        told = [*told, of_tools] if report.servers else [of_tools]
+    return f"{', '.join(told)}; {warnings} {'warning' if warnings == 1 else 'warnings'}"
 
 
 def _seconds(milliseconds: int) -> str:

@@ -21,7 +21,7 @@ def command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> in
     Running bridges take it in at once.
     """
     try:
-        from mcpbridge.cli.changing import change, owner_of
+        from mcpbridge.cli.changing import What, change, owner_of
         from mcpbridge.cli.launching import configuration_to_write
         from mcpbridge.config.editing import switch
 
@@ -30,6 +30,7 @@ def command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> in
         change(
             path,
             lambda text: switch(text, section, owner, on=True, tool=tool),
+            What(section, owner, "on", tool),
             done=f"{name} is switched on",
             is_dry=is_dry,
             as_json=as_json,

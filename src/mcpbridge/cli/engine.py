@@ -20,6 +20,7 @@ from mcpbridge.config.load import Loaded, load
 from mcpbridge.config.schema import LogSettings
 from mcpbridge.daemon.hello import project_uri
 from mcpbridge.errors import ConfigError, nearest
+from mcpbridge.model import BUILTIN, TOOLS
 from mcpbridge.redaction import Redactor
 from mcpbridge.shim.hello import project_of
 from mcpbridge.telemetry import set_up_logs
@@ -34,10 +35,14 @@ __all__ = [
     "settle",
     "wanted_servers",
     "warn_of_absent",
+    "warn_of_owners",
 ]
 
 Command = Callable[[Loaded, Redactor], Awaitable[int]]
 """The work of a command; returns the exit code."""
+
+_SEPARATORS = ("/", ".", "__")
+"""What can stand between a server's name and a tool's."""
 
 _QUIET = LogSettings(level="critical")
 """A command says in its own words what went wrong."""
@@ -96,6 +101,10 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
             if name not in known:
                 close = nearest(name, known, limit=1)
                 hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
+                if name in settings.tools:
+                    hint = (
+                        f"It is a table of [tools]: `mcpbridge list --query 'server:{name} OR name:{name}'` shows it."
+                    )
                 raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
         settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})
     enabled = [server for server in settings.servers.values() if not server.disabled]
@@ -128,20 +137,37 @@ def wanted_servers(bridge: Bridge) -> list[State]:
     return [server for server in bridge.status()["servers"] if not servers[server["name"]].disabled]
 
 
-def warn_of_absent(bridge: Bridge) -> None:
-    """Say which servers are missing from what is shown; end the command if all of them are."""
-    servers = wanted_servers(bridge)
+def warn_of_absent(bridge: Bridge, *, only_servers: bool = False) -> None:
+    """Say what is missing from what is shown: servers, and tables of `[tools]` and packs that do not work.
+
+    Ends the command if nothing of what is configured works. `only_servers`: nothing but what servers have was asked
+    for. Built-in tools that lack something are no news: `check` and `status` tell of them.
+    """
+    servers, status = wanted_servers(bridge), bridge.status()
+    backends: list[State] = [] if only_servers else status["backends"]
     absent = [server for server in servers if not is_ready(server)]
+    failed = [backend for backend in backends if backend["state"] != "ready"]
     for server in absent:
         note(f"{server['name']} is missing: {fault(server)}")
-    status = bridge.status()
-    for backend in status["backends"]:
-        if backend["state"] != "ready":
-            note(visible(f"{backend['name']} is missing: {backend['reason'] or 'it is starting'}"))
-    for tool in status["inactive"]:
-        note(visible(f"{tool['name']} is inactive: {tool['reason']}"))
-    if absent and len(absent) == len(servers):
-        fail(UNREACHABLE, "no server could be reached", "`mcpbridge check` tells more.")
+    for backend in failed:
+        note(visible(f"{backend['name']} is missing: {backend['reason'] or 'it is starting'}"))
+    lacking = {tool["name"] for tool in status["inactive"]}
+    has_own = not only_servers and any(name not in lacking for name in bridge.settings.builtin.enable)
+    if (absent or failed) and len(absent) == len(servers) and len(failed) == len(backends) and not has_own:
+        what = "no server could be reached" if absent else "no tool works"
+        fail(UNREACHABLE, what, "`mcpbridge check` tells more.")
+
+
+def warn_of_owners(bridge: Bridge, tool: str) -> None:
+    """Say what does not work that could have a tool of this name, which is not there; end the command if nothing works.
+
+    Where its name tells whose it is, nothing is said of others; the answer to the call tells why that one fails.
+    """
+    singles = {*bridge.backends.names(), *bridge.settings.builtin.enable}
+    owners = (*singles, *bridge.settings.servers)
+    is_told = tool.startswith(tuple(owner + separator for owner in owners for separator in _SEPARATORS))
+    if not is_told and tool.removeprefix(f"{TOOLS}/").removeprefix(f"{BUILTIN}/") not in singles:
+        warn_of_absent(bridge)
 
 
 async def ask(bridge: Bridge, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +195,6 @@ def likely_servers(loaded: Loaded, name: str) -> list[str] | None:
 
     Starting one server instead of all makes a call quicker. The bridge still resolves the name by its table.
     """
-    separators = ("/", ".", "__")
     return [
-        server for server in loaded.settings.servers if name.startswith(tuple(server + s for s in separators))
+        server for server in loaded.settings.servers if name.startswith(tuple(server + s for s in _SEPARATORS))
     ] or None

@@ -53,14 +53,14 @@ def command(
     query: str | None,
     everything: bool,
 ) -> int:
-    r"""List what the servers offer, under the names that clients see.
+    """List what the servers offer, under the names that clients see.
 
     With --query tools are listed that it holds for, those too that clients have to search for: words, "phrases",
     FIELD:VALUE, AND, OR, NOT, ( ). Fields are id, name, server, description, tag, kind (mcp, http, builtin, …),
     runtime (local, remote), protocol, schema and example; * and ? stand for others. With --json the whole of what is
     known of each is printed.
 
-    \b
+    \u0008
     mcpbridge list --query 'remote AND tag:billing NOT server:test*'
     """
     kinds = [_RESOURCES, _TEMPLATES] * resources + [_PROMPTS] * prompts
@@ -72,7 +72,8 @@ def command(
 
     async def listing(loaded: Loaded, redact: Redactor) -> int:
         async with engine.settle(loaded, redact, [server] if server else None) as bridge:
-            engine.warn_of_absent(bridge)
+            lists_tools = not kinds or everything
+            engine.warn_of_absent(bridge, only_servers=server is not None or not lists_tools)
             if query is not None:
                 await bridge.startup.settled()
                 _print_found(bridge, query, as_json=as_json)

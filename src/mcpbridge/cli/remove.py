@@ -18,7 +18,7 @@ __all__ = ["command"]
 def command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
     """Take a server or a tool out of servers.toml; a copy of the file is kept. Running bridges take it in at once."""
     try:
-        from mcpbridge.cli.changing import change, owner_of
+        from mcpbridge.cli.changing import What, change, owner_of
         from mcpbridge.cli.launching import configuration_to_write
         from mcpbridge.config.editing import remove_table
 
@@ -29,6 +29,7 @@ def command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> in
         change(
             path,
             lambda text: remove_table(text, section, owner),
+            What(section, owner, "gone"),
             done=f"{name} is out",
             is_dry=is_dry,
             as_json=as_json,

@@ -55,7 +55,7 @@ def command(
     async def searching(loaded: Loaded, redact: Redactor) -> int:
         _check_profile(loaded.settings, profile)
         async with engine.settle(loaded, redact, [server] if server else None) as bridge:
-            engine.warn_of_absent(bridge)
+            engine.warn_of_absent(bridge, only_servers=server is not None)
             client = Client(version=LATEST_LEGACY, profile_name=profile or "")
             sight = bridge.routing.sight(client)
             most = limit or bridge.settings.search.limit

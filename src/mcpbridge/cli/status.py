@@ -8,6 +8,7 @@ from mcpbridge.admin.control_socket import Document
 from mcpbridge.cli.bridges import show_all
 from mcpbridge.cli.options import as_json_option
 from mcpbridge.cli.output import print_table, visible
+from mcpbridge.cli.said import told
 from mcpbridge.cli.states import State, describe, offers
 from mcpbridge.units import show_seconds
 
@@ -27,8 +28,8 @@ def command(*, as_json: bool) -> int:
 def _show(bridge: Document) -> None:
     up = show_seconds(round(float(str(bridge.get("uptime_s", 0)))))
     clients = bridge.get("clients", 0)
-    told = f"up {up}, {clients} {'client' if clients == 1 else 'clients'}"
-    print(visible(f"mcpbridge {bridge.get('version')}, process {bridge.get('pid')}, {bridge.get('front')}, {told}"))
+    since = f"up {up}, {clients} {'client' if clients == 1 else 'clients'}"
+    print(visible(f"mcpbridge {bridge.get('version')}, process {bridge.get('pid')}, {bridge.get('front')}, {since}"))
     if bridge.get("config"):
         print(visible(f"configuration: {bridge['config']}"))
     servers = cast("list[State]", bridge.get("servers", []))
@@ -48,8 +49,11 @@ def _show(bridge: Document) -> None:
 
 def _show_tools(bridge: Document) -> None:
     """What does not work of the tools that no server has, and what is not as the file has it."""
-    if cast("State", bridge.get("sandbox") or {}).get("mode") == "off":
+    sandbox = cast("State", bridge.get("sandbox") or {})
+    if sandbox.get("mode") == "off":
         print("the sandbox is switched off: what runs for models has all rights of this user")
+    if outside := cast("list[str]", sandbox.get("off") or []):
+        print(visible(f"outside of any sandbox: {', '.join(outside)}"))
     for one in cast("list[State]", bridge.get("backends", [])):
         if one["state"] == "failed":
             print(visible(f"tool {one['name']} ({one['kind']}) does not work: {one['reason']}"))
@@ -59,20 +63,7 @@ def _show_tools(bridge: Document) -> None:
         if not one["ok"]:
             print(visible(f"{one['kind']} {one['name']} did not work at {one['at']}: {one['detail']}"))
     for one in cast("list[State]", bridge.get("added", [])):
-        print(visible(_told(one)))
-
-
-def _told(said: State) -> str:
-    """What was said of a server or tool while the bridge runs, and by whom."""
-    kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
-    who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
-    switched = [f"switched {'off' if said['disabled'] else 'on'}"] if "disabled" in said else []
-    tools = cast("dict[str, bool]", said.get("tools", {}))
-    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in tools.items()]
-    done = ", ".join([*([str(said["said"])] if said["said"] != "switched" else []), *switched])
-    until = "" if said["kept"] else ", until it ends"
-    hidden = "; not in effect, since the configuration file has this name" if said.get("hidden") else ""
-    return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"
+        print(visible(told(one)))
 
 
 def _show_daemon(daemon: State) -> None:

@@ -65,7 +65,7 @@ def command(
         how = tokenizer or loaded.settings.results.tokenizer
         count = counter(how)
         async with engine.settle(loaded, redact, [server] if server else None) as bridge:
-            engine.warn_of_absent(bridge)
+            engine.warn_of_absent(bridge, only_servers=server is not None)
             snapshot = bridge.catalog.snapshot
         costs = {ref.id: cost_of([ref], count) for ref in snapshot.tools.values() if ref.server != BRIDGE}
         surface = search_surface(snapshot, count)

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 from pydantic import ValidationError
 
+from mcpbridge.builtin.defaults import read_builtin
 from mcpbridge.config import foreign
 from mcpbridge.config.expand import Expansion, Missing, Resolved
 from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, together, unknown_key
@@ -85,7 +86,9 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
     tools, warnings = read_tools(expanded, document, expansion, file, line_of)
     if isinstance(expanded.get("tools", {}), dict):
         expanded["tools"] = tools
-    _builtin_from_directory(expanded.get("builtin"), directory)
+    if isinstance(expanded.get("builtin"), dict):
+        _builtin_from_directory(expanded["builtin"], directory)
+        expanded["builtin"] = _read_builtin(expanded["builtin"], document, file, line_of)
     for name in ("store", "call_log"):
         section = expanded.get(name)
         if isinstance(section, dict) and isinstance(path_ := cast("dict[str, object]", section).get("path"), str):
@@ -229,9 +232,10 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
             found |= {value for name, value in values.items() if SECRET_NAME.search(name)}
         auth: object = getattr(tool, "auth", None)
         found |= {secret for key in _CREDENTIALS if (secret := getattr(auth, key, None)) and isinstance(secret, str)}
-    for service in (settings.builtin.web_search, settings.builtin.crypto_price):
-        if service.api_key:
-            found.add(service.api_key)
+    for service in ("web_search", "crypto_price"):
+        key: object = getattr(getattr(settings.builtin, service, None), "api_key", None)
+        if isinstance(key, str) and key:
+            found.add(key)
     for server in settings.servers.values():
         found |= {secret for secret in (server.auth.client_secret, server.auth.private_key) if secret}
         if server.tls.key_password:
@@ -251,6 +255,24 @@ def _secrets(settings: Settings, resolved: Sequence[Resolved]) -> set[str]:
 _CREDENTIALS = ("token", "password", "key", "client_secret")
 """Of what `auth` of a tool has."""
 _PRIVATE_TABLES = frozenset({"env", "headers", "metadata", "auth", "params", "constructor_args"})
+
+
+def _read_builtin(section: object, document: Mapping[str, object], file: str, line_of: LineOf) -> object:
+    """The section with those of single tools, whose models are loaded here alone."""
+    try:
+        return read_builtin(section)
+    except ValidationError as error:
+        from mcpbridge.builtin.settings import BuiltinSettings
+
+        written = cast("Mapping[str, object]", document["builtin"])
+        raise as_config_error(
+            error,
+            written,
+            root=BuiltinSettings,
+            file=file,
+            line_of=lambda key: line_of(["builtin", *key]),
+            within=["builtin"],
+        ) from None
 
 
 def _builtin_from_directory(section: object, directory: Path) -> None:

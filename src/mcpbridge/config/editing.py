@@ -76,7 +76,30 @@ def remove_table(text: str, section: Section, name: str) -> str:
     del of_section[name]
     if not of_section:
         del document[section]
-    return _ended(tomlkit.dumps(document))
+    return _ended(_with_comments_of_the_next(text, tomlkit.dumps(document)))
+
+
+def _with_comments_of_the_next(before: str, after: str) -> str:
+    """What was removed may end with comments that are about what comes behind it: behind the last empty line."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    start, end = _same(old, new), _same(old[::-1], new[::-1])
+    start = min(start, len(new) - end) if end <= len(new) else start
+    gone = old[start : len(old) - end]
+    if old[:start] + old[len(old) - end :] != new:
+        return after  # several pieces
+    kept: list[str] = []
+    while gone and (not gone[-1].strip() or gone[-1].lstrip().startswith("#")):
+        kept.insert(0, gone.pop())
+    while kept and kept[0].strip():  # right behind what was removed: about that
+        kept.pop(0)
+    told = "".join(kept).lstrip("\r\n")
+    return "".join(new[:start]) + told + "".join(new[start:]) if "#" in told else after
+
+
+def _same(one: list[str], other: list[str]) -> int:
+    """How many lines at the beginning are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def switch(text: str, section: Section, name: str, *, on: bool, tool: str = "") -> str:

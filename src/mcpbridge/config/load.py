@@ -14,10 +14,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mcpbridge.backends.making import has_several
+from mcpbridge.backends.pack_names import pack_name
 from mcpbridge.config import foreign, position
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import ConfigError
+from mcpbridge.model import TOOLS
 from mcpbridge.places import FILE_NAME, config_directory, find_config, is_ours, named_config
 
 __all__ = ["FILE_NAME", "Loaded", "find", "load", "only_server", "read"]
@@ -113,9 +116,19 @@ def only_server(settings: Settings, name: str) -> Settings:
         ConfigError: there is no such server, or it is disabled.
     """
     if name not in settings.servers or settings.servers[name].disabled:
+        if chosen := _chosen(settings, name):
+            hint = f"A profile serves it alone: [profiles.NAME] with `{chosen}`, then --profile NAME."
+            raise ConfigError(f"{name!r} is of [tools] or a pack, not a server", key="--server", hint=hint)
         known = ", ".join(sorted(known for known, server in settings.servers.items() if not server.disabled)) or "none"
         raise ConfigError(f"no server is called {name!r}", key="--server", hint=f"Known: {known}.")
     return settings.model_copy(update={"servers": {name: settings.servers[name]}})
+
+
+def _chosen(settings: Settings, name: str) -> str:
+    """What a profile says that has the tools of this backend; empty: there is none."""
+    if name in settings.tools:
+        return f'servers = ["{name}"]' if has_several(settings.tools[name]) else f'tools = ["{TOOLS}/{name}"]'
+    return f'servers = ["{name}"]' if name in map(pack_name, settings.packs) else ""
 
 
 def _text(path: Path) -> str:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from mcpbridge.backends.pack_names import pack_name
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import nearest
 from mcpbridge.model import BRIDGE, BUILTIN, TOOLS
@@ -32,7 +33,7 @@ class Stranger(Struct, frozen=True):
 
 def strangers(settings: Settings) -> Iterator[Stranger]:
     """All of them, in the order of the file."""
-    known = [*settings.servers, *settings.tools, *settings.packs, TOOLS, BUILTIN, BRIDGE]
+    known = [*settings.servers, *settings.tools, *map(pack_name, settings.packs), TOOLS, BUILTIN, BRIDGE]
     sections: dict[str, Sequence[tuple[Sequence[str], Sequence[str]]]] = {
         "permissions": [(rule.servers, rule.tools) for rule in settings.permissions],
         "hooks": [(hook.servers, hook.tools) for hook in settings.hooks],

@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsA
 from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.backends.making import read_settings
 from mcpbridge.backends.settings import BackendSettings
-from mcpbridge.builtin.settings import BuiltinSettings
+from mcpbridge.builtin.defaults import BuiltinDefaults, read_builtin
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.conduct import CallDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
@@ -186,7 +186,7 @@ class Settings(BaseModel):
     packs: list[str] = []
     """Packs of tools: names of installed ones (entry points `mcpbridge.packs`), or `package.module:pack`."""
 
-    builtin: BuiltinSettings = BuiltinSettings()
+    builtin: Annotated[SerializeAsAny[BuiltinDefaults], BeforeValidator(read_builtin)] = BuiltinDefaults()
     """Tools of the bridge's own."""
 
     sandbox: SandboxSettings = SandboxSettings()

@@ -1,7 +1,7 @@
 """The examination: everything that is looked at, side by side where it takes time, as one report."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from mcpbridge.doctor.launchers import with_yes
 from mcpbridge.doctor.limits import about_clients
 from mcpbridge.doctor.machine import Machine, about_machine, look
 from mcpbridge.doctor.offers import about_offers
-from mcpbridge.doctor.report import Report, ServerReport
+from mcpbridge.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.doctor.sandboxes import about_sandboxes, look_at_sandboxes
 from mcpbridge.doctor.selectors import about_unmatched
 from mcpbridge.doctor.source import Source
 from mcpbridge.doctor.starting import catalog_of, look_at_all, reach, report_of, tokens_of
+from mcpbridge.doctor.tools import about_tools, look_at_tools, tools_standing
 from mcpbridge.doctor.written import about_configuration, secret_arguments
 from mcpbridge.redaction import Redactor
 from mcpbridge.sandbox.readiness import Readiness
@@ -78,7 +79,9 @@ class Examiner:
         async with asyncio.TaskGroup() as tasks:
             looking = tasks.create_task(self._look_beside(loaded.settings))
             starting = tasks.create_task(self._boots(loaded.settings, started))
+            trying = tasks.create_task(look_at_tools(loaded.settings, self._redact)) if is_whole else None
         beside, boots = looking.result(), starting.result()
+        tools, why_not = trying.result() if trying is not None else ([], "")
         source = Source.read(loaded.settings.source or "")
         snapshot = catalog_of(loaded.settings, boots)
         tokens = tokens_of(loaded.settings, snapshot)
@@ -88,6 +91,7 @@ class Examiner:
             findings += about_clients(loaded.settings, {k: v for of in tokens.values() for k, v in of.items()}, source)
             findings += about_unmatched(loaded.settings, boots)
         findings += (_without_project(name, source) for name in homeless)
+        findings += about_tools(tools, why_not, source)
         findings += self._of_the_rest(loaded, servers, beside, source)
         reports = tuple(
             ServerReport(name, is_ready=False, transport=servers[name].kind)
@@ -95,9 +99,9 @@ class Examiner:
             else report_of(boots[name], tokens.get(name, {}))
             for name in servers
         )
-        return self._report(loaded, beside, reports, findings, is_started=True)
+        return self._report(loaded, beside, reports, findings, tools=tools, is_started=True)
 
-    async def ask(self, loaded: Loaded, servers: Mapping[str, ServerSettings]) -> Report:
+    async def ask(self, loaded: Loaded, servers: Mapping[str, ServerSettings], *, is_whole: bool = True) -> Report:
         """The same, with what the running bridge says of its servers; nothing is started. `running` may be empty."""
         self._learn(servers)
         beside = await self._look_beside(loaded.settings)
@@ -107,9 +111,11 @@ class Examiner:
             for one in about_standing(beside.running, servers, source, self._environ)
             if not one.server or one.server in servers
         ]
+        tools = tools_standing(beside.running, loaded.settings) if is_whole else []
+        findings += about_tools(tools, "", source)
         findings += self._of_the_rest(loaded, servers, beside, source)
         reports = tuple(one for one in standing(beside.running) if one.name in servers)
-        return self._report(loaded, beside, reports, findings, is_started=False)
+        return self._report(loaded, beside, reports, findings, tools=tools, is_started=False)
 
     async def again(self, loaded: Loaded, server: str) -> tuple[ServerReport, list[Finding]]:
         """Look at one server once more, as it is configured now: how it is, and what is wrong if it does not work."""
@@ -195,10 +201,11 @@ class Examiner:
         servers: tuple[ServerReport, ...],
         findings: list[Finding],
         *,
+        tools: Sequence[ToolReport],
         is_started: bool,
     ) -> Report:
         config = loaded.settings.source or ""
-        return Report(config, beside.machine, servers, tuple(findings), beside.running, is_started)
+        return Report(config, beside.machine, servers, tuple(findings), beside.running, is_started, tuple(tools))
 
 
 def _of(findings: Iterable[Finding], about: About) -> Iterator[Finding]:

@@ -47,8 +47,11 @@ def explain(
     return _of_url(boot, source, seconds)
 
 
-def unavailable(server: str, reason: str, source: Source) -> Finding:
-    """A server that cannot be started as it is configured: a variable is missing, or the like."""
+def unavailable(server: str, reason: str, source: Source, table: tuple[str, ...] = ()) -> Finding:
+    """A server that cannot be started as it is configured: a variable is missing, or the like.
+
+    `table`: where it stands, if it is a tool.
+    """
     named = re.search(r" in ([A-Za-z0-9_.\"-]+)(?:;|$)", reason)
     key = [part.strip('"') for part in named[1].split(".")] if named else []
     fix = "Set it in the environment of the bridge, or write a default: ${NAME:-default}."
@@ -57,8 +60,8 @@ def unavailable(server: str, reason: str, source: Source) -> Finding:
         "fail",
         reason,
         server,
-        source.where("servers", server, *key),
-        "A server is not started with parts of its configuration missing.",
+        source.where(*(table or ("servers", server)), *key),
+        f"A {'tool' if table else 'server'} is not started with parts of its configuration missing.",
         fix if "missing variable" in reason else "Correct it there.",
     )
 

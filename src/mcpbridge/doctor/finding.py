@@ -12,7 +12,7 @@ __all__ = ["About", "Edit", "Finding", "Level", "worst"]
 Level = Literal["ok", "note", "warn", "fail"]
 """`note`: nothing is wrong, but worth knowing; `fail`: something does not work."""
 
-About = Literal["configuration", "clients", "daemon", "machine"]
+About = Literal["configuration", "tools", "clients", "daemon", "machine"]
 
 _ORDER: tuple[Level, ...] = ("ok", "note", "warn", "fail")
 
@@ -51,7 +51,7 @@ class Finding:
     what: str
     """One line, a claim."""
     server: str = ""
-    """The server that it is about; empty: none in particular."""
+    """The server, or the tool that no server has (`tools/weather`), that it is about; empty: none in particular."""
     where: str = ""
     """File and line, or whatever names the place."""
     why: str = ""

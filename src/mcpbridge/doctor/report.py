@@ -7,7 +7,7 @@ from typing import Any
 from mcpbridge.doctor.finding import Finding, Level, worst
 from mcpbridge.doctor.machine import Machine
 
-__all__ = ["Report", "ServerReport"]
+__all__ = ["Report", "ServerReport", "ToolReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,29 @@ class ServerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolReport:
+    """How a tool is that no server has: a table of `[tools]`, a pack, or a built-in one."""
+
+    id: str
+    """`tools/weather`, `builtin/web-search`; a pack goes by `tools/PACK`."""
+    kind: str
+    """Of the backend; `builtin` is one of the bridge's own."""
+    is_ready: bool
+    detail: str = ""
+    """What was found, a line."""
+
+    @property
+    def name(self) -> str:
+        """Without the section that it stands in."""
+        return self.id.partition("/")[2]
+
+    def as_json(self, findings: list[dict[str, Any]]) -> dict[str, Any]:
+        """The same as JSON values, with what was found of it."""
+        told = {"name": self.name, "kind": self.kind, "ok": self.is_ready, "detail": self.detail}
+        return {**told, "findings": findings}
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All of it."""
 
@@ -64,6 +87,8 @@ class Report:
     """What the daemon of this configuration says of itself; empty: none runs."""
     is_started: bool = True
     """The servers were started for this; else it is what the daemon says of its own."""
+    tools: tuple[ToolReport, ...] = ()
+    """Tools that no server has."""
 
     @property
     def level(self) -> Level:
@@ -75,18 +100,24 @@ class Report:
         """Every server works, as far as that is known."""
         return not any(server.is_known and not server.is_ready for server in self.servers)
 
+    @property
+    def are_tools_ready(self) -> bool:
+        """All tools of `[tools]` and packs work. A built-in one may lack what it works with."""
+        return not any(finding.level == "fail" for finding in self.findings if finding.about == "tools")
+
     def of(self, server: str) -> Iterator[Finding]:
-        """What was found of one server; with an empty name, of none in particular."""
+        """What was found of one server, or tool by its id; with an empty name, of none in particular."""
         return (finding for finding in self.findings if finding.server == server)
 
     def as_json(self) -> dict[str, Any]:
         """One JSON object."""
         return {
             "config": self.config,
-            "ok": self.are_servers_ready,
+            "ok": self.are_servers_ready and self.are_tools_ready,
             "level": self.level,
             "started": self.is_started,
             "servers": [server.as_json([one.as_json() for one in self.of(server.name)]) for server in self.servers],
+            "tools": [tool.as_json([one.as_json() for one in self.of(tool.id)]) for tool in self.tools],
             "findings": [one.as_json() for one in self.of("")],
             "machine": self.machine.as_json(),
             "daemon": dict(self.running) or None,

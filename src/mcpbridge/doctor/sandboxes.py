@@ -6,14 +6,13 @@ one: that takes seconds.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from mcpbridge.backends.making import kind_of
-from mcpbridge.builtin.settings import NAMES
 from mcpbridge.config.schema import Settings
 from mcpbridge.doctor.finding import Finding
 from mcpbridge.doctor.source import Source
 from mcpbridge.sandbox.isolation import Isolation
 from mcpbridge.sandbox.readiness import Readiness, TierReport
 from mcpbridge.sandbox.settings import PROPERTIES
+from mcpbridge.standing import programs
 
 __all__ = ["about_sandboxes", "look_at_sandboxes"]
 
@@ -28,8 +27,7 @@ _PROPERTIES: Mapping[str, str] = {
 }
 """What programs are to be kept from, by property."""
 
-_BUILTIN = ("code-execute", "git-cli", "gh-cli", "gws-cli")
-"""Tools of the bridge's own that run programs."""
+_CALLED = {"builtin": "", "tools": "the tool ", "servers": "the server "}
 
 _MOST_NAMES = 3
 
@@ -87,20 +85,13 @@ def _off(settings: Settings, apart: list[str], source: Source) -> Iterator[Findi
 
 
 def _needed(settings: Settings, *, is_off: bool) -> Iterator[str]:
-    """Who needs a sandbox, or with `is_off` runs outside of it because its own settings say so."""
-    for name in dict.fromkeys(settings.builtin.enable):
-        if name in _BUILTIN and (_of(getattr(settings.builtin, NAMES[name], None)) == "off") == is_off:
-            yield f"`{name}`"
-    for name, tool in settings.tools.items():
-        if not tool.disabled and kind_of(tool) == "command" and (_of(tool) == "off") == is_off:
-            yield f"the tool `{name}`"
-    for name, server in settings.servers.items():
-        if not is_off and not server.disabled and server.sandbox is not None:
-            yield f"the server `{name}`"
+    """Who needs a sandbox, or with `is_off` runs outside of it because its own settings say so.
 
-
-def _of(section: object) -> object:
-    return getattr(section, "sandbox", None)
+    Neither: tools that judge the arguments of a program by a table, and run it in none (`never`), as they always may.
+    """
+    for one in programs(settings):
+        if one.is_apart == is_off:
+            yield f"{_CALLED[one.section]}`{one.name}`"
 
 
 def _told(names: Iterable[str]) -> str:

@@ -18,6 +18,11 @@ class Core(Protocol):
         ...
 
     @property
+    def backends(self) -> Collection[str]:
+        """Names of what has tools as a server has, but no endpoint."""
+        ...
+
+    @property
     def profiles(self) -> Collection[str]:
         """Names of the profiles, which have one as well; see `Client.profile_name`."""
         ...

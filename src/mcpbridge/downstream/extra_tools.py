@@ -155,9 +155,8 @@ async def _hold(resolve: Resolve, context: ResolverContext, held: _Held, builder
         try:
             async with asyncio.timeout(_SECONDS):
                 backends = await resolve(context)
-            for backend in backends:
-                await stack.enter_async_context(backend.running(lambda: None))
-            held.found.set_result(_Extra(backends, builder))
+            begun = [backend for backend in backends if await _begins(backend, stack)]
+            held.found.set_result(_Extra(begun, builder))
         except Exception as error:  # the program's own code; its client must get a list all the same
             log.error("the resolver failed", client=context.client[:100], exc_info=error)
             held.found.set_result(None)
@@ -166,3 +165,14 @@ async def _hold(resolve: Resolve, context: ResolverContext, held: _Held, builder
                 held.found.set_result(None)
         del context  # so that the end of the session is noticed
         await held.over.wait()
+
+
+async def _begins(backend: Backend, stack: AsyncExitStack) -> bool:
+    """Whether a backend runs now; one that cannot begin takes no other with it."""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await stack.enter_async_context(backend.running(lambda: None))
+    except Exception as error:
+        log.error("a backend of the resolver could not begin", exc_info=error)
+        return False
+    return True

@@ -83,7 +83,12 @@ class HttpFront:
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
         self._guard = Guard(reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins)
-        self._routes = Routes(settings, lambda: bridge.server.views, lambda: bridge.server.profiles)
+        self._routes = Routes(
+            settings,
+            lambda: bridge.server.views,
+            lambda: bridge.server.profiles,
+            lambda: bridge.server.backends,
+        )
         self._mounts = Mounts(mounts)
         self._underway = Underway()
         self._modern = ModernFront(bridge.server, settings, self._underway)

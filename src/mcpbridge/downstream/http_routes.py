@@ -23,9 +23,13 @@ class Routes:
         settings: HttpSettings,
         views: Callable[[], Collection[str]],
         profiles: Callable[[], Collection[str]] = tuple,
+        backends: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`views` tells the servers that have endpoints of their own now, `profiles` the profiles."""
-        self._views, self._profiles = views, profiles
+        """`views` tells the servers that have endpoints of their own now, `profiles` the profiles.
+
+        `backends`: those whose tools come as a server's do, and that have none.
+        """
+        self._views, self._profiles, self._backends = views, profiles, backends
         self._kinds: dict[str, Kind] = {"mcp": "mcp"}
         if settings.sse:
             self._kinds["sse"] = "sse"
@@ -54,6 +58,9 @@ class Routes:
 
     def _named(self, path: str, begin: str, what: str, names: Collection[str]) -> tuple[Kind, str]:
         name, _, rest = path.removeprefix(begin).partition("/")
+        if what == "server" and name not in names and name in self._backends():
+            hint = f'a profile serves it alone: [profiles.NAME] servers = ["{name}"], at {_PROFILES}NAME/mcp'
+            raise Refused(404, f"{name!r} is of [tools] or a pack, no server with an endpoint of its own; {hint}")
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
             raise Refused(404, f"No {what} is called {name[:64]!r}; known: {known}")

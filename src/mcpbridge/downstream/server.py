@@ -41,7 +41,7 @@ from mcpbridge.downstream.upstream_news import UpstreamNews
 from mcpbridge.downstream.watching import Watching
 from mcpbridge.errors import BadRequest, BridgeError
 from mcpbridge.logs import get_logger
-from mcpbridge.model import Call, Plan
+from mcpbridge.model import OWN, Call, Plan
 from mcpbridge.pipeline.late import Late
 from mcpbridge.results.shelf import Shelf
 from mcpbridge.routing.scopes import Scope
@@ -185,6 +185,13 @@ class Server:
     def views(self) -> Collection[str]:
         """Names of the servers that can be served by themselves (`Client.view`)."""
         return self._pool.upstreams.keys()
+
+    @property
+    def backends(self) -> Collection[str]:
+        """Names of what has tools as a server has, and is none."""
+        snapshot = self._catalog.snapshot
+        found = {ref.server for ref in (*snapshot.tools.values(), *snapshot.unlisted.values())}
+        return found.difference(self.views, OWN)
 
     @property
     def profiles(self) -> Collection[str]:

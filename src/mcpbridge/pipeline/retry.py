@@ -37,6 +37,8 @@ log = get_logger("mcpbridge.retry")
 
 _SENT = "It may have taken effect: an earlier try was sent. Check that before you repeat it."
 
+_READ = "An earlier try was sent. The tool only reads, so that does no harm, and the call may be repeated later."
+
 
 class Retry:
     """Concern: makes the stage of each tool that is tried again, and keeps the budgets of their servers."""
@@ -48,14 +50,21 @@ class Retry:
         """One for tools with more than one try."""
         if tool is None or conduct.retry.tries <= 1:
             return None
-        return _Retried(conduct.retry, self.budgets[tool.server], is_idempotent=conduct.is_idempotent)
+        return _Retried(
+            conduct.retry,
+            self.budgets[tool.server],
+            is_idempotent=conduct.is_idempotent,
+            only_reads=conduct.effect == "read",
+        )
 
 
 class _Retried:
     """Stage: the tries of one tool's calls."""
 
-    def __init__(self, settings: RetrySettings, budget: RetryBudget, *, is_idempotent: bool) -> None:
+    def __init__(self, settings: RetrySettings, budget: RetryBudget, *, is_idempotent: bool, only_reads: bool) -> None:
         self._settings, self._budget, self._is_idempotent = settings, budget, is_idempotent
+        self._only_reads = only_reads
+        """No try has an effect that one would have to look for."""
         self._clock = asyncio.get_running_loop().time
 
     async def __call__(self, call: Call, proceed: Plan) -> Body:
@@ -71,7 +80,7 @@ class _Retried:
                 now = self._clock()
                 is_too_late = bool(deadline) and now + wait >= deadline
                 if not why or is_too_late or not self._budget.may_retry(now):
-                    if not was_sent or (told := of_all_tries(call.upstream, error)) is error:
+                    if not was_sent or (told := self._of_all_tries(call, error)) is error:
                         raise
                     raise told from error
                 was_sent = was_sent or why == "harmless"
@@ -80,6 +89,14 @@ class _Retried:
             call.deadline = deadline
             call.note("retries", tries)
             tries += 1
+
+    def _of_all_tries(self, call: Call, error: BridgeError) -> BridgeError:
+        if not self._only_reads:
+            return of_all_tries(call.upstream, error)
+        told = of_all_tries(call.upstream, error) if not isinstance(error, UpstreamHttpError) else error
+        if told is not error:
+            told.advice = _READ
+        return told
 
     def _wait(self, error: BridgeError, tries: int) -> float:
         """Seconds before the next try."""

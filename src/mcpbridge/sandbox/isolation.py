@@ -111,7 +111,7 @@ class Isolation:
         limits: Limits | None = None,
         access: Access = NO_ACCESS,
     ) -> Wrapped:
-        """How to start `argv` in the sandbox, for programs that live long; of the limits, time, output and disk do not count.
+        """How to start `argv` in the sandbox, for programs that live long: their time, output and disk have no limit.
 
         `env`: its variables beside PATH, HOME, LANG and TMPDIR. `cwd` empty: its private folder. Whoever starts it ends
         its process group when it ends it. It ends with the process that asked for this.

@@ -6,7 +6,7 @@ files of shells. Not read, unless that is configured, is what by its name holds 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from mcpbridge.sandbox.paths_globs import Globs
@@ -18,11 +18,12 @@ _OBEYED = frozenset(
     (
         # versions: hooks and configuration of a repository name programs
         *(".git", ".hg", ".svn", ".jj", ".bzr", ".gitmodules", ".gitconfig", ".husky", ".hgrc"),
+        ".gitattributes",
         # agents, editors and what they start
         *(".mcp.json", "mcp.json", ".mcp", ".vscode", ".cursor", ".claude", ".claude.json", ".codex", ".gemini"),
         *(".windsurf", ".codeium", ".zed", ".continue", ".cline", ".roo", ".kiro", ".amazonq", ".idea", ".fleet"),
         *(".devcontainer", ".devcontainer.json", "claude_desktop_config.json", "mcp_config.json", "mcp_settings.json"),
-        *(".cursorrules", ".windsurfrules", ".clinerules"),
+        *(".cursorrules", ".windsurfrules", ".clinerules", "claude.md", "claude.local.md", "agents.md", "gemini.md"),
         # shells and sessions
         *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv"),
         *(".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", ".inputrc"),
@@ -30,14 +31,17 @@ _OBEYED = frozenset(
         *(".launchagents", "launchagents", "launchdaemons", "crontab"),
         # programs that read commands where they are started
         *(".vimrc", ".nvimrc", ".exrc", ".emacs", ".emacs.d", ".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc.py"),
-        *("sitecustomize.py", "usercustomize.py", ".pre-commit-config.yaml", ".gitlab-ci.yml", ".circleci"),
+        *("sitecustomize.py", "usercustomize.py", "pyvenv.cfg"),
+        *(".pre-commit-config.yaml", ".gitlab-ci.yml", ".circleci"),
     )
 )
 """Names that are not written, nor anything beneath them."""
 
 _OBEYED_PAIRS = frozenset(
     (
-        *((".github", "workflows"), (".github", "actions"), (".config", "fish"), (".config", "autostart")),
+        *((".github", "workflows"), (".github", "actions"), (".github", "copilot-instructions.md")),
+        *((".github", "instructions"), (".github", "prompts"), (".github", "agents")),
+        *((".config", "fish"), (".config", "autostart")),
         *((".config", "systemd"), (".config", "nvim"), (".config", "git"), (".config", "mcpbridge")),
         *((".config", "environment.d"), (".local", "bin"), ("library", "launchagents")),
     )
@@ -70,14 +74,23 @@ _SHORT = re.compile(r"[^.]{1,6}~[0-9]+(\..{0,3})?")
 class Rules:
     """What may be done beneath one root."""
 
-    def __init__(self, *, deny: Iterable[str] = (), protect: Iterable[str] = (), reads_private: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        deny: Iterable[str] = (),
+        protect: Iterable[str] = (),
+        reads_private: bool = False,
+        runs: Callable[[Sequence[str]], bool] = lambda parts: False,
+    ) -> None:
         """`deny`: patterns of what does not exist for tools. `protect`: of what is not written either.
+
+        `runs`: whether what stands there is run, or obeyed, by the bridge itself.
 
         Raises:
             WrongGlob: a pattern is none.
         """
         self._denied, self._protected = Globs(deny, folds=True), Globs(protect, folds=True)
-        self._reads_private = reads_private
+        self._reads_private, self._runs = reads_private, runs
 
     def hides(self, parts: Sequence[str]) -> bool:
         """It is not shown, read or written."""
@@ -99,6 +112,8 @@ class Rules:
             return "the configuration protects it (`builtin.files.protected`)"
         if _is_private(parts):
             return "by its name it holds secrets, which are not written"
+        if self._runs(parts):
+            return "the bridge's own tools are made of it: code, programs or documents that the configuration names"
         if _is_obeyed(parts):
             return "other programs run or obey what stands in it, so it is never written"
         return next((why for part in parts if (why := _why_odd(part))), "")
@@ -122,6 +137,7 @@ def _is_obeyed(parts: Sequence[str]) -> bool:
         or any(pair in _OBEYED_PAIRS for pair in pairs)
         or any(first.endswith(".git") and then in ("hooks", "config") for first, then in pairs)
         or bool(names and names[-1].endswith(".pth"))  # Python runs these when it starts
+        or bool(names and names[-1] == "head")  # what makes a directory a repository, whose `config` git obeys
     )
 
 

@@ -66,7 +66,7 @@ class SandboxOverrides(BaseModel):
     """Bytes of the largest file that it may write."""
 
     disk: Bytes | None = Field(default=None, ge=0)
-    """Bytes that all files in a job's work folder may take together."""
+    """Bytes that all files in a job's work folder may take together. Does not hold of servers."""
 
     output: Bytes | None = Field(default=None, ge=0)
     """Bytes of each of its two streams that are kept."""

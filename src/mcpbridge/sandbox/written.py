@@ -1,6 +1,6 @@
 """How much a job holds on disk: what is in its work folder, and files without a name that it keeps open.
 
-What it may hide from us (in a directory that nobody may read, or deeper than a path reaches) cannot be counted. Once it
+What it may hide from us (in a directory that nobody may read, or very deep) cannot be counted. Once it
 hides something, whatever the file system has lost meanwhile counts as the job's.
 """
 
@@ -17,8 +17,10 @@ __all__ = ["Written"]
 
 _LOOK_SECONDS = 0.1
 """Seconds between two looks, at least."""
-_PAUSE = 10
+_PAUSE = 5
 """So many times as long as a look took is the pause before the next."""
+_DEEPEST = 100
+"""Directories within each other that are looked into: what lies deeper takes ever longer to reach."""
 _BLOCK = 512
 """Bytes of what `st_blocks` counts, on every system."""
 
@@ -39,12 +41,13 @@ class Written:
 
     async def exceeds(self) -> None:
         """Return as soon as it holds more than it may."""
-        loop = asyncio.get_running_loop()
+        loop, pause = asyncio.get_running_loop(), _LOOK_SECONDS
         while True:
+            await asyncio.sleep(pause)
             began = loop.time()
             if await asyncio.to_thread(self.is_too_much):
                 return
-            await asyncio.sleep(max(_LOOK_SECONDS, _PAUSE * (loop.time() - began)))
+            pause = max(_LOOK_SECONDS, _PAUSE * (loop.time() - began))
 
     def is_too_much(self) -> bool:
         """Whether it holds more bytes, or entries of directories, than it may."""
@@ -61,15 +64,19 @@ class Written:
         return size > self._limits.disk or entries > self._limits.entries
 
     def _add_folder(self, count: _Count) -> None:
-        waiting, seen = [self._folder], set[int]()
+        waiting, seen = [(self._folder, 0)], set[int]()
         while waiting and not self._is_over(count.size, count.entries):
+            inside, depth = waiting.pop()
+            if depth > _DEEPEST:
+                count.hides = True
+                continue
             try:
-                with os.scandir(waiting.pop()) as entries:
+                with os.scandir(inside) as entries:
                     for entry in entries:
                         count.entries += 1
                         found = entry.stat(follow_symlinks=False)
                         if stat.S_ISDIR(found.st_mode):
-                            waiting.append(entry.path)
+                            waiting.append((entry.path, depth + 1))
                         if found.st_nlink == 1 or found.st_ino not in seen:
                             count.size += _size(found)
                         if found.st_nlink > 1:
