@@ -56,6 +56,8 @@ LAYERS = [
     "builtin_parts",
     "assembly",
     "standing",
+    "sandboxes",
+    "making",
     "health",
     "representing",
     "generation",

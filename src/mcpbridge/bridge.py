@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,15 +19,12 @@ from mcpbridge.approvals.desk import Desk
 from mcpbridge.assembly import Around, Lasting
 from mcpbridge.backend_parts import BackendParts, Given
 from mcpbridge.backends.serving import Serving
-from mcpbridge.builtin.deliverables import DELIVERABLE
-from mcpbridge.builtin.making import Making
 from mcpbridge.builtin_parts import BuiltinParts
 from mcpbridge.catalog.forms import Forms
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.representation import Representation
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
 from mcpbridge.config.changes import Reloaded, changed_sections, in_effect
-from mcpbridge.config.own_code import OwnCode
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
 from mcpbridge.downstream.channel import Client
@@ -44,22 +40,20 @@ from mcpbridge.holdings import Holdings, Lease
 from mcpbridge.hooks.calls import Hook
 from mcpbridge.interaction import NOTHING, Asker
 from mcpbridge.logs import get_logger
+from mcpbridge.making import making_of
 from mcpbridge.model import Call
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.pipeline.metrics import Metrics
-from mcpbridge.places import cache_directory, runtime_directory
 from mcpbridge.policy.decide import Policy
 from mcpbridge.redaction import Redactor
 from mcpbridge.registry import Registry
 from mcpbridge.result_parts import ResultParts
 from mcpbridge.routing_parts import RoutingParts
-from mcpbridge.sandbox.job import Runner
-from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.standing import dropped, outside_of_sandbox, servers_standing
+from mcpbridge.sandboxes import Sandboxes
+from mcpbridge.standing import dropped, servers_standing
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import call_log_path
 from mcpbridge.storage.opening import LazyStore
-from mcpbridge.storage.settings import state_directory, store_path
 from mcpbridge.storage.store import Store
 from mcpbridge.storage.tokens import SealedFiles
 from mcpbridge.upstream.auth import Authorization
@@ -131,7 +125,7 @@ class Bridge:
         self._functions = tuple(hooks)
         self._given: dict[str, Given] = dict(tools or {})
         self._resolver = resolver
-        self._isolation: tuple[SandboxSettings, Runner] | None = None
+        self._sandboxes = Sandboxes()
         self.events = EventBus()
         """What happens: `async for event in bridge.events.subscribe()`. See `Event`."""
         tenants = {token.name: token.tenant for token in settings.http.tokens if token.tenant}
@@ -159,7 +153,7 @@ class Bridge:
             max_bytes=settings.limits.max_frame,
             redact=redact,
             around=around,
-            runner=lambda: self._sandbox(self.settings),
+            runner=lambda: self._sandboxes.of(self.settings),
         )
         self._transports.signed_in = self._signed_in
         self._started = time.monotonic()
@@ -262,7 +256,9 @@ class Bridge:
         lifetime = settings.results.lifetime
         self.results = ResultParts(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
         self._serving = Serving()
-        self.backends = BackendParts(self.catalog, self._serving, self._sandbox, self._redact, self._backend_changed)
+        self.backends = BackendParts(
+            self.catalog, self._serving, self._sandboxes.of, self._redact, self._backend_changed
+        )
         self.backends.extra.resolve = self._resolver
         builtins = self._builtins = BuiltinParts(self.catalog, self._serving, self._backend_changed)
         self.looking = Looking(self.pool, self.catalog, self.backends, builtins)
@@ -293,7 +289,7 @@ class Bridge:
             self.backends,
             builtins,
             self.looking,
-            self._making,
+            partial(making_of, sandboxes=self._sandboxes, tell=self._tell),
             self._is_whole,
         )
         self._now = build(settings, self._standing, self.holdings.lease(), None, self._given)
@@ -516,7 +512,7 @@ class Bridge:
             "servers": servers_standing(self.pool, self.settings.servers, snapshot, metrics),
             "backends": self.backends.standing(),
             "inactive": self._now.builtins.inactive(),
-            "sandbox": self._sandbox_standing(),
+            "sandbox": self._sandboxes.standing(self.settings),
             "health": [found.as_json() for found in self.looking.found()],
             "added": self.registry.standing(),
             "dropped": dropped(snapshot),
@@ -656,45 +652,11 @@ class Bridge:
             for unmatched in self._now.unmatched.listed(server, tools):
                 log.warning("settings match no tool", note=str(unmatched))
 
-    def _sandbox(self, settings: Settings) -> Runner:
-        """The sandbox of these settings: one for all that they have run."""
-        if self._isolation is None or self._isolation[0] != settings.sandbox:
-            from mcpbridge.sandbox.isolation import Isolation
-
-            cache = cache_directory(os.environ)
-            self._isolation = settings.sandbox, Isolation(settings.sandbox, cache=cache)
-        return self._isolation[1]
-
-    def _sandbox_standing(self) -> dict[str, Any]:
-        """Which sandbox is in use, as far as that was found out, and who runs outside of any (`off`)."""
-        mode = self.settings.sandbox.mode
-        standing: dict[str, Any] = {"mode": mode, "off": outside_of_sandbox(self.settings)}
-        if mode == "off":
-            return standing
-        known = getattr(self._isolation[1], "known", None) if self._isolation is not None else None
-        return {**standing, **({"tiers": known.as_json()} if known is not None else {})}
-
-    async def _told(self, call: Call, name: str) -> dict[str, Any]:
-        """What `brief` or `pulse` says to a caller."""
+    async def _tell(self, call: Call, name: str) -> Mapping[str, Any]:
         from mcpbridge import telling
 
-        if name == "brief":
-            catalog, caller = self.catalog, call.caller
-            snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
-            return telling.brief(self.routing.sight(caller), snapshot, self.pool, self.settings)
-        stored = len(await self.results.shelf.cards(principal=call.caller.principal, limit=1000))
-        return telling.pulse(call, self._standing.lasting.tallies, stored, self.settings)
-
-    def _making(self, settings: Settings) -> Making:
-        directory = Path(settings.source).parent if settings.source else Path()
-        return Making(
-            runner=lambda: self._sandbox(settings),
-            told=self._told,
-            finished=_handed_over,
-            directory=directory,
-            own_files=_own_files(settings),
-            own_code=OwnCode(settings).holds,
-        )
+        tallies = self._standing.lasting.tallies
+        return await telling.tell(call, name, self._now, self.catalog, self.pool, self.results.shelf, tallies)
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         self._now.routing.changed(snapshot, kinds)
@@ -705,19 +667,3 @@ class Bridge:
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         return self._transports(name, settings)
-
-
-def _own_files(settings: Settings) -> tuple[str, ...]:
-    """Files and directories of the bridge itself, which no tool may write."""
-    own = [store_path(settings.store), call_log_path(settings.call_log, settings.store), state_directory(os.environ)]
-    kept = [cache_directory(os.environ), Path(runtime_directory(os.environ) or "")]
-    named = [Path(settings.source)] if settings.source else []
-    beside = [named[0].parent / spec for spec in settings.spec] if named else []
-    return tuple(str(path.absolute()) for path in (*named, *beside, *own, *kept) if str(path) not in ("", "."))
-
-
-def _handed_over(call: Call, name: str, said: Mapping[str, Any]) -> None:
-    """An agent says that it is done, or hands over what it made: the program hears of it."""
-    context = call.context
-    context.session.state[DELIVERABLE] = {"tool": name, **said}
-    context.events.publish(DELIVERABLE, {"tool": name, **said})

@@ -6,17 +6,32 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.config.schema import Settings
+from mcpbridge.generation import Generation
 from mcpbridge.model import BRIDGE, Call
 from mcpbridge.pipeline.tally import Tallies
 from mcpbridge.result_settings import result_conduct
+from mcpbridge.results.shelf import Shelf
 from mcpbridge.routing.sight import Sight
 from mcpbridge.upstream.pool import Pool
 
-__all__ = ["brief", "pulse"]
+__all__ = ["brief", "pulse", "tell"]
 
-_MOST_SERVERS = 40
+_MOST_SERVERS, _MOST_RESULTS = 40, 1000
+
+
+async def tell(
+    call: Call, name: str, now: Generation, catalog: Catalog, pool: Pool, shelf: Shelf, tallies: Tallies
+) -> dict[str, Any]:
+    """What the tool of this name says to who calls it, by what is in effect `now`."""
+    caller = call.caller
+    if name == "brief":
+        snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
+        return brief(now.routing.sight(caller), snapshot, pool, now.settings)
+    stored = len(await shelf.cards(principal=caller.principal, limit=_MOST_RESULTS))
+    return pulse(call, tallies, stored, now.settings)
 
 
 def brief(sight: Sight, snapshot: Snapshot, pool: Pool, settings: Settings) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 What is handed over reaches the program as an event (`deliverable`), and `Session.state["deliverable"]` for hooks.
 """
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -50,10 +49,10 @@ _TEXTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 class Deliverable:
-    """One of them; `finished` hears of what was handed over."""
+    """One of them."""
 
-    def __init__(self, name: str, finished: Callable[[Call, str, Mapping[str, Any]], None]) -> None:
-        self._name, self._finished = name, finished
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -80,6 +79,8 @@ class Deliverable:
         for key, part in schema["properties"].items():
             if "default" in part:
                 said.setdefault(key, part["default"])
-        self._finished(call, self._name, said)
+        handed, context = {"tool": self._name, **said}, call.context
+        context.session.state[DELIVERABLE] = handed
+        context.events.publish(DELIVERABLE, handed)
         text = "Handed over." if self._name == "final-answer" else f"Noted: {said['status']}."
         return Body(encode({"content": [{"type": "text", "text": text}], "structuredContent": said}))

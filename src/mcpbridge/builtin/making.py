@@ -23,8 +23,6 @@ class Making(Struct, frozen=True):
     """The sandbox."""
     told: Callable[[Call, str], Awaitable[Mapping[str, Any]]]
     """What `brief` and `pulse` tell a caller, by the name of the tool."""
-    finished: Callable[[Call, str, Mapping[str, Any]], None]
-    """Hears what was handed over by `task-complete` and `final-answer`."""
     directory: Path = Path()
     """Where the configuration stands."""
     own_files: tuple[str, ...] = ()
@@ -43,7 +41,7 @@ def make(name: str, section: Any, making: Making) -> Builtin:
     if name in META:
         from mcpbridge.builtin.deliverables import Deliverable
 
-        return Deliverable(name, making.finished)
+        return Deliverable(name)
     if name.startswith("file-"):
         return _file_tool(name, section, making)
     if name.endswith("-cli"):
