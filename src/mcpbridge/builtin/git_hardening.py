@@ -97,6 +97,8 @@ _NEUTRAL: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"core\.(alternaterefscommand)", "true"),
         (r"core\.gitproxy", ""),
         (r"gc\.recentobjectshook", "true"),
+        (r"hook\..*\.command", "true"),  # from git 2.54 on hooks stand in the configuration as well
+        (r"hook\..*\.enabled", "false"),
         (r"commit\.template", ""),
         (r"interactive\.difffilter", "cat"),
         (r"(uploadpack|receive|uploadarchive)\..*(hook|command).*", ""),
