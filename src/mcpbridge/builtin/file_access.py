@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from mcpbridge.builtin.files_settings import FilesSettings
+from mcpbridge.conduct import CallSettings
 from mcpbridge.errors import ArgumentsRefused, ToolInactive, nearest
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
@@ -20,9 +21,13 @@ if TYPE_CHECKING:  # loaded with the first call
     from mcpbridge.sandbox.paths import Root
     from mcpbridge.sandbox.paths_names import Parts
 
-__all__ = ["FileTool", "Files", "GivenUp", "OutOfTime", "Stop", "Told", "count", "given", "texts"]
+__all__ = ["READS", "FileTool", "Files", "GivenUp", "OutOfTime", "Stop", "Told", "count", "given", "texts"]
 
 _T = TypeVar("_T")
+
+READS = CallSettings(permission="allow", risk="low", read_only=True, destructive=False, idempotent=True)
+"""How calls of tools are treated that only read."""
+
 _SLACK = 5.0
 """Seconds that a thread may take beyond its time, as it looks at the clock between two steps only."""
 
@@ -222,6 +227,9 @@ class Files:
 
 class FileTool:
     """What the tools for files have in common: they are listed where there is something that they may touch."""
+
+    definition: ClassVar[dict[str, Any]]
+    treatment: ClassVar[CallSettings]
 
     def __init__(self, files: Files) -> None:
         self._files = files

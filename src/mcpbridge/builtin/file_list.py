@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mcpbridge.builtin.file_access import FileTool, OutOfTime, Stop, Told, count, given, texts
-from mcpbridge.conduct import CallSettings
+from mcpbridge.builtin.file_access import READS, FileTool, OutOfTime, Stop, Told, count, given, texts
 from mcpbridge.errors import ArgumentsRefused
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
@@ -61,13 +60,7 @@ class _Wanted(Struct):
 class FileList(FileTool):
     """The tool."""
 
-    treatment = CallSettings(permission="allow", risk="low", read_only=True, destructive=False, idempotent=True)
-    """See `Builtin`."""
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
+    definition, treatment = _DEFINITION, READS
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

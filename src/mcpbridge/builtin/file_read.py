@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mcpbridge.builtin.file_access import FileTool, Stop, Told, count, given, texts
+from mcpbridge.builtin.file_access import READS, FileTool, Stop, Told, count, given, texts
 from mcpbridge.builtin.file_text import ENCODINGS, Page, encoding_of, image_type, kind_of_binary, page, unified
-from mcpbridge.conduct import CallSettings
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
@@ -66,13 +65,7 @@ class _Wanted(Struct):
 class FileRead(FileTool):
     """The tool."""
 
-    treatment = CallSettings(permission="allow", risk="low", read_only=True, destructive=False, idempotent=True)
-    """See `Builtin`."""
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
+    definition, treatment = _DEFINITION, READS
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

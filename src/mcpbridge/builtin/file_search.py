@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mcpbridge.builtin.file_access import Files, FileTool, OutOfTime, Stop, Told, count, given, texts
+from mcpbridge.builtin.file_access import READS, Files, FileTool, OutOfTime, Stop, Told, count, given, texts
 from mcpbridge.builtin.file_list import globs_of
 from mcpbridge.builtin.file_text import LOOKED_AT, encoding_of, unified
-from mcpbridge.conduct import CallSettings
 from mcpbridge.errors import ArgumentsRefused, PathRefused
 from mcpbridge.model import Call
 from mcpbridge.units import show_bytes
@@ -77,13 +76,7 @@ class _Wanted(Struct):
 class FileSearch(FileTool):
     """The tool."""
 
-    treatment = CallSettings(permission="allow", risk="low", read_only=True, destructive=False, idempotent=True)
-    """See `Builtin`."""
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
+    definition, treatment = _DEFINITION, READS
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

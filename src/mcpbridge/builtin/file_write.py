@@ -90,15 +90,10 @@ class _Wanted(Struct):
 class FileWrite(FileTool):
     """The tool."""
 
-    treatment = CallSettings(
-        permission="require_approval", risk="high", read_only=False, destructive=True, idempotent=False
+    definition, treatment = (
+        _DEFINITION,
+        CallSettings(permission="require_approval", risk="high", read_only=False, destructive=True, idempotent=False),
     )
-    """See `Builtin`."""
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`. Cancelled before the end, nothing is written."""

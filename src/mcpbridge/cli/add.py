@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.cli.exits import OK, USAGE, fail, report
-from mcpbridge.cli.options import as_json_option, config_option
+from mcpbridge.cli.exits import OK, USAGE, fail
+from mcpbridge.cli.options import as_json_option, config_option, dry_run_option
 
 __all__ = ["command"]
 
@@ -22,7 +22,7 @@ __all__ = ["command"]
 @click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any key of its table, as TOML or text.")
 @click.option("--table", metavar="JSON", help="The whole table, as a JSON object.")
 @click.option("--replace", "may_replace", is_flag=True, help="Also in the place of one with this name.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Say what would change, and change nothing.")
+@dry_run_option
 @config_option
 @as_json_option
 def command(
@@ -46,27 +46,21 @@ def command(
     mcpbridge add stripe https://mcp.stripe.com --header 'Authorization=Bearer ${STRIPE_SECRET_KEY}'
     mcpbridge add --tool weather --set endpoint='https://api.example.com/weather/{city}'
     """
-    try:
-        from mcpbridge.cli.changing import What, change
-        from mcpbridge.cli.launching import configuration_to_write
-        from mcpbridge.config.editing import put_table
+    from mcpbridge.cli.changing import What, change
+    from mcpbridge.cli.launching import configuration_to_write
+    from mcpbridge.config.editing import put_table
 
-        made = _table(what, is_tool=is_tool, env=env, headers=headers, keys=keys, table=table)
-        section = "tools" if is_tool else "servers"
-        path = configuration_to_write(config, os.environ)
-        change(
-            path,
-            lambda text: put_table(text, section, name, made, may_replace=may_replace),
-            What(section, name, "there"),
-            done=f"{section}.{name} is there",
-            is_dry=is_dry,
-            as_json=as_json,
-        )
-    except (Exception, KeyboardInterrupt) as error:
-        code = report(error, as_json=as_json)
-        if code is None:
-            raise
-        return code
+    made = _table(what, is_tool=is_tool, env=env, headers=headers, keys=keys, table=table)
+    section = "tools" if is_tool else "servers"
+    path = configuration_to_write(config, os.environ)
+    change(
+        path,
+        lambda text: put_table(text, section, name, made, may_replace=may_replace),
+        What(section, name, "there"),
+        done=f"{section}.{name} is there",
+        is_dry=is_dry,
+        as_json=as_json,
+    )
     return OK
 
 

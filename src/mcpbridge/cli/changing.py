@@ -3,23 +3,25 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
 from mcpbridge.builtin.defaults import NAMES
 from mcpbridge.cli.daemons import survey
 from mcpbridge.cli.exits import USAGE, CommandFailed, fail
+from mcpbridge.cli.launching import configuration_to_write
 from mcpbridge.cli.output import print_json, print_text, visible
 from mcpbridge.cli.said import Wish, holds_against, how_to_undo, said_over, told
 from mcpbridge.client_files.configuration import prepared, write
 from mcpbridge.client_files.file_writing import decoded, read_bytes
+from mcpbridge.config.editing import switch
 from mcpbridge.doctor.fixing import difference
 from mcpbridge.errors import ConfigError, nearest
 from mcpbridge.model import BUILTIN, TOOLS
 from mcpbridge.over_http import Section
 
-__all__ = ["What", "change", "owner_of"]
+__all__ = ["What", "change", "owner_of", "switch_named"]
 
 _PATIENCE = 60.0
 
@@ -32,6 +34,20 @@ class What(Struct, frozen=True):
     wish: Wish
     tool: str = ""
     """One tool of it; empty: the whole."""
+
+
+def switch_named(name: str, config: str | None, *, to: Literal["on", "off"], is_dry: bool, as_json: bool) -> None:
+    """Switch on or off what a name stands for in the configuration. Raises as `change`."""
+    path = configuration_to_write(config, os.environ)
+    section, owner, tool = owner_of(path, name)
+    change(
+        path,
+        lambda text: switch(text, section, owner, on=to == "on", tool=tool),
+        What(section, owner, to, tool),
+        done=f"{name} is switched {to}",
+        is_dry=is_dry,
+        as_json=as_json,
+    )
 
 
 def change(
