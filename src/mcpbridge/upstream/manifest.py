@@ -241,9 +241,8 @@ class Manifest:
 
     def _write(self, pending: Mapping[bytes, _Kept | bytes | None], tidy: bool = False) -> None:
         try:
-            if pending and not self._read_key():
-                self._key = b""  # gone with the whole directory, perhaps
-                self._make_key()
+            if pending:
+                self._key = self._read_key() or self._make_key()  # as it is now: gone with the directory, perhaps
             for identity, kept in pending.items():
                 self._write_one(self._directory / f"{self._fingerprint(identity)}{_SUFFIX}", kept)
             if tidy:
@@ -253,17 +252,19 @@ class Manifest:
                 self._has_complained = True
                 log.debug("what servers offer cannot be kept", directory=str(self._directory), reason=str(error))
 
-    def _make_key(self) -> None:
+    def _make_key(self) -> bytes:
+        """The key that counts from now on: this one, unless another process was faster."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / _KEY_FILE
-        if path.exists():
-            path.unlink()  # damaged, else it would have been read
         draft = self._draft(secrets.token_bytes(_KEY_BYTES))
         try:
-            with suppress(FileExistsError):  # another process was faster: its key counts
-                os.link(draft, path)
+            os.link(draft, path)
+        except FileExistsError:
+            if not self._read_key():
+                draft.replace(path)  # it is damaged; a whole one is never taken away from those who use it
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
+        return self._read_key()
 
     def _write_one(self, path: Path, kept: _Kept | bytes | None) -> None:
         if kept is None:
