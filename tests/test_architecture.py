@@ -32,6 +32,7 @@ LAYERS = [
     "events",
     "context",  # what a call brings with it is read from its unparsed `_meta`
     "model",  # a call carries unparsed fields, whose type is the wire's
+    "toolcalls",
     "sandbox",  # running what should not be trusted: processes, paths, addresses
     "upstream",
     "backends",
@@ -68,7 +69,10 @@ LAYERS = [
     "registry_store",
     "registry",
     "telling",
+    "library",
+    "engine",
     "bridge",
+    "sync_bridge",
     "reloading",
     "admin",
     "doctor",

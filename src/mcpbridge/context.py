@@ -8,7 +8,7 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -23,6 +23,7 @@ __all__ = [
     "CallContext",
     "CallEvents",
     "Cancellation",
+    "Keeping",
     "Session",
     "context_of",
     "new_run",
@@ -72,6 +73,17 @@ class Cancellation:
             self._event.set()
 
 
+class Keeping(Protocol):
+    """The part of the store that tools of the program's own need; see `Store`, which is one."""
+
+    async def put(self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "") -> str: ...  # noqa: D102 - as in `Store`
+    async def get(  # noqa: D102
+        self, kind: str, handle: str, *, principal: str, renew: float | None = None
+    ) -> bytes | None: ...
+    async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None: ...  # noqa: D102
+    async def drop(self, kind: str, handle: str, *, principal: str) -> bool: ...  # noqa: D102
+
+
 class BridgeContext(Struct, frozen=True):
     """What is the same for all calls of one bridge."""
 
@@ -80,6 +92,8 @@ class BridgeContext(Struct, frozen=True):
     events: EventBus = field(default_factory=EventBus)
     tenants: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Tenant by principal, where a token fixes it."""
+    store: Keeping | None = None
+    """What outlives a call; None outside of any bridge."""
 
 
 NOWHERE = BridgeContext()

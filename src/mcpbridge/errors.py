@@ -28,6 +28,7 @@
     │   ├── UrlRequired            it wants pages visited first, and this client opens none
     │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
     ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
+    ├── CallFailed               the value of a result was wanted that is an error, or is not there yet
     ├── StoreFailed              what should be kept, or found again, cannot be
     │   └── ValueTooLarge          larger than all that the store may hold
     └── ConfigError              set up wrong: file, key, what was expected
@@ -52,6 +53,7 @@ __all__ = [
     "BadRequest",
     "BridgeError",
     "BudgetSpent",
+    "CallFailed",
     "CallRefused",
     "ConfigError",
     "HookRefused",
@@ -386,6 +388,10 @@ class AnswerTooLarge(BridgeError):
             f"{limit / 2**20:.3g} MiB (`http.max_event`)"
         )
         self.size, self.limit = size, limit
+
+
+class CallFailed(BridgeError):
+    """The value of a result was wanted that is an error, or is not there yet."""
 
 
 class StoreFailed(BridgeError):
