@@ -62,7 +62,7 @@ async def test_an_empty_pool_has_settled() -> None:
         assert await pool.settled(0)
 
 
-async def test_an_error_of_the_body_stops_all_upstreams() -> None:
+async def test_an_error_of_the_body_stops_all_upstreams_and_arrives_as_it_was() -> None:
     transport = ScriptedTransport(LEGACY_SERVER)
     pool = pool_of({"a": transport})
 
@@ -71,9 +71,8 @@ async def test_an_error_of_the_body_stops_all_upstreams() -> None:
             await pool.settled(5)
             raise ValueError("of the body")
 
-    with pytest.raises(ExceptionGroup) as caught:
+    with pytest.raises(ValueError, match="of the body"):
         await fail_inside()
-    assert caught.group_contains(ValueError)
     assert not transport.line.is_open
 
 

@@ -73,6 +73,7 @@ class Pool:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Keep every upstream connected meanwhile; leaving ends them all and their processes."""
+        failure: BaseException | None = None
         async with anyio.create_task_group() as tasks:
             self._further.run_in(tasks)
             self._bases.run_in(tasks)
@@ -81,10 +82,14 @@ class Pool:
                 tasks.start_soon(Warming(self.upstreams, at_once=self._warm_up, revalidate=self._revalidate).run)
             try:
                 yield
+            except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
+                failure = error
             finally:
                 self._further.run_in(None)
                 self._bases.run_in(None)
                 tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
     def works_on(self, call: Call) -> bool:
         """A server has the call, or runs it as a task; or the one that runs in its place."""

@@ -4,6 +4,8 @@ Four nets, each for what slips through the one before (measured, research on kil
 the process group; the parent-death signal (`launch.py`), should the bridge die; the guard process
 (`guard.py`), for the rest of the group in that case, which knows of a server before it is started; and a cookie in the
 environment, by which descendants are found that left the group with setsid.
+
+What nobody can end any more, since its event loop was closed, is killed at that moment. A fork of the bridge ends none.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,6 +25,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mcpbridge.wire import guard, launch
+from mcpbridge.wire.guarding import guarding
 
 __all__ = ["NOT_FOUND", "ProcessSpec", "ServerProcess", "child_environment", "sweeper"]
 
@@ -69,6 +73,7 @@ class ServerProcess:
 
     def __init__(self, popen: subprocess.Popen[bytes], cookie: str) -> None:
         self._popen = popen
+        self._owner = os.getpid()
         self.cookie = cookie
         """What marks it and all its descendants; see `guard`."""
         self._exited = asyncio.Event()
@@ -97,8 +102,7 @@ class ServerProcess:
         argv = [str(Path(found).absolute()), *spec.args]
         if _ON_LINUX:
             argv = [sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid()), *argv]
-        watch = _Guard.shared()
-        watch.expects(cookie)  # first: the bridge may be killed at any moment from here on
+        guarding.expects(cookie)  # first: the bridge may be killed at any moment from here on
         try:
             popen = subprocess.Popen(
                 argv,
@@ -111,15 +115,15 @@ class ServerProcess:
                 start_new_session=True,
             )
         except BaseException:
-            watch.ended(cookie)
+            guarding.ended(cookie)
             raise
         try:
-            watch.started(popen.pid, cookie)
+            guarding.started(popen.pid, cookie)
             return cls(popen, cookie)
         except BaseException:
             # Nobody would own it: a process without an owner is an orphan.
             _kill_unowned(popen)
-            watch.ended(cookie)  # else it would one day signal whoever has this id then
+            guarding.ended(cookie)  # else it would one day signal whoever has this id then
             raise
 
     @property
@@ -168,6 +172,8 @@ class ServerProcess:
         `before_closing` is called before the output pipes are closed, for who still reads them. `at_once`: SIGKILL
         without any grace, for what has nothing to tidy up.
         """
+        if os.getpid() != self._owner:
+            return  # a fork of the bridge ends, and with it its copy of this
         self.close_stdin()
         try:
             if at_once:
@@ -184,7 +190,7 @@ class ServerProcess:
         # Reaped only now: until then nobody else can get the id that the group signals went to.
         self._popen.poll()
         await sweep(self.cookie)
-        _Guard.shared().ended(self.cookie)
+        guarding.ended(self.cookie)
         before_closing()
         for pipe in (self._popen.stdout, self._popen.stderr):
             if pipe is not None:
@@ -219,10 +225,14 @@ class ServerProcess:
         descriptor = os.pidfd_open(self.pid)
 
         def exited() -> None:
+            unowned.detach()
             loop.remove_reader(descriptor)
             os.close(descriptor)
             self._has_exited()
 
+        # The loop alone holds it, and lets go of it when it is closed: nobody can end the server any more then.
+        unowned = weakref.finalize(exited, _end_unowned, self._popen, self.cookie, self._owner, descriptor)
+        unowned.atexit = False  # the guard sees to that
         loop.add_reader(descriptor, exited)
 
     def _has_exited(self) -> None:
@@ -257,97 +267,60 @@ def _kill_unowned(popen: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-class _Guard:
-    """The one guard process of this bridge, started with the first server and again if it was killed."""
+def _end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int, descriptor: int) -> None:
+    """End a server whose loop was closed, without any grace. `descriptor` told the loop of its end."""
+    os.close(descriptor)
+    if os.getpid() == owner:  # else this is a fork
+        with suppress(RuntimeError):  # the interpreter exits: then the guard does it
+            threading.Thread(target=_end_tree, args=(popen, cookie), name=f"end {popen.pid}").start()
 
-    _shared: "_Guard | None" = None
 
-    def __init__(self) -> None:
-        self._popen: subprocess.Popen[bytes] | None = None
-        self._alive: dict[str, int] = {}
-
-    @classmethod
-    def shared(cls) -> "_Guard":
-        # One a process by nature: it guards this process, whatever bridges run in it.
-        if cls._shared is None:
-            cls._shared = cls()
-        return cls._shared
-
-    def expects(self, cookie: str) -> None:
-        self.started(0, cookie)
-
-    def started(self, pid: int, cookie: str) -> None:
-        self._alive[cookie] = pid
-        self._tell(f"+{cookie} {pid}\n")
-
-    def ended(self, cookie: str) -> None:
-        self._alive.pop(cookie, None)
-        self._tell(f"-{cookie}\n")
-        if not self._alive:
-            self._dismiss()
-
-    def _tell(self, line: str) -> None:
-        if self._popen is None or self._popen.poll() is not None:
-            if not self._alive:
-                return
-            self._start()
-            line = "".join(f"+{cookie} {pid}\n" for cookie, pid in self._alive.items())
-        assert self._popen is not None
-        assert self._popen.stdin is not None
-        with suppress(OSError):
-            self._popen.stdin.write(line.encode())
-
-    def _start(self) -> None:
-        if self._popen is not None and self._popen.stdin is not None:
-            self._popen.stdin.close()  # of one that was killed
-        self._popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            cwd="/" if not _ON_WINDOWS else None,
-            env={},
-            start_new_session=True,
-        )
-
-        _when_exited(self._popen, self._ended)
-
-    def _ended(self) -> None:
-        """It was killed, unless it was dismissed: servers must not be without a guard."""
-        if self._popen is not None and self._popen.poll() is not None:
-            self._tell("")
-
-    def _dismiss(self) -> None:
-        """With nobody left to end the guard exits as soon as its input closes."""
-        popen, self._popen = self._popen, None
-        if popen is not None and popen.stdin is not None:
-            with suppress(OSError):
-                popen.stdin.close()
+def _end_tree(popen: subprocess.Popen[bytes], cookie: str) -> None:
+    if popen.returncode is None:
+        _kill_unowned(popen)
+        guard.kill_carriers({cookie})
+    guarding.ended(cookie)
 
 
 sweeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sweep")
 """For looks at all processes. A thread of its own: the loop's pool may be full of slow name look-ups."""
-_to_sweep: set[str] = set()
-_sweep: asyncio.Future[int] | None = None
+
+
+class _Sweeps:
+    """The sweeps of one event loop."""
+
+    def __init__(self) -> None:
+        self._asked: set[str] = set()
+        self._under_way: asyncio.Future[int] | None = None
+
+    async def sweep(self, cookie: str) -> None:
+        while self._under_way is not None and not self._under_way.done():
+            await asyncio.wait([self._under_way])
+        self._asked.add(cookie)
+        await asyncio.sleep(0)  # let the others that stop in this turn join
+        if cookie in self._asked:
+            cookies, self._asked = self._asked, set()
+            self._under_way = self._look(cookies)
+        under_way = self._under_way
+        if under_way is not None:
+            await asyncio.wait([under_way])
+            if self._under_way is under_way:
+                self._under_way = None  # it knows its loop, which then would never go
+
+    def _look(self, cookies: set[str]) -> asyncio.Future[int]:
+        loop = asyncio.get_running_loop()
+        try:
+            return loop.run_in_executor(sweeper, guard.kill_carriers, cookies)
+        except RuntimeError:  # the interpreter exits, and has closed the pool: then the loop has to wait
+            done = loop.create_future()
+            done.set_result(guard.kill_carriers(cookies))
+            return done
+
+
+_sweeps: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Sweeps] = weakref.WeakKeyDictionary()
 
 
 async def sweep(cookie: str) -> None:
     """Kill descendants that left their process group. Sweeps asked for together share one look at /proc."""
-    global _sweep
-    if not _ON_LINUX:
-        return
-    while True:
-        if _sweep is None or _sweep.done() or _sweep.get_loop() is not asyncio.get_running_loop():
-            break
-        await asyncio.wait([_sweep])
-    _to_sweep.add(cookie)
-    await asyncio.sleep(0)  # let the others that stop in this turn join
-    if cookie not in _to_sweep:
-        assert _sweep is not None
-        await asyncio.wait([_sweep])
-        return
-    cookies = set(_to_sweep)
-    _to_sweep.clear()
-    _sweep = asyncio.get_running_loop().run_in_executor(sweeper, guard.kill_carriers, cookies)
-    await asyncio.wait([_sweep])
+    if _ON_LINUX:
+        await _sweeps.setdefault(asyncio.get_running_loop(), _Sweeps()).sweep(cookie)
