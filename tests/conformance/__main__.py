@@ -18,6 +18,7 @@ from pathlib import Path
 from conformance.legs import CLIENT, DIRECT, FURTHER_LEGS, LEGS, ServerLeg
 from conformance.results import Expected, Outcome, Verdict, expectations, judge, read_outcomes
 from conformance.suite import HERE, REVISIONS, Suite
+from prepared import prepared
 
 Outcomes = dict[str, Outcome]
 
@@ -47,10 +48,12 @@ def main() -> int:
 def _run(suite: Suite, folder: Path, legs: list[ServerLeg], *, with_client: bool, jobs: int) -> dict[str, str]:
     """Everything, a few at a time: the long runs first, then the many short ones. What kept a leg from running."""
     into = folder / CLIENT.name
-    with ThreadPoolExecutor(jobs) as pool:
+    program = HERE / "client.py"
+    with tempfile.TemporaryDirectory() as near, prepared(Path(near), program) as be, ThreadPoolExecutor(jobs) as pool:
+        client = [*be, str(program)]
         running = {leg.name: pool.submit(leg.run, suite, folder / leg.name) for leg in legs}
         single = [
-            pool.submit(CLIENT.run, suite, into, revision, name)
+            pool.submit(CLIENT.run, suite, client, into, revision, name)
             for revision in (CLIENT.revisions if with_client else ())
             for name in CLIENT.scenarios(suite, revision)
         ]

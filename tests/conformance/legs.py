@@ -110,10 +110,10 @@ class ClientLeg:
         """Those of the frozen set, and the one beside it that needs no extension."""
         return [*suite.scored(revision, "client"), "json-schema-2020-12-preservation"]
 
-    def run(self, suite: Suite, folder: Path, revision: str, scenario: str) -> None:
-        """Run one scenario; its results lie in the folder of the revision's name."""
-        client = [sys.executable, str(TESTS / "conformance/client.py"), *([] if self.bridged else ["--direct"])]
-        suite.ask_client(client, scenario, revision, folder / revision / scenario.replace("/", "-"))
+    def run(self, suite: Suite, client: list[str], folder: Path, revision: str, scenario: str) -> None:
+        """Run one scenario with that command (`client.py`); its results lie in the folder of the revision's name."""
+        command = [*client, *([] if self.bridged else ["--direct"])]
+        suite.ask_client(command, scenario, revision, folder / revision / scenario.replace("/", "-"))
 
 
 DIRECT = ServerLeg("directly", None)

@@ -8,6 +8,7 @@ How a fenced block is checked is said by its first line:
                   A variable that is set (`$ NAME=$(…)`) is known to the commands below
     sh            every `mcpbridge …` in it must be a command line that the program accepts
     python        is run
+    … signature   how something is called, in a page that is generated
 
 Commands run where the page's first `toml` block is the servers.toml.
 """
@@ -20,6 +21,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,11 +39,12 @@ from mcpbridge.builtin.settings import BuiltinSettings
 from mcpbridge.cli import commands, serve
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
+from prepared import prepared
+from servers_schema import check
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SERVERS = ROOT / ".venv-servers/bin"
-SCHEMA = json.loads((ROOT / "docs/servers.schema.json").read_text("utf-8"))
 _NAMES = ("ANTHROPIC_API_KEY", "DOCS_TOKEN", "GH_TOKEN", "LIVE_TOKEN", "PROXY_PASSWORD", "KEY_PASSWORD", "STORE_KEY",
           "BANK_SECRET", "ORDERS_TOKEN", "PETSTORE_KEY", "SHOP_TOKEN", "TAVILY_API_KEY", "WEATHER_KEY")  # fmt: skip
 ANY = dict.fromkeys(_NAMES, "something of more than 16 characters")
@@ -76,7 +79,7 @@ def of_kind(*kinds: str) -> Any:
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
-    known = {"toml", "json", "toml client", "json client", "console", "sh", "python", "text"}
+    known = {"toml", "json", "toml client", "json client", "console", "sh", "python", "python signature", "text"}
     assert {block.kind for block in BLOCKS} <= known
 
 
@@ -92,17 +95,17 @@ def test_a_configuration_is_loaded_and_fits_the_schema(block: Block, tmp_path: P
     settings = read(path, ANY).settings
     offering = [*settings.servers.values(), *settings.tools.values()]
     assert [one.unavailable for one in offering] == [None] * len(offering)
-    jsonschema.validate(tomllib.loads(block.text), SCHEMA)
+    check(tomllib.loads(block.text))
 
 
 def test_the_example_fits_the_schema_and_a_mistake_does_not() -> None:
     example = tomllib.loads((ROOT / "servers.toml").read_text("utf-8"))
-    jsonschema.validate(example, SCHEMA)
+    check(example)
     for short in ({"retry": 3}, {"url": "http://x", "auth": "none"}, {"isolation": "client"}):
-        jsonschema.validate({"servers": {"time": short if "url" in short else {"command": "x", **short}}}, SCHEMA)
+        check({"servers": {"time": short if "url" in short else {"command": "x", **short}}})
     for wrong in ({"comand": "x"}, {}, {"command": "x", "url": "http://x"}, {"command": "x", "call_timeout": "soon!"}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate({"servers": {"time": wrong}}, SCHEMA)
+            check({"servers": {"time": wrong}})
 
 
 @of_kind("json")
@@ -150,10 +153,18 @@ def accepted(words: list[str]) -> None:
         command.make_context("mcpbridge", words)
 
 
-@pytest.fixture
-def reader(place: Place) -> dict[str, str]:
-    """The environment of someone who reads the pages: `uvx` finds the example's servers, `.` is a repository."""
+@pytest.fixture(scope="module")
+def serving() -> Iterator[list[str]]:
+    """The command that starts one of the example's servers. Nearly every page does, and each has much to import."""
     assert (SERVERS.parent / ".ready").exists(), "run `make example` first: it installs the example's servers"
+    programs = [SERVERS / f"mcp-server-{name}" for name in ("git", "time")]
+    with tempfile.TemporaryDirectory() as near, prepared(Path(near), *programs, python=str(SERVERS / "python")) as be:
+        yield be
+
+
+@pytest.fixture
+def reader(place: Place, serving: list[str]) -> dict[str, str]:
+    """The environment of someone who reads the pages: `uvx` finds the example's servers, `.` is a repository."""
     programs = place.folder / "bin"
     programs.mkdir()
     (place.folder / "examples").mkdir()
@@ -161,7 +172,7 @@ def reader(place: Place) -> dict[str, str]:
     for beside in ("mycode.py", "poem.txt"):
         shutil.copy(ROOT / "examples/tools" / beside, place.folder)
     bridge = f'env MCPBRIDGE_STANDALONE=1 {sys.executable} -m mcpbridge "$@"'  # a client hands few variables on
-    for name, text in {"mcpbridge": bridge, "uvx": f'{SERVERS}/"$@"'}.items():
+    for name, text in {"mcpbridge": bridge, "uvx": f'{shlex.join(serving)} {SERVERS}/"$@"'}.items():
         (programs / name).write_text(f"#!/bin/sh\nexec {text}\n")
         (programs / name).chmod(0o755)
     identity = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

@@ -1,6 +1,5 @@
 """The examples of `examples/tools` do what they say: one of each kind of backend, before the services beside them."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import jsonschema
 import pytest
 
 from mcpbridge.backends.making import KEYS, kind_of
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
+from servers_schema import check
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "examples/tools"
-SCHEMA = json.loads((ROOT / "docs/servers.schema.json").read_text("utf-8"))
 
 
 def started(program: str) -> Iterator[str]:
@@ -81,7 +79,7 @@ def test_an_example_loads_and_fits_the_schema(path: Path) -> None:
     loaded = read(path, {})
     assert loaded.warnings == ()
     assert not any(tool.unavailable for tool in loaded.settings.tools.values())
-    jsonschema.validate(tomllib.loads(path.read_text("utf-8")), SCHEMA)
+    check(tomllib.loads(path.read_text("utf-8")))
 
 
 @pytest.mark.parametrize(
