@@ -36,6 +36,7 @@ LAYERS = [
     "sandbox",  # running what should not be trusted: processes, paths, addresses
     "upstream",
     "backends",
+    "cassettes",
     "policy",
     "storage",
     "approvals",

@@ -22,7 +22,7 @@ from mcpbridge.events import EventBus
 from mcpbridge.holdings import Lease
 from mcpbridge.hooks.calls import Hook
 from mcpbridge.hooks.changes import Changes
-from mcpbridge.model import Call, Plan, Tool
+from mcpbridge.model import Asks, Plan, Tool
 from mcpbridge.pipeline.approval import Approval, Approver
 from mcpbridge.pipeline.arguments import CheckArguments
 from mcpbridge.pipeline.budgets import Budgets, Spent
@@ -85,7 +85,7 @@ class Parts(Struct, frozen=True):
     """The same, and what is set of tools that no server has, by the server that they count as."""
     serve: Mapping[str, Plan]
     """Who takes calls of those, by that server."""
-    asks: Callable[[Tool], Callable[[Call], str] | None] = lambda tool: None
+    asks: Callable[[Tool], Asks | None] = lambda tool: None
     """Where it depends on the arguments whether a person must agree: what tells that."""
     noted: Record | None = None
     """Hears of each call that has ended."""

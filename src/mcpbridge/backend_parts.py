@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mcpbridge.backends.backend import Backend, Condition, Health
 from mcpbridge.backends.kept import ENDING_SECONDS, Kept
-from mcpbridge.backends.making import Surroundings, has_several, make, refuse_unused
+from mcpbridge.backends.making import Surroundings, has_several, kind_of, make, refuse_unused
 from mcpbridge.backends.serving import Run, Serving, found
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.catalog.refresh import Catalog
@@ -35,12 +35,15 @@ from mcpbridge.errors import (
 )
 from mcpbridge.holdings import Lease
 from mcpbridge.logs import get_logger
-from mcpbridge.model import OWN, TOOLS, Call
+from mcpbridge.model import OWN, TOOLS, Asks, Call, Tool
 from mcpbridge.sandbox.job import Runner
 from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.frame import encode
+
+if TYPE_CHECKING:  # loaded by who has one
+    from mcpbridge.cassettes.cassette import Cassette
 
 __all__ = ["BackendConcerns", "BackendParts", "Given"]
 
@@ -152,8 +155,13 @@ class BackendParts:
         runner: Callable[[Settings], Runner],
         redact: Callable[[str], str],
         noticed: Callable[[], None],
+        cassette: "Cassette | None" = None,
     ) -> None:
-        """Touches nothing. `runner`: the sandbox of these settings; `noticed`: told when a backend's state changes."""
+        """Touches nothing. `runner`: the sandbox of these settings; `noticed`: told when a backend's state changes.
+
+        `cassette` records those that reach other services, or answers in their place.
+        """
+        self._cassette = cassette
         self._catalog, self._serving, self._redact, self._noticed = catalog, serving, redact, noticed
         self._runner = runner
         self._now = BackendConcerns({}, {}, {})
@@ -176,7 +184,13 @@ class BackendParts:
                 if name in ones or name in settings.servers or name in OWN:
                     raise ConfigError(f"there is a server or a tool {name!r} already", key=f"tools.{name}")
                 one.check(name)
-                kept = self._kept("given", name, (name, one), lambda one=one: one.backend, lease)
+                kept = self._kept(
+                    "given",
+                    name,
+                    (name, one),
+                    partial(self._made, name, one.backend.kind, lambda one=one: one.backend),
+                    lease,
+                )
                 ones[name] = One(name, one.settings, kept, name if one.has_several else TOOLS)
         return BackendConcerns(ones, _sources(ones), self._serve(ones))
 
@@ -187,9 +201,13 @@ class BackendParts:
             kept = Kept(make(name, own, around), self._redact)  # it never runs
         else:
             key = (name, decisive, settings.sandbox)
-            kept = self._kept("backend", name, key, partial(make, name, own, around), lease)
+            made = partial(self._made, name, kind_of(own), partial(make, name, own, around))
+            kept = self._kept("backend", name, key, made, lease)
         seconds = _seconds(own, kept.backend.kind, settings.sandbox.timeout)
         return One(name, own, kept, name if has_several(own) else TOOLS, seconds)
+
+    def _made(self, name: str, kind: str, make: Callable[[], Backend]) -> Backend:
+        return make() if self._cassette is None else self._cassette.backend(name, kind, make)
 
     def _pack(self, named: str, settings: Settings, lease: Lease) -> dict[str, One]:
         from mcpbridge.backends.packs import PackBackend, pack_name
@@ -219,6 +237,22 @@ class BackendParts:
             self._catalog.remove(server)
         for offer in concerns.offers():
             self._catalog.update(offer)
+
+    def asking(self, concerns: BackendConcerns, others: Callable[[Tool], Asks | None]) -> Callable[[Tool], Asks | None]:
+        """Finds what tells of the calls of a tool whether a person must agree. `others`: of tools of no backend."""
+
+        def asks(tool: Tool) -> Asks | None:
+            one = concerns.ones.get(tool.name if tool.server == TOOLS else tool.server)
+            if one is not None:
+                return _asks_of(one.backend)
+            return self._extra_asks if tool.server == TOOLS and self.extra.are_any else others(tool)
+
+        return asks
+
+    def _extra_asks(self, call: Call) -> str | Awaitable[str]:
+        backend = self.extra.run_of(call)
+        asks = _asks_of(backend) if backend is not None else None
+        return asks(call) if asks is not None else ""
 
     def changed(self, name: str) -> None:
         """A backend has other tools, or another state."""
@@ -334,6 +368,11 @@ class BackendParts:
         if one.settings.unavailable or one.kept.failed is not None:
             raise UpstreamUnavailable(call.upstream, self._redact(one.condition.reason))
         return await self._serving.serve(call, one.backend.run, one.settings.timeouts)
+
+
+def _asks_of(backend: Backend) -> Asks | None:
+    """What a backend says of its calls: its `asks`, where it has one."""
+    return getattr(backend, "asks", None)
 
 
 def _sources(ones: Mapping[str, One]) -> dict[str, OfferSettings]:

@@ -6,7 +6,7 @@ any server. Tools that tell of the bridge itself (`brief`, `pulse`, …) stand b
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -20,10 +20,13 @@ from mcpbridge.conduct import CallSettings
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import ToolInactive
 from mcpbridge.holdings import Lease, until_closed
-from mcpbridge.model import BRIDGE, BUILTIN, Call, Tool
+from mcpbridge.model import BRIDGE, BUILTIN, Asks, Call, Tool
 from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
+
+if TYPE_CHECKING:  # loaded by who has one
+    from mcpbridge.cassettes.cassette import Cassette
 
 __all__ = ["BuiltinConcerns", "BuiltinParts"]
 
@@ -44,7 +47,7 @@ class BuiltinConcerns(Struct, frozen=True):
             ready = [tool for tool in tools.values() if getattr(tool, "is_ready", True)]
             yield Offer(server, tuple(encode(tool.definition) for tool in ready))
 
-    def asks(self, tool: Tool) -> Callable[[Call], str] | None:
+    def asks(self, tool: Tool) -> Asks | None:
         """Tells of a call why a person must agree to it, where that depends on its arguments; empty: nobody must."""
         return getattr(self.tools.get(tool.server, {}).get(tool.name), "asks", None)
 
@@ -61,8 +64,14 @@ class BuiltinConcerns(Struct, frozen=True):
 class BuiltinParts:
     """What one bridge has for all its life, whatever the settings are."""
 
-    def __init__(self, catalog: Catalog, serving: Serving, noticed: Callable[[], None]) -> None:
-        """`noticed`: told when a tool has found out whether it can work."""
+    def __init__(
+        self, catalog: Catalog, serving: Serving, noticed: Callable[[], None], cassette: "Cassette | None" = None
+    ) -> None:
+        """`noticed`: told when a tool has found out whether it can work.
+
+        `cassette` records those that reach other services, or answers in their place.
+        """
+        self._cassette = cassette
         self._catalog, self._serving, self._noticed = catalog, serving, noticed
         self._now = BuiltinConcerns({}, {}, {})
 
@@ -77,7 +86,7 @@ class BuiltinParts:
             tool = lease.hold(
                 "builtin",
                 (name, section, settings.sandbox, settings.source),
-                partial(make, name, section, making),
+                partial(self._made, name, section, making),
                 run=_running(self._offer_again),
                 ends_in=ENDING_SECONDS,
             )
@@ -86,6 +95,10 @@ class BuiltinParts:
         sources = {server: _source(of_server, settings) for server, of_server in tools.items()}
         serve = {server: partial(self._run, server, of_server) for server, of_server in tools.items()}
         return BuiltinConcerns(tools, sources, serve)
+
+    def _made(self, name: str, section: Any, making: Making) -> Builtin:
+        tool = make(name, section, making)
+        return tool if self._cassette is None else self._cassette.builtin(name, tool)
 
     def take_effect(self, concerns: BuiltinConcerns) -> None:
         """Offer these from now on."""

@@ -6,14 +6,16 @@ say of themselves in `_meta` is what they say: only the principal, and a tenant 
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct, field
 
 from mcpbridge.events import EventBus
+from mcpbridge.interaction import NOBODY, Asker
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import CONTEXT, RUN
 
@@ -24,15 +26,21 @@ __all__ = [
     "CallEvents",
     "Cancellation",
     "Keeping",
+    "Listed",
+    "Pauses",
+    "RunContexts",
     "Session",
     "context_of",
     "new_run",
     "run_of",
     "short",
+    "text_in",
 ]
 
 _LONGEST = 200
 """Characters of a name that a client gives; what is longer counts as none."""
+
+T = TypeVar("T")
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -73,15 +81,45 @@ class Cancellation:
             self._event.set()
 
 
+class Listed(Protocol):
+    """What is known of a value of the store without reading it; see `Entry`, which is one."""
+
+    @property
+    def label(self) -> bytes: ...  # noqa: D102 - as in `Entry`
+
+
 class Keeping(Protocol):
     """The part of the store that tools of the program's own need; see `Store`, which is one."""
 
-    async def put(self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "") -> str: ...  # noqa: D102 - as in `Store`
+    async def put(  # noqa: D102 - as in `Store`
+        self, kind: str, body: bytes, *, principal: str, expires_in: float, handle: str = "", label: bytes = b""
+    ) -> str: ...
     async def get(  # noqa: D102
         self, kind: str, handle: str, *, principal: str, renew: float | None = None
     ) -> bytes | None: ...
     async def take(self, kind: str, handle: str, *, principal: str) -> bytes | None: ...  # noqa: D102
     async def drop(self, kind: str, handle: str, *, principal: str) -> bool: ...  # noqa: D102
+    async def entries(self, kind: str, *, principal: str | None) -> Sequence[Listed]: ...  # noqa: D102
+
+
+class Pauses:
+    """What this process knows of calls that wait for an answer from outside; the calls themselves are in the store."""
+
+    __slots__ = ("resuming", "sessions")
+
+    def __init__(self) -> None:
+        self.resuming: dict[str, object] = {}
+        """The calls that the program goes on with right now, by a key that nobody else knows."""
+        self.sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
+        """The sessions of calls that were paused here, by id, as long as they last."""
+
+
+class RunContexts(Protocol):
+    """Keeps what handlers keep over the calls of a run: `RunContexts` of `backends`, where alone it is used."""
+
+    def during(self, held: Any, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """What `work` returns, with the values of `held` (a `Held`) read before it and kept after it."""
+        ...
 
 
 class BridgeContext(Struct, frozen=True):
@@ -94,6 +132,10 @@ class BridgeContext(Struct, frozen=True):
     """Tenant by principal, where a token fixes it."""
     store: Keeping | None = None
     """What outlives a call; None outside of any bridge."""
+    pauses: Pauses = field(default_factory=Pauses)
+    """Calls that are gone on with."""
+    contexts: RunContexts | None = None
+    """What handlers keep over the calls of a run; None outside of any bridge: then it lasts as long as the call."""
 
 
 NOWHERE = BridgeContext()
@@ -129,6 +171,8 @@ class CallContext(Struct, eq=False):
     """What the program gave: `Bridge(dependencies=...)`."""
     events: CallEvents
     cancellation: Cancellation = field(default_factory=Cancellation)
+    client: Asker = NOBODY
+    """Who can be asked meanwhile: `SamplingModel(context)` asks its model."""
 
     @property
     def state(self) -> dict[str, Any]:
@@ -158,7 +202,7 @@ def new_run() -> str:
 
 def run_of(meta: Body | None) -> str:
     """The run that a request's `_meta` names; empty when it names none."""
-    return _text_in(meta, RUN)
+    return text_in(meta, RUN)
 
 
 def context_of(meta: Body | None, session: Session, tool: str, around: BridgeContext) -> CallContext:
@@ -182,7 +226,8 @@ def _said(meta: Body | None) -> _Said:
         return _Said()
 
 
-def _text_in(meta: Body | None, key: str) -> str:
+def text_in(meta: Body | None, key: str) -> str:
+    """A name in a request's `_meta`; empty when there is none, or none of a sensible length."""
     try:
         raw = meta.get(key) if meta is not None else None
         return short(_decode_text(raw)) if raw is not None else ""

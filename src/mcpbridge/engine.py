@@ -1,13 +1,13 @@
-"""`Engine`: builds everything from settings, as one async context manager. What `Bridge` gives programs stands on this."""
+"""`Engine`: builds everything from settings, as one async context manager. `Bridge` is what programs see of it."""
 
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 from anyio import CancelScope, move_on_after
@@ -18,6 +18,7 @@ from mcpbridge.approvals.by_handler import ApprovalHandler
 from mcpbridge.approvals.desk import Desk
 from mcpbridge.assembly import Around, Lasting
 from mcpbridge.backend_parts import BackendParts, Given
+from mcpbridge.backends.run_contexts import RunContexts
 from mcpbridge.backends.serving import Serving
 from mcpbridge.builtin_parts import BuiltinParts
 from mcpbridge.catalog.forms import Forms
@@ -27,11 +28,11 @@ from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
 from mcpbridge.config.changes import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
-from mcpbridge.downstream.channel import Client
+from mcpbridge.downstream.channel import Notify
 from mcpbridge.downstream.extra_tools import Resolve
 from mcpbridge.downstream.failed_calls import failed_call
+from mcpbridge.downstream.program import Program, ProgramAnswers
 from mcpbridge.downstream.server import Server
-from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.errors import BridgeError
 from mcpbridge.events import EventBus
 from mcpbridge.generation import Generation, Standing, build, identity_of, servers_of
@@ -41,7 +42,7 @@ from mcpbridge.hooks.calls import Hook
 from mcpbridge.interaction import NOTHING, Asker
 from mcpbridge.logs import get_logger
 from mcpbridge.making import making_of
-from mcpbridge.model import Call
+from mcpbridge.model import Call, Session
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.policy.decide import Policy
@@ -69,12 +70,31 @@ from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports import TransportMaker
 from mcpbridge.wire.envelope import CONTEXT, RUN, TURN
 from mcpbridge.wire.frame import Frame, encode
-from mcpbridge.wire.revisions import LATEST_LEGACY
+from mcpbridge.wire.python_values import decoded
 from mcpbridge.wire.transport import Transport
+
+if TYPE_CHECKING:  # loaded by who has one
+    from mcpbridge.cassettes.cassette import Cassette
 
 __all__ = ["Engine", "RequestFailed"]
 
 log = get_logger("mcpbridge")
+
+
+_OF_PROGRAMS, _ROOM = ("artifact", "context", "finished"), 64 * 1024**2
+"""What tools and runs of programs keep, and bytes of each kind: what is used least makes room."""
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
+
+
+def _unheard(message: bytes) -> None:
+    """For requests whose sender wants to hear nothing meanwhile."""
 
 
 class RequestFailed(BridgeError):
@@ -102,8 +122,10 @@ class Engine:
         is_whole: bool = True,
         manifest: Manifest | None = None,
         project: str = "",
+        answers: ProgramAnswers | None = None,
         tools: Mapping[str, Given] | None = None,
         resolver: Resolve | None = None,
+        cassette: "Cassette | None" = None,
     ) -> None:
         """`redact` masks secrets in what upstreams say before it is kept or shown; a `Redactor` also learns new tokens.
 
@@ -115,8 +137,14 @@ class Engine:
         `manifest` remembers what servers offered, so that they need not run to be listed; None: nothing does.
         `tools` are backends of the program, by name, beside those of the settings; see `set_backend` for later ones.
         `resolver` computes further tools for single clients; see `resolve_again`.
+        `answers`: what upstreams may ask of the program during its calls; None: nothing.
         `project` is the `file://` URI of the directory that `request` and `call_tools` work in; empty: in none.
+        `cassette` records what crosses to upstreams, or answers in their place; then `manifest` is left alone.
         """
+        self._cassette = cassette
+        if cassette is not None:
+            cassette.begin(redact)
+            settings, manifest = cassette.settings(settings), None
         self._manifest, self._is_whole, self._project = manifest, is_whole, project
         self.settings = settings
         """What is in effect."""
@@ -127,9 +155,9 @@ class Engine:
         self._resolver = resolver
         self._sandboxes = Sandboxes()
         self.events = EventBus()
-        """What happens: `async for event in bridge.events.subscribe()`. See `Event`."""
+        """What happens: `async for event in bridge.events()`. See `Event`."""
         tenants = {token.name: token.tenant for token in settings.http.tokens if token.tenant}
-        self._sessions = Sessions()
+        self._program = Program(answers, project)
         observe = settings.observe
         self.metrics = Metrics(max_tools=observe.max_tools, max_clients=observe.max_clients)
         """What is counted of calls, since this was made."""
@@ -137,7 +165,11 @@ class Engine:
         self._approver = approver
         self.store: Store = LazyStore(settings.store)
         """What outlives a call; opened when there is something to keep."""
-        self._context = BridgeContext(dependencies or {}, self.events, tenants, self.store)
+        for kind in _OF_PROGRAMS:
+            self.store.bound(kind, _ROOM)
+        self.contexts = RunContexts(self.store, self.events)
+        """What handlers keep over the calls of a run."""
+        self._context = BridgeContext(dependencies or {}, self.events, tenants, self.store, contexts=self.contexts)
         where = partial(call_log_path, settings.call_log, settings.store)
         self.audit = CallLog(where, settings.call_log, redact=redact)
         """Where approvals are written down, and calls if they are."""
@@ -210,13 +242,20 @@ class Engine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, trace)
+        try:
+            return await self._stack.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            if error is not None and list(_leaves(group)) == [error]:
+                return False  # task groups wrap what the body raised; who wrote it expects it as it is
+            raise
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[Self]:
         self._build()
         self._tell_project()
         async with AsyncExitStack() as stack:
+            if self._cassette is not None:
+                stack.enter_context(self._cassette.running())  # ends last: what ends says its last words
             for part in (self._keeping(), self._flights.running(), self.holdings.running()):
                 await stack.enter_async_context(part)
             await self._now.lease.begin()
@@ -257,10 +296,10 @@ class Engine:
         self.results = ResultParts(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
         self._serving = Serving()
         self.backends = BackendParts(
-            self.catalog, self._serving, self._sandboxes.of, self._redact, self._backend_changed
+            self.catalog, self._serving, self._sandboxes.of, self._redact, self._backend_changed, self._cassette
         )
         self.backends.extra.resolve = self._resolver
-        builtins = self._builtins = BuiltinParts(self.catalog, self._serving, self._backend_changed)
+        builtins = self._builtins = BuiltinParts(self.catalog, self._serving, self._backend_changed, self._cassette)
         self.looking = Looking(self.pool, self.catalog, self.backends, builtins)
         self.startup = StartupWait(
             self.pool,
@@ -419,6 +458,8 @@ class Engine:
             return Reloaded(needs_restart=self._needs_restart)
         before = self._now
         effective, needs_restart = in_effect(before.settings, settings)
+        if self._cassette is not None:
+            effective = self._cassette.settings(effective)
         after = await self._begun(effective)
         self._switch(before, after)
         self._wanted, self._needs_restart = settings, needs_restart
@@ -530,18 +571,18 @@ class Engine:
         tenant: str = "",
         metadata: Mapping[str, Any] | None = None,
         run: str = "",
+        session: Session | None = None,
+        notify: Notify = _unheard,
     ) -> dict[str, Any]:
         """Make a request as a client in this process; the same way as every other client's.
 
         The rest is its context (`Call.context`): for whom it is made, and in which run. `user` counts as a principal,
-        as the holder of a token does: what is kept for one user, no other gets.
+        as the holder of a token does: what is kept for one user, no other gets. `session`: what lasts over its calls,
+        where that is not one for all of the user's. `notify` gets the notifications that belong to it, encoded.
 
         Raises:
             RequestFailed: it was answered with an error.
         """
-        client = Client(
-            principal=user, version=LATEST_LEGACY, kept_session=self._sessions.of(user), told_project=self._project
-        )
         said: dict[str, Any] = (
             {CONTEXT: {"tenant": tenant, "metadata": dict(metadata or {})}} if tenant or metadata else {}
         )
@@ -549,9 +590,9 @@ class Engine:
             said[RUN] = run
         if said:
             params = {**params, "_meta": {**params.get("_meta", {}), **said}}
-        frame = Frame(id=Raw(b"1"), method=method, params=Raw(encode(params)))
-        answer = await self.server.answer(client, frame, lambda message: None)
-        message = msgspec.json.decode(answer.data)
+        frame = Frame(id=Raw(self._program.next_id()), method=method, params=Raw(encode(params)))
+        answer = await self.server.answer(self._program.client(user, session), frame, notify)
+        message = decoded(answer.data)
         if "error" in message:
             error = message["error"]
             raise RequestFailed(error.get("code", 0), error.get("message", ""), error.get("data"))
@@ -666,4 +707,6 @@ class Engine:
             log.warning("settings match no tool", note=str(unmatched))
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
+        if self._cassette is not None:
+            return self._cassette.transport(name, settings, self._transports)
         return self._transports(name, settings)

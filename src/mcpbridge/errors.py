@@ -12,6 +12,7 @@
     │   ├── ToolInactive           a tool of ours lacks what it works with: a key, a program, a sandbox
     │   ├── AddressRefused         an address that is not to be fetched for a model
     │   ├── PathRefused            a file that tools are not to touch
+    │   ├── AlreadyResumed         a paused call that was answered before, or is being answered now
     │   └── Overloaded             a queue or limit is full
     │       ├── RateLimited          too many calls in too short a time; says when to come back
     │       └── BudgetSpent          this conversation has made as many calls as it may
@@ -29,6 +30,10 @@
     │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
     ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
     ├── CallFailed               the value of a result was wanted that is an error, or is not there yet
+    ├── FormatError              a model API's format: there is none such, or a message is not in it
+    ├── BridgeClosed             a `SyncBridge` that was closed, or that cannot be waited for from here
+    ├── NoBridge                 what only bridges have was asked of a server that does not offer it
+    ├── ContextRefused           what a handler would keep does not fit the type of its context, or is too large
     ├── StoreFailed              what should be kept, or found again, cannot be
     │   └── ValueTooLarge          larger than all that the store may hold
     └── ConfigError              set up wrong: file, key, what was expected
@@ -46,17 +51,22 @@ from types import MappingProxyType
 __all__ = [
     "RETRY_AFTER",
     "AddressRefused",
+    "AlreadyResumed",
     "AnswerTooLarge",
     "ApprovalRefused",
     "ApprovalUnavailable",
     "ArgumentsRefused",
     "BadRequest",
+    "BridgeClosed",
     "BridgeError",
     "BudgetSpent",
     "CallFailed",
     "CallRefused",
     "ConfigError",
+    "ContextRefused",
+    "FormatError",
     "HookRefused",
+    "NoBridge",
     "NotPermitted",
     "Overloaded",
     "PathRefused",
@@ -179,6 +189,10 @@ class RateLimited(Overloaded):
         self.retry_after = retry_after
         self.facts = {RETRY_AFTER: wait}
         self.advice = f"Nothing was sent. Try again in {wait} s."
+
+
+class AlreadyResumed(CallRefused):
+    """A paused call that was answered before, or that somebody else is answering at this moment."""
 
 
 class BudgetSpent(Overloaded):
@@ -391,7 +405,34 @@ class AnswerTooLarge(BridgeError):
 
 
 class CallFailed(BridgeError):
-    """The value of a result was wanted that is an error, or is not there yet."""
+    """The value of a result was wanted that is an error, or is not there yet; or an answer came to nothing."""
+
+
+class FormatError(BridgeError):
+    """A format of a model API that is unknown, a message that is not in it, or more than it takes."""
+
+
+class BridgeClosed(BridgeError):
+    """A `SyncBridge` was used that was closed, or from where it cannot be waited for; says which."""
+
+
+class NoBridge(BridgeError):
+    """What only bridges have was asked of a server that does not offer it: it is none, or has it switched off."""
+
+    advice = "Look at the URL: it is that of a bridge's `/mcp`; and in its configuration, whether this is switched on."
+
+    def __init__(self, tool: str, server: str) -> None:
+        super().__init__(f"{server} has no `mcpbridge/{tool}` for this client: it is no mcpbridge, or has that off")
+        self.tool, self.server = tool, server
+
+
+class ContextRefused(BridgeError, ValueError):
+    """A handler's or program's value cannot be what is kept of a run, or there is none yet."""
+
+    def __init__(self, where: str, why: str) -> None:
+        """`where`: what it is about, as `the context of tools/search`; `why`: without the value."""
+        super().__init__(f"{where}: {why}")
+        self.where, self.why = where, why
 
 
 class StoreFailed(BridgeError):

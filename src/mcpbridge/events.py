@@ -19,7 +19,8 @@ class Event(Struct, frozen=True):
     """Something that happened, as those hear who subscribed."""
 
     name: str
-    """`call.finished` is the bridge's own, with a `CallRecord`; the rest is what hooks and local tools publish."""
+    """The bridge's own: `call.finished`, with a `CallRecord`; `paused`, `paused.resumed` and `paused.cancelled`, with a
+    `PausedCall`; `context.updated`, with the tool and the value. The rest is what hooks and local tools publish."""
     data: object
     at: float
     """Seconds since 1970."""
@@ -105,6 +106,10 @@ class EventBus:
         key = id(subscription)
         self._heard_by[key] = weakref.ref(subscription, lambda _: self._heard_by.pop(key, None))
         return subscription
+
+    def __call__(self, *, limit: int = 1000) -> Subscription:
+        """The same as `subscribe`: `async for event in bridge.events()`."""
+        return self.subscribe(limit=limit)
 
     def publish(self, name: str, data: object = None, *, run: str = "", session: str = "", tool: str = "") -> None:
         """Tell everybody who listens, from any thread. Nobody is waited for."""

@@ -154,11 +154,12 @@ def build(
     sources = {**offering, **builtins.sources}
     conducts = Conducts(sources, settings.calls, settings.results)
     policy = Policy(settings.permissions, sources, settings.calls, conducts.of)
+    asks = standing.backends.asking(backends, builtins.asks)
     noted = routing.ended if routing.feedback is not None else None
     serve = {**builtins.serve, **backends.serve}
     if every := settings.health.every:
         lease.hold("health", every, lambda: Every(standing.looking, every), run=Every.running)
-    parts = Parts(servers, conducts, policy, results, sources, serve, builtins.asks, noted)
+    parts = Parts(servers, conducts, policy, results, sources, serve, asks, noted)
     identity = identity_of(settings)
     listing = Listing(
         catalog,

@@ -18,6 +18,7 @@ __all__ = [
     "LOCAL",
     "OWN",
     "TOOLS",
+    "Asks",
     "Call",
     "Caller",
     "Instance",
@@ -204,6 +205,7 @@ class Call(Struct, eq=False):
         if self.kept_context is None:
             tool = self.tool.id if self.tool is not None else ""
             self.kept_context = context_of(self.meta, self.caller.session, tool, self.around)
+            self.kept_context.client = self.client
         return self.kept_context
 
     def cancelled(self) -> None:
@@ -217,6 +219,9 @@ class Call(Struct, eq=False):
             self.facts = {}
         self.facts[name] = value
 
+
+Asks = Callable[[Call], "str | Awaitable[str]"]
+"""Why a person must agree to a call, told by its arguments; empty: nobody must. Raises CallRefused: it is not to be."""
 
 Plan = Callable[[Call], Awaitable[Body]]
 """What happens to a call, compiled when the snapshot is built; the result is the upstream's."""

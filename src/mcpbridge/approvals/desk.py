@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from mcpbridge.approvals.grants import Grants
-from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Audit, Scope, Verdict
+from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Audit, NotWaited, Scope, Verdict, tell_asked
 from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.errors import Overloaded
 from mcpbridge.model import Call
@@ -94,12 +94,17 @@ class Desk:
 
         Raises:
             Overloaded: too many calls of this principal wait already.
+            NotWaited: the call does not wait.
         """
         if self._has_ended:
             return Verdict("", self.name, "was not answered: the bridge is stopping")
         principal = request.principal
+        if request.lasts:
+            if len(await self._store.entries(_KIND, principal=principal)) >= self._settings.max_pending:
+                raise self._too_many()
+            raise NotWaited
         if self._count[principal] >= self._settings.max_pending:
-            raise Overloaded(f"{self._settings.max_pending} calls wait for approval already; more are not kept")
+            raise self._too_many()
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self._count[principal] += 1
         try:
@@ -107,6 +112,7 @@ class Desk:
             self._waiting[request.id] = request, answer  # only now: whoever answers takes the record
             if self._has_ended:
                 self.end()
+            tell_asked(request, call)
             return await self._answer(request, answer, call)
         finally:
             self._waiting.pop(request.id, None)
@@ -122,7 +128,7 @@ class Desk:
         meanwhile = self._decided.get(request.id)
         if meanwhile is not None:  # in the moment in which the call gave up
             return await self._keep_verdict(request, meanwhile)
-        entries = await self._store.entries(_KIND, principal=request.principal)
+        entries = await self._store.entries(_KIND, principal=request.principal) if not request.lasts else ()
         late = [entry for entry in entries if entry.expires <= time.time() + self._settings.grant_lifetime]
         for entry in late[: max(0, len(late) + 1 - self._settings.max_pending)]:  # the oldest make room
             await self._store.drop(_KIND, entry.handle, principal=request.principal)
@@ -182,6 +188,8 @@ class Desk:
             await self._drop(pending.request)  # it gave up meanwhile, and may have been recorded anew
         if granted is not None:
             await self._grants.put(pending.request, granted, by)
+        elif pending.request.lasts:
+            await self._grants.deny(pending.request, by)
         self._audit(ApprovalEvent("granted" if granted else "denied", pending.request, by, granted or ""))
         return pending
 
@@ -206,8 +214,12 @@ class Desk:
                 return Verdict("", "another bridge")
             was_gone = True  # a yes is kept after the record is taken: look once more
 
+    def _too_many(self) -> Overloaded:
+        return Overloaded(f"{self._settings.max_pending} calls wait for approval already; more are not kept")
+
     async def _record(self, request: ApprovalRequest) -> None:
-        seconds = max(0.0, request.expires - time.time()) + self._settings.grant_lifetime
+        lasts = request.lasts or self._settings.grant_lifetime
+        seconds = max(0.0, request.expires - time.time()) + lasts
         body = msgspec.json.encode(request)
         await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=request.id)
 

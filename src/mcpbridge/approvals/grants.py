@@ -38,7 +38,7 @@ class Grants:
 
     async def put(self, request: ApprovalRequest, scope: Scope, by: str) -> None:
         """Keep a yes."""
-        seconds = self._once_seconds if scope == "once" else self._session_seconds
+        seconds = (request.lasts or self._once_seconds) if scope == "once" else self._session_seconds
         body = msgspec.json.encode(Grant(request.id, by, scope))
         handle = _handle(request, scope)
         await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=handle)
@@ -56,6 +56,20 @@ class Grants:
                 if body is not None:  # another call may have been quicker
                     return msgspec.json.decode(body, type=Grant)
         return None
+
+    async def deny(self, request: ApprovalRequest, by: str) -> None:
+        """Keep a no for the call that the request is of, which is made again by whoever waited for no answer."""
+        seconds, handle = request.lasts or self._once_seconds, _denied(request.id)
+        await self._store.put(_KIND, by.encode(), principal=request.principal, expires_in=seconds, handle=handle)
+
+    async def denied(self, id_: str, *, principal: str) -> str:
+        """Who said no to the request with this id; empty: nobody did."""
+        body = await self._store.get(_KIND, _denied(id_), principal=principal)
+        return body.decode() if body is not None else ""
+
+
+def _denied(id_: str) -> str:
+    return f"denied-{id_}"
 
 
 def _beginning(request: ApprovalRequest) -> str:

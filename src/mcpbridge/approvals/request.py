@@ -8,7 +8,21 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-__all__ = ["ID_LENGTH", "ApprovalEvent", "ApprovalRequest", "Audit", "Scope", "Verdict", "binding_of", "new_id"]
+from mcpbridge.model import Call
+
+__all__ = [
+    "ASKED",
+    "ID_LENGTH",
+    "ApprovalEvent",
+    "ApprovalRequest",
+    "Audit",
+    "NotWaited",
+    "Scope",
+    "Verdict",
+    "binding_of",
+    "new_id",
+    "tell_asked",
+]
 
 Scope = Literal["once", "session"]
 """What a yes is for: this call, or the same call as often as it comes in this session."""
@@ -43,11 +57,21 @@ class ApprovalRequest(Struct, frozen=True):
     """Digest of all that a grant is for; see `binding_of`."""
     digest: str = ""
     """SHA-256 of the arguments in their one spelling; empty in records of older releases."""
+    run: str = ""
+    """The run that the call belongs to."""
+    call: str = ""
+    """The model's id of the call, as the client says."""
+    lasts: float = 0.0
+    """Seconds for which the call can still be approved, and a yes holds, where that is not as the settings have it."""
 
     @property
     def arguments(self) -> Any:
         """The arguments as Python values; of a member named twice the last."""
         return msgspec.json.decode(self.arguments_json)
+
+
+class NotWaited(Exception):
+    """The call does not wait for a person: its request is kept, and may be answered later."""
 
 
 class Verdict(Struct, frozen=True):
@@ -74,6 +98,16 @@ class ApprovalEvent(Struct, frozen=True):
 
 Audit = Callable[[ApprovalEvent], object]
 """Writes an event down, without waiting."""
+
+
+ASKED = "approval.asked"
+"""The event with an `ApprovalRequest` that can be answered from now on (`Bridge.approve`, `Bridge.deny`)."""
+
+
+def tell_asked(request: ApprovalRequest, call: Call) -> None:
+    """Tell whoever listens to events that somebody may answer."""
+    if call.around.events.is_heard:
+        call.context.events.publish(ASKED, request)
 
 
 def new_id() -> str:

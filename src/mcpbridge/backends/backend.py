@@ -46,11 +46,14 @@ class Health(Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """One source of tools."""
+    """One source of tools.
+
+    One that has `asks` (see `Asks`) tells there of single calls whether a person must agree to them.
+    """
 
     @property
     def kind(self) -> str:
-        """`function`, `executor`, `pack`, `http`, `openapi`, `grpc`, `command` or `agent`."""
+        """`function`, `executor`, `manual`, `human`, `pack`, `http`, `openapi`, `grpc`, `command` or `agent`."""
         ...
 
     @property

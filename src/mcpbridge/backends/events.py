@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 from msgspec import Raw
 
 from mcpbridge.model import Call
+from mcpbridge.toolcalls import ToolResult
 from mcpbridge.wire.frame import encode
 
 __all__ = ["EVENT", "EventRefused", "Result", "Teller", "parameters_of"]
@@ -32,7 +33,7 @@ class Result(Generic[T]):
 
     __slots__ = ("value",)
 
-    def __init__(self, value: T) -> None:
+    def __init__(self, value: T | ToolResult[T]) -> None:
         self.value = value
 
 

@@ -5,6 +5,7 @@ All of its methods are optional but `execute` (or `__call__`), each may be sync 
     deploy()                      warms it up: once, before the first call, never twice at a time
     validate_inputs(...)          refuses arguments: returns False or what is wrong, or raises; or returns better ones
     execute(...)                  does the work; its parameters and docstring make the schema, as those of a function do
+    init_context(context)         makes the first value of each run, where `execute` takes a `Context[...]`
     execute_command(name, data)   management commands; `commands` of the class may name those that there are
     check()                       says whether it works: raises, or returns False or a text
     close()                       lets go of what it holds, when the bridge stops

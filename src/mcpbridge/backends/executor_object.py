@@ -113,7 +113,8 @@ def executor_of(name: str, instance: object, settings: ExecutorSettings) -> Exec
     own = {key: cast("object", getattr(instance, key, None)) for key in _OF_CLASS if getattr(settings, key) is None}
     said = settings.model_copy(update={key: value for key, value in own.items() if isinstance(value, dict)})
     described = documented(type(instance))[0]
-    tool = tool_of(name, execute, said, described=described)
+    init = getattr(instance, "init_context", None)
+    tool = tool_of(name, execute, said, described=described, context_init=init if callable(init) else None)
     validate = getattr(instance, "validate_inputs", None)
     commands: object = getattr(instance, "commands", None)
     names = frozenset(map(str, cast("list[object]", commands))) if _is_collection(commands) else None
@@ -127,6 +128,8 @@ def _validation(validate: Callable[..., Any], tool: FunctionTool) -> Signature:
     found = signature_of(
         validate, input_schema={"type": "object", **schema, "properties": schema.get("properties", {})}
     )
+    if found.keeps is not None:
+        raise Unusable("`validate_inputs` may have a `CallContext`, but no `Context[...]`: it changes nothing")
     parameters = inspect.signature(validate).parameters.values()
     taken = {one.name for one in parameters}
     if any(one.kind is one.VAR_KEYWORD for one in parameters) or not taken & set(schema.get("properties", ())):

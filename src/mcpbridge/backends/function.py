@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from mcpbridge.backends.backend import Health
+from mcpbridge.backends.contexts import Init
 from mcpbridge.backends.events import Result
 from mcpbridge.backends.function_settings import FunctionSettings
 from mcpbridge.backends.function_tool import FunctionTool, tool_of
@@ -41,8 +42,12 @@ class FunctionBackend(PythonBackend[FunctionTool]):
         name: str | None = None,
         settings: FunctionSettings | None = None,
         around: Surroundings | None = None,
+        context_init: Init | None = None,
     ) -> Self:
         """A function of the program itself. `name`: left out, its own.
+
+        `context_init` makes the first value of each run, where the function takes a `Context[...]`; left out, that has
+        its type's defaults.
 
         Raises:
             ConfigError: no tool can be made of it; says why.
@@ -50,10 +55,17 @@ class FunctionBackend(PythonBackend[FunctionTool]):
         called = name or str(getattr(function, "__name__", type(function).__name__))
         made = cls(called, settings or FunctionSettings(), around)
         try:
-            made._given = made._made = tool_of(called, function, made._settings)
+            made._given = made._made = tool_of(called, function, made._settings, context_init=context_init)
         except Unusable as error:
             raise ConfigError(f"'{called}' cannot be a tool: {error}", key=called) from error
         return made
+
+    @classmethod
+    def of_tool(cls, made: FunctionTool, settings: FunctionSettings) -> Self:
+        """A function of the program that was looked at before (`tool_of`)."""
+        backend = cls(str(made.definition["name"]), settings)
+        backend._given = backend._made = made
+        return backend
 
     def _bring_in(self, directory: Path) -> FunctionTool:
         function = import_object(self._source, directory)

@@ -21,7 +21,7 @@ from mcpbridge.backends.events import EventRefused, Result, Teller
 from mcpbridge.backends.outputs import Check, Misshapen, failure, json_of
 from mcpbridge.backends.threads import Threads
 from mcpbridge.context import Cancellation
-from mcpbridge.errors import BridgeError, UpstreamGone
+from mcpbridge.errors import BridgeError, ContextRefused, UpstreamGone
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
@@ -134,7 +134,7 @@ class Invoker:
 
         Raises it again if it is one of the bridge's own, or no failure: the call was cancelled.
         """
-        if isinstance(error, BridgeError):
+        if isinstance(error, BridgeError) and not isinstance(error, ContextRefused):
             raise error
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():

@@ -6,7 +6,7 @@ none. Of its other parameters these get what their names say, and no client sees
 
     history      what was said before in this conversation: a list of {"role": "user" | "agent", "text": ...}
     context_id   which conversation it is, for agents that remember by themselves
-    (any name)   annotated as `CallContext`: the context of the call
+    (any name)   annotated as `CallContext` or `Context[...]`: the context of the call
 """
 
 import inspect
@@ -22,13 +22,17 @@ from msgspec.structs import replace
 
 from mcpbridge.backends.a2a_results import ABOUT
 from mcpbridge.backends.agent_settings import AgentSettings
-from mcpbridge.backends.annotations import Unusable, hints_of, is_context
+from mcpbridge.backends.annotations import Unusable, hints_of, is_context, kept_type
+from mcpbridge.backends.artifacts import made
 from mcpbridge.backends.backend import Health
+from mcpbridge.backends.context_shapes import Misfit, Shape
+from mcpbridge.backends.contexts import Keeps
 from mcpbridge.backends.docstrings import documented
 from mcpbridge.backends.making import Surroundings
-from mcpbridge.backends.outputs import Check, check_of, result_of, wrapped
+from mcpbridge.backends.outputs import Check, check_of, wrapped
 from mcpbridge.backends.python_backend import PythonBackend
 from mcpbridge.backends.python_names import import_object
+from mcpbridge.backends.run_contexts import hold
 from mcpbridge.backends.signatures import decoded
 from mcpbridge.context import Cancellation
 from mcpbridge.errors import ArgumentsRefused, UnknownName
@@ -62,6 +66,8 @@ class _Agent(Struct, frozen=True):
     history: str
     context_id: str
     context: str
+    keeps: Keeps | None
+    """What it keeps over the calls of a run; None: nothing."""
     takes_object: bool
     has_own_schema: bool
     """All arguments are the message: `input_schema` says what they are."""
@@ -101,17 +107,18 @@ class LocalAgent(PythonBackend[_Agent]):
         told = given if agent.has_own_schema else {key: given[key] for key in ("message", "data") if key in given}
         cancellation = Cancellation()
         named: dict[str, Any] = {agent.message: told if agent.takes_object else told.get("message", "")}
+        context = replace(call.context, cancellation=cancellation)
+        held = hold(call, context, agent.keeps, self._invoker.value) if agent.keeps is not None else None
         if agent.context:
-            named[agent.context] = replace(call.context, cancellation=cancellation)
+            named[agent.context] = context if held is None else held.context
         if known is not None and agent.history:
             named[agent.history] = [msgspec.to_builtins(turn) for turn in known[1]]
         if known is not None and agent.context_id:
             named[agent.context_id] = known[0][1]
         try:
-            answer = await self._invoker.value(
-                agent.function, (), named, call=call, cancellation=cancellation, fold=_joined
-            )
-            result = result_of(answer, self._name, agent.output_check, is_wrapped=agent.is_wrapped)
+            work = self._invoker.value(agent.function, (), named, call=call, cancellation=cancellation, fold=_joined)
+            answer = await (work if held is None else held.during(work))
+            result = await made(answer, call, self._name, agent.output_check, is_wrapped=agent.is_wrapped)
         except BaseException as error:  # noqa: BLE001 - `failed` raises again what is no failure of the agent
             return self._invoker.failed(error, self._name)
         return result if known is None else self._kept(known, _said(told), result)
@@ -197,12 +204,21 @@ def _looked_at(name: str, found: object, settings: AgentSettings) -> _Agent:
         history=history,
         context_id=context_id,
         context=context,
+        keeps=_kept(hints.get(context)),
         takes_object=takes_object,
         has_own_schema=settings.input_schema is not None,
         definition=definition,
         output_check=output_check,
         is_wrapped=output is not None and output != settings.output_schema,
     )
+
+
+def _kept(hint: object) -> Keeps | None:
+    try:
+        kind = kept_type(hint)
+        return Keeps(Shape(kind), None) if kind is not None else None
+    except Misfit as error:
+        raise Unusable(f"its `Context[...]`: {error}") from error
 
 
 def _schema(settings: AgentSettings, *, takes_object: bool, converses: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from msgspec import Raw
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
 
-__all__ = ["Check", "Misshapen", "check_of", "failure", "json_of", "result_of", "wrapped"]
+__all__ = ["Check", "Misshapen", "check_of", "failure", "is_wrapped", "json_of", "result_of", "wrapped"]
 
 Check = Callable[[object], str]
 """What is wrong with a JSON value; empty: nothing."""
@@ -50,6 +50,11 @@ def wrapped(schema: Mapping[str, Any]) -> dict[str, Any]:
     inner = {name: value for name, value in schema.items() if name not in ("$defs", "$schema", "$id")}
     outer = {name: value for name, value in schema.items() if name in ("$defs", "$schema", "$id")}
     return {**outer, "type": "object", "properties": {"result": inner}, "required": ["result"]}
+
+
+def is_wrapped(schema: Mapping[str, Any] | None, published: Mapping[str, Any] | None) -> bool:
+    """Whether `wrapped(schema)` is an object around what the schema is of."""
+    return schema is not None and published is not None and published not in (schema, {"type": "object", **schema})
 
 
 def check_of(schema: Mapping[str, Any]) -> Check:

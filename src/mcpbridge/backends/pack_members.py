@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from mcpbridge.backends.contexts import Init
 from mcpbridge.backends.function_tool import FunctionTool, tool_of
 from mcpbridge.backends.outputs import Misshapen, json_of
 from mcpbridge.backends.signatures import Unusable, decoded
@@ -33,6 +34,8 @@ class PackTool(Struct, frozen=True, kw_only=True):
     """The template of the function's arguments, filled from those that clients give. Left out: these as they are."""
     output: Any = None
     """The template of the result, filled from what the function returns. Left out: that as it is."""
+    context_init: Init | None = None
+    """Makes the first value of each run, where the function takes a `Context[...]`. Left out: its type's defaults."""
 
 
 class Pack(Struct, frozen=True, kw_only=True):
@@ -93,7 +96,8 @@ def looked_at(pack: Pack) -> Members:
 
 def _member(name: str, tool: PackTool) -> Member:
     places_of(tool.output)  # a template that is none is told now
-    made = tool_of(name, tool.function, replace(tool, input_schema=None) if tool.input is not None else tool)
+    said = replace(tool, input_schema=None) if tool.input is not None else tool
+    made = tool_of(name, tool.function, said, context_init=tool.context_init)
     definition = dict(made.definition)
     if tool.input is not None:
         definition["inputSchema"] = tool.input_schema or _schema_of(tool.input)

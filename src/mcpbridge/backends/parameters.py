@@ -19,8 +19,9 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from mcpbridge.backends.annotations import Unusable, admits_none
 from mcpbridge.backends.events import Result
+from mcpbridge.toolcalls import ToolResult
 
-__all__ = ["Fields", "returned_schema"]
+__all__ = ["Fields", "result_hint", "returned_schema"]
 
 Schema = dict[str, Any]
 
@@ -87,7 +88,7 @@ def _is_described(hint: Any) -> bool:
 
 def returned_schema(hint: Any) -> Schema | None:
     """The schema of what is returned, where that is an object of which more is known than that."""
-    hint = _result_of(hint)
+    hint = result_hint(hint)
     if hint in (None, NoneType, Any, object, inspect.Signature.empty):
         return None
     try:
@@ -107,7 +108,15 @@ def _others(schema: Schema) -> object:
     return schema.get("additionalProperties") or None
 
 
-def _result_of(hint: Any) -> Any:
+def result_hint(hint: Any) -> Any:
+    """What the result of a function with this annotation is, in the end."""
+    found = _outcome_of(hint)
+    if get_origin(found) is ToolResult:
+        return get_args(found)[0]
+    return Any if found is ToolResult else found
+
+
+def _outcome_of(hint: Any) -> Any:
     """What comes out in the end of a function with this annotation."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Awaitable, Coroutine):

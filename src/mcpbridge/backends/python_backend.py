@@ -21,6 +21,7 @@ from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.python_names import NotImportable, beside, mendable
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.errors import UpstreamError, UpstreamUnavailable
+from mcpbridge.model import Asks
 from mcpbridge.owned_tasks import OwnedTasks
 
 __all__ = ["PythonBackend"]
@@ -38,6 +39,9 @@ T = TypeVar("T")
 
 class PythonBackend(ABC, Generic[T]):
     """A backend whose work is done by what `_bring_in` makes: `T`."""
+
+    asks: Asks | None = None
+    """Tells of a call why a person must agree to it, where its arguments decide that."""
 
     def __init__(self, name: str, settings: BackendSettings, around: Surroundings | None, *, source: str) -> None:
         """`around`: None for code of the program itself. `source`: what the configuration calls the code."""

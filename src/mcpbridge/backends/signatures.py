@@ -2,19 +2,21 @@
 
 The schema says what the annotations say, by pydantic, which also makes the arguments: dates, enums, models and so on
 arrive as what they are annotated. Descriptions come from `Annotated[..., Field(description=...)]`, else from the
-docstring (Google, NumPy or Sphinx style). A parameter annotated as `CallContext` gets the context of the call and is
-no part of the schema. A schema given by hand stands as it is; arguments then arrive as the JSON values that they are.
+docstring (Google, NumPy or Sphinx style). A parameter annotated as `CallContext` or `Context[...]` gets the context of
+the call and is no part of the schema. A schema given by hand stands as it is; arguments then arrive as the JSON values
+that they are.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_origin
 
 import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
 
-from mcpbridge.backends.annotations import Unusable, hints_of, is_context
+from mcpbridge.backends.annotations import Unusable, hints_of, is_context, kept_type
+from mcpbridge.backends.context_shapes import Misfit, Shape
 from mcpbridge.backends.docstrings import documented
 from mcpbridge.backends.parameters import Fields, returned_schema
 from mcpbridge.context import CallContext
@@ -49,6 +51,8 @@ class Signature(Struct, frozen=True):
     """Of an object, or None."""
     bind: Callable[[bytes, CallContext | None], Arguments]
     """The arguments of a call from their JSON, which is an object. Raises ArgumentsRefused."""
+    keeps: Shape | None = None
+    """What it keeps over the calls of a run, if a parameter is a `Context[...]`: `bind` wants such a context then."""
 
 
 def signature_of(
@@ -67,15 +71,27 @@ def signature_of(
         raise Unusable(f"its parameters cannot be told: {error}. Give it an `input_schema`.") from error
     hints = hints_of(function)
     described, of_parameters = documented(function)
-    context = next((name for name in parameters if is_context(hints.get(name))), "")
-    taken = {name: parameter for name, parameter in parameters.items() if name != context}
+    contexts = frozenset(name for name in parameters if is_context(hints.get(name)))
+    keeps = _kept([hints[name] for name in parameters if name in contexts])
+    taken = {name: parameter for name, parameter in parameters.items() if name not in contexts}
     returned = output_schema if output_schema is not None else returned_schema(hints.get("return"))
     all_at_once = _takes_all_at_once(taken, hints, input_schema)
     if input_schema is not None or all_at_once:
-        bind = _binding_plainly(parameters, context, all_at_once)
-        return Signature(described, input_schema or ANY_OBJECT, returned, bind)
+        bind = _binding_plainly(parameters, contexts, all_at_once)
+        return Signature(described, input_schema or ANY_OBJECT, returned, bind, keeps)
     fields = Fields(taken, hints, of_parameters)
-    return Signature(described, fields.schema(), returned, _binding(fields, parameters, context))
+    return Signature(described, fields.schema(), returned, _binding(fields, parameters, contexts), keeps)
+
+
+def _kept(hints: Sequence[Any]) -> Shape | None:
+    """What its contexts keep, which are annotated so."""
+    kinds = [kind for hint in hints if (kind := kept_type(hint)) is not None]
+    if any(kind != kinds[0] for kind in kinds):
+        raise Unusable("it has two `Context[...]` parameters of different types: it keeps one value, so give it one")
+    try:
+        return Shape(kinds[0]) if kinds else None
+    except Misfit as error:
+        raise Unusable(f"its `Context[...]`: {error}") from error
 
 
 def _takes_all_at_once(
@@ -96,7 +112,7 @@ def _takes_all_at_once(
 
 
 def _binding(
-    fields: Fields, parameters: Mapping[str, inspect.Parameter], context: str
+    fields: Fields, parameters: Mapping[str, inspect.Parameter], contexts: frozenset[str]
 ) -> Callable[[bytes, CallContext | None], Arguments]:
     def bind(raw: bytes, surroundings: CallContext | None) -> Arguments:
         try:
@@ -107,22 +123,22 @@ def _binding(
         for field, parameter in fields.by_field.items():
             if field in model.model_fields_set or parameter.name in fields.has_own_default:
                 given[parameter.name] = getattr(model, field)
-        if context:
-            given[context] = surroundings
+        for name in contexts:
+            given[name] = surroundings
         return _placed(given, parameters)
 
     return bind
 
 
 def _binding_plainly(
-    parameters: Mapping[str, inspect.Parameter], context: str, all_at_once: str
+    parameters: Mapping[str, inspect.Parameter], contexts: frozenset[str], all_at_once: str
 ) -> Callable[[bytes, CallContext | None], Arguments]:
     def bind(raw: bytes, surroundings: CallContext | None) -> Arguments:
         given: dict[str, Any] = decoded(raw)
         if all_at_once:
             given = {all_at_once: given}
-        if context:
-            given[context] = surroundings
+        for name in contexts:
+            given[name] = surroundings
         arguments = _placed(given, parameters)
         try:
             inspect.Signature(list(parameters.values())).bind(*arguments.positional, **arguments.named)

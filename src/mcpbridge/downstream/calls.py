@@ -139,7 +139,7 @@ class Calls:
 
     async def _find_tool(self, client: Client, name: str) -> ToolRef:
         """The tool of this name; where there is none, tools that this client sees are suggested."""
-        if self._listing.extra.resolve is not None and (extra := await self._listing.extra.find(client, name)):
+        if self._listing.extra.are_any and (extra := await self._listing.extra.find(client, name)):
             return extra
         return await self._find(client, name, lambda snapshot: snapshot.tool(name), suggests=True)
 

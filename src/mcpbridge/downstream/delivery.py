@@ -10,6 +10,7 @@ from functools import partial
 
 from msgspec import Raw
 
+from mcpbridge.backends.pausing import go_on
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.context import NOWHERE, BridgeContext
@@ -94,6 +95,8 @@ class Delivery:
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
         call.tool, call.caller, call.around = tool, client, self._around
         call.needs_task, call.takes_task = as_task
+        if self._around.pauses.resuming and meta is not None:
+            go_on(call)
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
         task = asyncio.current_task(self._loop) if tool is not None else None
         if task is not None and self._waited_for.setdefault(task, call) is not call:

@@ -97,6 +97,7 @@ class ExtraTools:
     def __init__(self, resolve: Resolve | None) -> None:
         """`resolve` None: nobody has any."""
         self.resolve = resolve
+        self._own: WeakKeyDictionary[Session, Resolve] = WeakKeyDictionary()
         self._held: WeakKeyDictionary[Session, _Held] = WeakKeyDictionary()
         self._tasks = OwnedTasks()
         self._builder = Builder()
@@ -104,6 +105,16 @@ class ExtraTools:
     def running(self) -> AbstractAsyncContextManager[None]:
         """Backends run meanwhile; leaving ends them."""
         return self._tasks.running()
+
+    @property
+    def are_any(self) -> bool:
+        """Some session may have some."""
+        return self.resolve is not None or bool(self._own)
+
+    def give(self, session: Session, resolve: Resolve) -> None:
+        """This session has a resolver of its own, in place of the one of all."""
+        self._own[session] = resolve
+        self.forget(session.id)
 
     def forget(self, session: str = "") -> None:
         """Ask the resolver again, of this session (its id) or of all. What it gave before ends."""
@@ -131,9 +142,10 @@ class ExtraTools:
         return extra.runs.get(call.target) if extra is not None else None
 
     async def _of(self, caller: Caller) -> _Extra | None:
-        if self.resolve is None:
-            return None
         session = caller.session
+        resolve = self._own.get(session, self.resolve) if self._own else self.resolve
+        if resolve is None:
+            return None
         held = self._held.get(session)
         if held is None:
             if len(self._held) >= MOST:
@@ -141,7 +153,7 @@ class ExtraTools:
             held = self._held[session] = _Held()
             finalize(session, held.over.set)
             context = ResolverContext(session, caller.name, caller.principal, caller.profile_name)
-            if self._tasks.spawn(_hold(self.resolve, context, held, self._builder)) is None:
+            if self._tasks.spawn(_hold(resolve, context, held, self._builder)) is None:
                 return None  # the bridge ends
         extra = await asyncio.shield(held.found)
         if extra is None and self._held.get(session) is held:  # it failed: it is asked again the next time

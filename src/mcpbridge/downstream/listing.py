@@ -107,7 +107,7 @@ class Listing:
         return (await self._with_extra(client, self.listed(client).tools)).page(cursor, revision=client.version)
 
     async def _with_extra(self, client: Client, tools: Pages) -> Pages:
-        if self.extra.resolve is None:
+        if not self.extra.are_any:
             return tools
         return await self.extra.listing(client, tools, self._catalog.view(client.view).tools)
 

@@ -12,20 +12,31 @@ from functools import partial
 from typing import Protocol
 
 from mcpbridge.approvals.grants import Grants
-from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Audit, Verdict, binding_of, new_id
+from mcpbridge.approvals.request import (
+    ApprovalEvent,
+    ApprovalRequest,
+    Audit,
+    NotWaited,
+    Verdict,
+    binding_of,
+    new_id,
+    tell_asked,
+)
 from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
+from mcpbridge.context import run_of, text_in
 from mcpbridge.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
 from mcpbridge.model import Call, Plan, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.units import show_seconds
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.canonical import canonical_digest
+from mcpbridge.wire.envelope import APPROVAL, APPROVALS, CALL
 
-__all__ = ["Approval", "Approver"]
+__all__ = ["PAUSED_SECONDS", "Approval", "Approver"]
 
-APPROVAL = "mcpbridge/approval"
-"""In `_meta` of a call that nobody answered for: the id to approve it by."""
+PAUSED_SECONDS = 7 * 24 * 3600.0
+"""How long a call can be approved that does not wait for it, and then be made."""
 
 
 class Approver(Protocol):
@@ -85,6 +96,10 @@ class Approval:
     async def _ask_first(self, call: Call, proceed: Plan) -> Body:
         request = self._request_of(call)
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
+        earlier = text_in(call.meta, APPROVAL)
+        if earlier and (by := await self._grants.denied(earlier, principal=request.principal)):
+            call.note("approval", f"denied by {by}")
+            raise ApprovalRefused(f"The call of {request.tool} was not approved")
         if call.agreed == request.binding:  # in an earlier round: nobody is asked twice about one call
             return await proceed(call)
         grant = await self._grants.use(request)
@@ -126,6 +141,8 @@ class Approval:
                         return verdict
         except TimeoutError:
             raise await self._nobody_answered(request, call) from None
+        except NotWaited:
+            raise await self._not_waited(request, call) from None
         why = f" ({request.reason})" if request.reason else ""
         raise ApprovalUnavailable(f"A person has to approve calls of {request.tool}{why}, and nobody can be asked")
 
@@ -133,7 +150,18 @@ class Approval:
         self._audit(ApprovalEvent("expired", request))
         call.note("approval", "nobody answered")
         span = show_seconds(self._seconds)
-        refused = ApprovalRefused(f"Nobody answered within {span} whether {request.tool} may be called")
+        return await self._kept(
+            request, ApprovalRefused(f"Nobody answered within {span} whether {request.tool} may be called")
+        )
+
+    async def _not_waited(self, request: ApprovalRequest, call: Call) -> ApprovalRefused:
+        call.note("approval", "not waited for")
+        refused = ApprovalRefused(f"A person has to approve this call of {request.tool} first")
+        refused = await self._kept(request, refused)
+        tell_asked(request, call)
+        return refused
+
+    async def _kept(self, request: ApprovalRequest, refused: ApprovalRefused) -> ApprovalRefused:
         ways = [way for approver in self._approvers if (way := await approver.keep(request))]
         if ways:
             refused.advice = f"Nothing was sent. {' '.join(ways)}"
@@ -146,6 +174,7 @@ class Approval:
         arguments = bytes(call.params.get("arguments") or b"{}")
         definition = tool.definition if tool is not None else call.method.encode()
         digest = canonical_digest(arguments)
+        waits = text_in(call.meta, APPROVALS) != "pause"
         return ApprovalRequest(
             id=new_id(),
             server=call.upstream,
@@ -156,7 +185,10 @@ class Approval:
             client=caller.name,
             session=caller.session.id,
             at=now,
-            expires=now + self._seconds,
+            expires=now + self._seconds if waits else now,
             binding=binding_of(caller.principal, name, definition, digest, self._policy()),
             digest=digest,
+            run=run_of(call.meta),
+            call=text_in(call.meta, CALL),
+            lasts=0.0 if waits else PAUSED_SECONDS,
         )

@@ -11,7 +11,7 @@ from mcpbridge.arguments.doubles import refuse_doubles
 from mcpbridge.conduct import Conduct
 from mcpbridge.errors import NotPermitted
 from mcpbridge.logs import get_logger
-from mcpbridge.model import Call, Plan, Tool
+from mcpbridge.model import Asks, Call, Plan, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.policy.decide import Decision, Policy
 from mcpbridge.wire.body import Body
@@ -19,9 +19,6 @@ from mcpbridge.wire.body import Body
 __all__ = ["Guard", "Permit"]
 
 log = get_logger("mcpbridge.policy")
-
-Asks = Callable[[Call], str]
-"""Why a person must agree to a call; empty: nobody must. It must not raise."""
 
 
 class Guard:
@@ -75,12 +72,22 @@ class Permit:
             if decision.permission == "require_approval":
                 call.approval = decision.reason or "the policy asks for it"
             elif asks is not None and decision.rule is None:  # a rule that allows it is somebody's word
-                call.approval = asks(call)
+                reason = asks(call)
+                if not isinstance(reason, str):
+                    return _permit_later(call, reason, proceed)
+                call.approval = reason
             if call.approval:
                 call.note("permission", "require_approval")
             return proceed(call)
 
         return permit
+
+
+async def _permit_later(call: Call, reason: Awaitable[str], proceed: Plan) -> Body:
+    call.approval = await reason
+    if call.approval:
+        call.note("permission", "require_approval")
+    return await proceed(call)
 
 
 class _Asked:

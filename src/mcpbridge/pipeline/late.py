@@ -148,7 +148,7 @@ class Late:
 
     def find(self, call: Call) -> LateCall | None:
         """The late call that this one repeats."""
-        if call.tool is None or call.takes_task or "requestState" in call.params:
+        if call.tool is None or call.takes_task or call.continues or "requestState" in call.params:
             return None
         lates = self.known.get(self._key(call, call.tool))
         return lates[0] if lates else None

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.backends.pausing import is_paused
 from mcpbridge.interaction import Asker, Question, Through
 from mcpbridge.model import Call
 from mcpbridge.pipeline.single_flight import Flight
@@ -37,9 +38,9 @@ class AskedAlone(Through):
 
 
 def is_final(result: Body, data: bytes) -> bool:
-    """It is the result of the call itself, no question and no task, so others may have it. `data`: its bytes."""
+    """It is the result of the call itself, no question, task or pause, so others may have it. `data`: its bytes."""
     try:
-        if not result.is_object:
+        if not result.is_object or is_paused(result, data):
             return False
         if b'"resultType"' in data and bytes(result.get("resultType") or b'"complete"') != b'"complete"':
             return False

@@ -10,6 +10,9 @@ from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import Fields, encode
 
 __all__ = [
+    "APPROVAL",
+    "APPROVALS",
+    "CALL",
     "CONTEXT",
     "CONVERSATION",
     "OWN",
@@ -38,6 +41,12 @@ RUN = "mcpbridge/run"
 """In `_meta` of a request: names the run (one piece of work, of several calls) that it belongs to."""
 CONTEXT = "mcpbridge/context"
 """In `_meta` of a request: what the client says of itself: `tenant`, `user` (text), `metadata` (an object)."""
+CALL = "mcpbridge/call"
+"""In `_meta` of a tool call: the model's own id of the call."""
+APPROVALS = "mcpbridge/approvals"
+"""In `_meta` of a tool call: `pause` if it must not wait for a person; it is refused, with the id to approve it by."""
+APPROVAL = "mcpbridge/approval"
+"""In `_meta` of a call that nobody answered for: the id to approve it by. Of a request: it is that call made again."""
 CONVERSATION = "mcpbridge/conversation"
 """In `_meta` of a modern request over HTTP: names the client's conversation that it belongs to."""
 TRANSFORM = "mcpbridge/transform"

@@ -41,6 +41,12 @@ class HttpOrSse:
         self._refusal: UpstreamHttpError | None = None
         """What `initialize` met over streamable HTTP, while it is not known whether SSE works."""
 
+    def wrap(self, wrapper: Callable[[Transport], Transport]) -> None:
+        """Use each of the two through what this makes of it. Before the first `connect`."""
+        is_sse = self._now is self._sse
+        self._streamable, self._sse = wrapper(self._streamable), wrapper(self._sse)
+        self._now = self._sse if is_sse else self._streamable
+
     @property
     def kind(self) -> TransportKind:
         """The one in use now."""

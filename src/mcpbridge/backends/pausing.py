@@ -1,0 +1,207 @@
+"""Calls that wait for an answer from outside, in the store: they outlive the client, and the process.
+
+A tool that cannot answer at once writes down the call, as it was let through, and gives a result that says so. Whoever
+answers later (`library/pausing.py`) makes the call once more, on the way that every call goes; the tool then finds the
+answer with the call. Only this process can say that a call is such a one: the key that names it is made here, is
+forgotten when the call is over, and is nothing that a client could guess.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from mcpbridge.backends.paused_record import KIND, PausedRecord, label_of
+from mcpbridge.context import run_of, text_in
+from mcpbridge.errors import BridgeError, Overloaded, UpstreamUnavailable
+from mcpbridge.model import Call
+from mcpbridge.toolcalls import PausedCall
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import CALL as CALL_ID
+from mcpbridge.wire.frame import EMPTY_OBJECT, encode
+
+__all__ = [
+    "CALL_ID",
+    "MOST",
+    "PAUSED",
+    "PAUSED_EVENT",
+    "RESUME",
+    "Resuming",
+    "go_on",
+    "is_paused",
+    "pause",
+    "paused_of",
+    "resuming_of",
+]
+
+PAUSED = "mcpbridge/paused"
+"""In `_meta` of a result: the call is paused; by which `id` it is resumed, and what is asked."""
+RESUME = "mcpbridge/resume"
+"""In `_meta` of a call that the program itself makes: the key of the paused call that it goes on with."""
+PAUSED_EVENT = "paused"
+"""The event with the `PausedCall`, when a call is paused."""
+MOST = 1000
+"""Paused calls of one principal; more are refused."""
+
+_MARK = PAUSED.encode()
+
+
+class Resuming(Struct):
+    """One paused call that the program goes on with now."""
+
+    record: PausedRecord
+    answer: object
+    """A JSON value, checked against the record's schema."""
+    is_done: bool = False
+    """The tool has made its result of the answer."""
+    refused: BridgeError | None = None
+    """Why the tool could not take the answer."""
+
+
+async def pause(
+    call: Call,
+    *,
+    kind: Literal["manual", "human"],
+    reason: str,
+    schema: Mapping[str, Any] | None,
+    expires_in: float,
+) -> Body:
+    """Write down a call that waits for an answer; gives the result that says so.
+
+    `reason`: what people are asked. `schema`: of the answer; None: any. `expires_in` seconds it is forgotten.
+
+    Raises:
+        UpstreamUnavailable: there is no store to keep it in.
+        Overloaded: too many calls of this principal wait already.
+        StoreFailed: it cannot be kept.
+    """
+    store = call.around.store
+    tool = call.tool.id if call.tool is not None else f"{call.upstream}/{call.target}"
+    if store is None:
+        raise UpstreamUnavailable(tool, "its calls wait for an answer, and there is no store to keep them in")
+    principal = call.caller.principal
+    waiting = [
+        entry for entry in await store.entries(KIND, principal=principal) if label_of(entry.label).state == "waiting"
+    ]
+    if len(waiting) >= MOST:
+        raise Overloaded(f"{MOST} calls wait for an answer from outside already; more are not kept")
+    record = _record_of(call, tool, kind, reason, schema, expires_in)
+    handle = await store.put(KIND, encode(record), principal=principal, expires_in=expires_in, label=record.label)
+    record = replace(record, id=handle)
+    call.around.pauses.sessions[record.session] = call.caller.session
+    call.note("paused", record.id)
+    call.context.events.publish(PAUSED_EVENT, record.call)
+    return _told(record)
+
+
+def _record_of(
+    call: Call,
+    tool: str,
+    kind: Literal["manual", "human"],
+    reason: str,
+    schema: Mapping[str, Any] | None,
+    expires_in: float,
+) -> PausedRecord:
+    context, caller, now = call.context, call.caller, time.time()
+    return PausedRecord(
+        tool=tool,
+        kind=kind,
+        arguments=call.params.get("arguments") or Raw(EMPTY_OBJECT),
+        created=now,
+        expires=now + expires_in,
+        call_id=text_in(call.meta, CALL_ID),
+        run=run_of(call.meta),
+        reason=reason,
+        schema=dict(schema) if schema is not None else None,
+        principal=caller.principal,
+        client=caller.name,
+        session=caller.session.id,
+        user=context.user,
+        tenant=context.tenant,
+        metadata=dict(context.metadata),
+        agreed=call.agreed,
+    )
+
+
+def _told(record: PausedRecord) -> Body:
+    why = f": {record.reason}" if record.reason else ""
+    end = "" if why.endswith((".", "?", "!")) else "."
+    text = f"This call of {record.tool} is paused{why}{end} It waits for an answer from outside (id {record.id})."
+    text += " Do not make it again: its result comes once somebody has answered."
+    told: dict[str, Any] = {
+        "id": record.id,
+        "tool": record.tool,
+        "kind": record.kind,
+        "reason": record.reason,
+        "call": record.call_id,
+        "run": record.run,
+        "created": record.created,
+        "expires": record.expires,
+    }
+    if record.schema is not None:
+        told["schema"] = record.schema
+    return Body(encode({"content": [{"type": "text", "text": text}], "_meta": {PAUSED: told}}))
+
+
+def is_paused(result: Body, data: bytes) -> bool:
+    """Whether a result says that its call is paused. `data`: its bytes."""
+    if _MARK not in data:
+        return False
+    meta = result.inner("_meta")
+    return meta is not None and PAUSED in meta
+
+
+class _Told(Struct):
+    id: str
+    tool: str
+    kind: Literal["manual", "human"]
+    reason: str = ""
+    call: str = ""
+    run: str = ""
+    created: float = 0.0
+    expires: float = 0.0
+    schema: dict[str, Any] | None = None
+
+
+def paused_of(meta: Mapping[str, Any], arguments: Mapping[str, Any] | None = None) -> PausedCall | None:
+    """The call that the `_meta` of a result says is paused; None if it is none's.
+
+    `arguments`: of the call, which the result does not repeat.
+    """
+    try:
+        told = msgspec.convert(meta.get(PAUSED), _Told)
+    except msgspec.ValidationError:
+        return None
+    return PausedCall(
+        told.id,
+        told.tool,
+        dict(arguments or {}),
+        told.kind,
+        told.call,
+        told.run,
+        told.reason,
+        told.schema,
+        told.created,
+        told.expires,
+    )
+
+
+def resuming_of(call: Call) -> Resuming | None:
+    """What is known of the answer, if this is a paused call that is gone on with; None: it is a new one."""
+    key = text_in(call.meta, RESUME)
+    resuming = call.around.pauses.resuming.get(key) if key else None
+    if not isinstance(resuming, Resuming):
+        return None
+    record, tool = resuming.record, call.tool.id if call.tool is not None else ""
+    is_it = (record.tool, record.principal) == (tool, call.caller.principal)
+    return resuming if is_it else None  # a call that is made within one carries its `_meta`
+
+
+def go_on(call: Call) -> None:
+    """Let a paused call be gone on with: it was let through and counted when it was made, and nothing is kept of it."""
+    resuming = resuming_of(call)
+    if resuming is not None:
+        call.continues, call.agreed = True, resuming.record.agreed

@@ -1,0 +1,102 @@
+"""What of a message is written down: without what belongs to one hop, one session or one moment. Pure.
+
+Ids, progress tokens, the envelope of the modern era, trace context and what is for a bridge are made anew whenever the
+message is sent. What a server mints (ids of tasks, states of a call that asks) gets a name that follows from the
+request that it came of.
+"""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.cassettes.entries import OPENING
+from mcpbridge.cassettes.masking import MINTED
+from mcpbridge.wire.body import Body
+from mcpbridge.wire.envelope import OWN, PREFIX
+from mcpbridge.wire.frame import EMPTY_OBJECT
+
+__all__ = ["NOT_KEPT", "alias", "minted_in", "of_request", "of_step", "token_of"]
+
+NOT_KEPT = frozenset({"ping", "subscriptions/listen", "tasks/cancel", "logging/setLevel"}) | {
+    *("resources/subscribe", "resources/unsubscribe")
+}
+"""Requests that are not written down: nothing of what a program sees depends on their answers."""
+
+_OF_ONE_HOP = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
+_LASTING = frozenset({PREFIX + "related-task"})
+_OF_THE_CALLER = frozenset({"content", "structuredContent", "contents", "messages", "arguments"})
+"""What is in these is data, whatever its members are called."""
+
+
+def of_request(method: str, params: bytes | Raw) -> Raw:
+    """The params of a request, as they are written down and compared."""
+    if method in OPENING:
+        return Raw(EMPTY_OBJECT)  # the bridge's own version, and what its clients happen to be able to do
+    return _without_hop(params)
+
+
+def of_step(params: bytes | Raw) -> Raw:
+    """The params of a notification, or of a request of the server."""
+    body = Body(_without_hop(params))
+    body.drop("progressToken")
+    return Raw(bytes(body.data))
+
+
+def _without_hop(params: bytes | Raw) -> Raw:
+    if not bytes(params):
+        return Raw(EMPTY_OBJECT)
+    body = Body(params)
+    try:
+        meta = body.inner("_meta")
+        if meta is not None:
+            for name in [name for name in meta.fields if _is_volatile(name)]:
+                meta.drop(name)
+            if meta.fields:
+                body.put("_meta", meta)
+            else:
+                body.drop("_meta")
+    except (msgspec.DecodeError, RecursionError):
+        return Raw(bytes(params))
+    return Raw(bytes(body.data))
+
+
+def _is_volatile(name: str) -> bool:
+    return name in _OF_ONE_HOP or name.startswith(OWN) or (name.startswith(PREFIX) and name not in _LASTING)
+
+
+def token_of(params: bytes | Raw) -> Raw:
+    """What progress of a request is to name, as it stands there; empty: nobody wants to hear of any."""
+    meta = Body(params).inner("_meta") if bytes(params) else None
+    return meta.fields.get("progressToken", Raw()) if meta is not None else Raw()
+
+
+def minted_in(data: bytes | Raw) -> list[tuple[str, str]]:
+    """What the server named anew in some JSON of its: the kind, and the name as it came."""
+    if not any(f'"{name}"'.encode() in bytes(data) for name in MINTED):
+        return []
+    try:
+        return list(_minted(msgspec.json.decode(data)))
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+def _minted(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for name, item in cast("Mapping[str, Any]", value).items():
+            if name in MINTED and isinstance(item, str) and item:
+                yield MINTED[name], item
+            elif name not in _OF_THE_CALLER:
+                yield from _minted(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _minted(item)
+
+
+def alias(kind: str, key: tuple[str, str, bytes], number: int) -> str:
+    """What a minted name is called: by the request that it came of, and how many it and its equals brought before."""
+    server, method, params = key
+    digest = sha256(b"\0".join((server.encode(), method.encode(), params))).hexdigest()[:10]
+    return f"{kind}-{digest}" + (f"-{number}" if number > 1 else "")

@@ -1,0 +1,41 @@
+"""The result of a call as MCP has it, made into what programs get."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from mcpbridge.results.frame import RESULT
+from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall
+
+__all__ = ["failed", "result_of"]
+
+
+def result_of(
+    raw: Mapping[str, Any],
+    call: ToolCall[Any, Any] | None = None,
+    *,
+    artifacts: Sequence[Any] = (),
+    paused: PausedCall | None = None,
+) -> CallResult[Any]:
+    """What came of a call. `raw`: the result object; `artifacts`, `paused`: what its `_meta` led to."""
+    meta = cast("Mapping[str, Any]", raw.get("_meta") or {})
+    kept = meta.get(RESULT)
+    handle = str(cast("Mapping[str, Any]", kept).get("handle", "")) if isinstance(kept, dict) else ""
+    return CallResult(
+        content=tuple(raw.get("content") or ()),
+        structured=raw.get("structuredContent"),
+        is_error=raw.get("isError") is True,
+        artifacts=tuple(artifacts),
+        meta=meta,
+        call=call,
+        paused=paused,
+        handle=handle,
+        raw=raw,
+    )
+
+
+def failed(text: str, call: ToolCall[Any, Any] | None = None) -> CallResult[Any]:
+    """The result of a call that was not made, or of which nothing came."""
+    raw = msgspec.to_builtins({"content": [{"type": "text", "text": text}], "isError": True})
+    return result_of(raw, call)

@@ -1,0 +1,269 @@
+"""`Client`: an `mcp.Client` that knows what a bridge has beside what every server has.
+
+Connected to a daemon it is made by its URL, to a bridge in this process by `Bridge.client`. Whatever `mcp.Client` can
+be connected to, this can be too; what only bridges have then says so.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, cast
+from urllib.parse import urlsplit
+
+import anyio
+import mcp
+from mcp.client.caching import CacheMode
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    InputResponses,
+    ListToolsResult,
+    RequestParamsMeta,
+    TextContent,
+)
+
+from mcpbridge.context import new_run
+from mcpbridge.errors import CallFailed, ConfigError, NoBridge
+from mcpbridge.model import BRIDGE
+from mcpbridge.toolcalls import ToolCall
+from mcpbridge.wire.envelope import CONTEXT, QUERY, RUN, TURN, WHOLE
+
+__all__ = ["Client"]
+
+_HERE = ("localhost", "127.0.0.1", "::1")
+_ENDPOINT = "/mcp"
+_AT_ONCE = 64
+"""Calls of one turn that are made at a time; how many of them run is the bridge's business."""
+
+_PATIENCE, _SILENCE = 30.0, 300.0
+"""Seconds to connect in, and between two signs of life of an answer: as the SDK has them."""
+
+Detail = Literal["names", "signatures", "schemas"]
+
+
+@dataclass
+class Client(mcp.Client):
+    """`async with Client("http://127.0.0.1:8808", token=TOKEN) as client`.
+
+    A URL without a path means the endpoint `/mcp`; `/mcp/NAME` is that of one server or profile. All else is as
+    `mcp.Client` has it: what it can be connected to, its callbacks, its methods, `mode`, `extensions`.
+    """
+
+    token: str = field(default="", kw_only=True, repr=False)
+    """Sent as `Authorization: Bearer …`; only with a URL."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.server, str):
+            if self.token:
+                raise ConfigError("`token` goes with a URL: it is a header of HTTP requests")
+        elif not self.token:
+            self.server = _endpoint_of(self.server)
+        else:
+            url = _endpoint_of(self.server)
+            if self.cache is not None and self.cache.target_id is None:
+                self.cache = replace(self.cache, target_id=_plain(url))
+            self.server = _with_token(url, self.token)
+        super().__post_init__()
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        return self
+
+    # -- as every client has it, and more
+
+    async def list_tools(
+        self,
+        *,
+        cursor: str | None = None,
+        meta: RequestParamsMeta | None = None,
+        cache_mode: CacheMode = "use",
+        query: str = "",
+        limit: int | None = None,
+    ) -> ListToolsResult:
+        """List tools. `query`: what they are for, in a few words; a bridge then lists those for it, best first.
+
+        `limit`: at most so many of the page.
+        """
+        if query:
+            meta = _with(meta, {QUERY: query})
+            cache_mode = "bypass"  # the next list without a query is another one
+        listed = await super().list_tools(cursor=cursor, meta=meta, cache_mode=cache_mode)
+        return listed if limit is None else listed.model_copy(update={"tools": listed.tools[:limit]})
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        read_timeout_seconds: float | None = None,
+        progress_callback: ProgressFnT | None = None,
+        *,
+        input_responses: InputResponses | None = None,
+        request_state: str | None = None,
+        meta: RequestParamsMeta | None = None,
+        run: str = "",
+        tenant: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        whole: bool = False,
+    ) -> CallToolResult:
+        """Call a tool, by its wire name or its id (`server/tool`), listed or not.
+
+        `run`, `tenant`, `metadata`: the context of the call, as hooks, rules and local tools see it (`CallContext`).
+        `whole`: the result is not shortened, however large it is. All of these mean something to bridges alone.
+        """
+        said: dict[str, Any] = {}
+        if run:
+            said[RUN] = run
+        if tenant or metadata:
+            said[CONTEXT] = {"tenant": tenant, "metadata": dict(metadata or {})}
+        if whole:
+            said[WHOLE] = "whole"
+        return await super().call_tool(
+            name,
+            arguments,
+            read_timeout_seconds,
+            progress_callback,
+            input_responses=input_responses,
+            request_state=request_state,
+            meta=_with(meta, said) if said else meta,
+        )
+
+    # -- what bridges have
+
+    async def call_tools(
+        self,
+        calls: Sequence[ToolCall[Mapping[str, Any], Any] | Mapping[str, Any]],
+        *,
+        run: str = "",
+        tenant: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        whole: bool = False,
+    ) -> list[CallToolResult]:
+        """Call several tools as one turn of a model, side by side; the results come in the order of the calls.
+
+        Each is a `ToolCall`, or `{"name": …, "arguments": …}`. One that fails is a result with `is_error`, and no
+        concern of the others. The rest is as for `call_tool`.
+        """
+        turn, at_once = new_run(), anyio.CapacityLimiter(_AT_ONCE)
+        results: dict[int, CallToolResult] = {}
+
+        async def make(number: int, name: str, arguments: dict[str, Any]) -> None:
+            meta = cast("RequestParamsMeta", {TURN: turn})
+            async with at_once:
+                try:
+                    results[number] = await self.call_tool(
+                        name, arguments, meta=meta, run=run, tenant=tenant, metadata=metadata, whole=whole
+                    )
+                except (MCPError, TimeoutError, RuntimeError, ValueError) as error:  # the last two: what the SDK checks
+                    text = str(error) or "no answer in time"
+                    results[number] = CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+        async with anyio.create_task_group() as tasks:
+            for number, call in enumerate(calls):
+                tasks.start_soon(make, number, *_read(call))
+        return [results[number] for number in range(len(calls))]
+
+    async def find_tools(self, query: str, *, limit: int | None = None, detail: Detail = "signatures") -> str:
+        """Which tools do this, as text for a model: names, signatures or schemas. For lists: `list_tools(query=…)`.
+
+        Raises:
+            NoBridge: this is no bridge, or it has no such tool for this client.
+            CallFailed: it did not like the query; says why.
+        """
+        asked = {"query": query, "detail": detail, **({"limit": limit} if limit is not None else {})}
+        return _said(await self._own("find_tools", asked))
+
+    async def describe_tools(self, *names: str) -> str:
+        """All about these tools, as text for a model: every parameter, the whole description, what they return.
+
+        Raises:
+            NoBridge: this is no bridge, or it has no such tool for this client.
+            CallFailed: none of them is known; names those that may be meant.
+        """
+        return _said(await self._own("describe_tools", {"names": list(names)}))
+
+    async def recall(self, handle: str | Sequence[str] = (), **query: Any) -> CallToolResult:
+        """Query a kept result by its handle, as the tool `recall` does (`path`, `where`, `select`, `sort`, `lines`, …).
+
+        Without a handle it lists what is kept. What is wrong with a query is a result with `is_error`. The whole of a
+        result: `read_resource(f"mcpbridge://results/{handle}")`.
+
+        Raises:
+            NoBridge: this is no bridge, or it keeps no results.
+        """
+        handles = handle if isinstance(handle, str) else list(handle)
+        return await self._own("recall", {**({"handle": handles} if handles else {}), **query})
+
+    async def _own(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
+        """Call a tool of the bridge itself, by its id: servers may have tools of the same name."""
+        name = f"{BRIDGE}/{tool}"
+        try:
+            result = await self.call_tool(name, arguments)
+        except MCPError as error:
+            if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+                raise self._lacks(tool) from error
+            raise
+        if result.is_error and name in _text_of(result):  # servers that tell of an unknown tool in a result
+            raise self._lacks(tool)
+        return result
+
+    def _lacks(self, tool: str) -> NoBridge:
+        who = self.server_info.name if self.server_info is not None else "the server"
+        return NoBridge(tool, who)
+
+
+def _read(call: "ToolCall[Mapping[str, Any], Any] | Mapping[str, Any]") -> tuple[str, dict[str, Any]]:
+    if isinstance(call, ToolCall):
+        return call.name, dict(call.arguments)
+    return str(call["name"]), dict(call.get("arguments") or {})
+
+
+def _with(meta: RequestParamsMeta | None, said: Mapping[str, Any]) -> RequestParamsMeta:
+    return cast("RequestParamsMeta", {**(meta or {}), **said})
+
+
+def _said(result: CallToolResult) -> str:
+    text = _text_of(result)
+    if result.is_error:
+        raise CallFailed(text)
+    return text
+
+
+def _text_of(result: CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+def _endpoint_of(url: str) -> str:
+    """The URL, which means the endpoint of all servers where it has no path.
+
+    Raises:
+        ConfigError: it is no URL of HTTP.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"'{_plain(url)}' is no address of a bridge: it begins with http:// or https:// and a host")
+    return parts._replace(path=_ENDPOINT).geturl() if parts.path in ("", "/") else url
+
+
+def _plain(url: str) -> str:
+    """Without what may be a secret."""
+    return url.rpartition("@")[2].partition("?")[0]
+
+
+@asynccontextmanager
+async def _with_token(url: str, token: str) -> AsyncGenerator[Any]:
+    import httpx2
+
+    # A token for a bridge on this machine is no business of a proxy.
+    async with (
+        httpx2.AsyncClient(
+            headers={"authorization": f"Bearer {token}"},
+            timeout=httpx2.Timeout(_PATIENCE, read=_SILENCE),
+            trust_env=urlsplit(url).hostname not in _HERE,
+        ) as http,
+        streamable_http_client(url, http_client=http) as streams,
+    ):
+        yield streams

@@ -1,0 +1,80 @@
+"""Tools of a program, for a bridge: what `Bridge.open(tools=[...])` takes.
+
+A tool is made by `@tool` (`tool_function.py`), `ToolBuilder` (`tool_builder.py`) or `adapt_function`
+(`tool_adapting.py`). A plain callable counts as what `@tool` makes of it; a name with a `Given` is any backend.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from mcpbridge.errors import ConfigError
+from mcpbridge.library.tool_adapting import adapt_function
+from mcpbridge.library.tool_base import Tool
+from mcpbridge.library.tool_builder import ToolBuilder
+from mcpbridge.library.tool_function import ToolDecorator, ToolFunction, tool
+from mcpbridge.library.tool_options import ToolOptions
+from mcpbridge.library.tool_people import human_tool, manual_tool
+
+if TYPE_CHECKING:
+    from mcpbridge.backend_parts import Given
+
+__all__ = [
+    "AnyTool",
+    "Tool",
+    "ToolBuilder",
+    "ToolFunction",
+    "ToolOptions",
+    "adapt_function",
+    "all_given",
+    "given_of",
+    "human_tool",
+    "manual_tool",
+    "tool",
+]
+
+AnyTool: TypeAlias = "Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]"
+"""What counts as a tool."""
+
+
+def given_of(thing: "Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]") -> "tuple[str, Given]":
+    """The name and the backend of what counts as a tool.
+
+    Raises:
+        ConfigError: it does not, or no tool can be made of it.
+    """
+    from mcpbridge.backend_parts import Given
+
+    other = cast("object", thing)
+    if isinstance(other, Tool):
+        return cast("Tool[Any, Any]", other).given()
+    match other:
+        case (str() as name, Given() as given):
+            return name, given
+        case _:
+            pass
+    hint = "A tool is a `Tool` (`@tool`, `ToolBuilder`, `adapt_function`), a function, or a name with a `Given`."
+    if isinstance(other, ToolBuilder):
+        raise ConfigError("this `ToolBuilder` is not built", key="tools", hint="Give `builder.build()`.")
+    if isinstance(other, ToolDecorator):
+        raise ConfigError("`tool(…)` with options is a decorator, and decorates nothing here", key="tools", hint=hint)
+    if isinstance(other, type):
+        raise ConfigError(f"the class {other.__name__} is no tool", key="tools", hint=hint)
+    if not callable(other):
+        raise ConfigError(f"a {type(other).__name__} is no tool", key="tools", hint=hint)
+    return tool(cast("Callable[..., Any]", thing)).given()
+
+
+def all_given(things: "Iterable[Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]]") -> "dict[str, Given]":
+    """The backends of several tools, by name.
+
+    Raises:
+        ConfigError: one of them is no tool, or two have one name.
+    """
+    found: dict[str, Given] = {}
+    for thing in things:
+        name, given = given_of(thing)
+        if name in found:
+            hint = "Give one of them another `name`."
+            raise ConfigError(f"two tools are called {name!r}", key="tools", hint=hint)
+        found[name] = given
+    return found

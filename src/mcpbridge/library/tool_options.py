@@ -1,0 +1,122 @@
+"""What can be said of a tool of a program besides what it does, as settings of tools have it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+
+from mcpbridge.conduct import Risk
+from mcpbridge.errors import ConfigError, nearest
+from mcpbridge.library.tool_approvals import ApprovalRule, asking
+
+if TYPE_CHECKING:
+    from mcpbridge.backends.function_settings import FunctionSettings
+    from mcpbridge.backends.settings import BackendSettings
+    from mcpbridge.model import Asks
+
+__all__ = ["ToolOptions", "asks_of", "check_name", "modelled", "name_of", "settings_of"]
+
+
+class ToolOptions(TypedDict, total=False):
+    """What every way of making a tool takes. All of it may be left out."""
+
+    risk_level: Risk
+    """How much harm a call can do (`low`, `medium`, `high`), for rules of `permissions`."""
+    timeout: float | str
+    """Seconds that a call may take (or `"2m"`); each event that it tells starts them anew. Default: 30."""
+    requires_approval: bool | ApprovalRule
+    """A person has to agree to each call, or to those of which this function of the arguments says so."""
+    tags: Sequence[str]
+    """Words to find it by."""
+    annotations: Mapping[str, Any]
+    """What to say of it: `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`, `title`. It is believed:
+    a tool that only reads may be cached, retried and run beside others."""
+    examples: Sequence[Any]
+    """Calls that show how it is used, for searches: arguments, or texts."""
+    max_concurrent: int
+    """Calls that may be in flight. Default: 16."""
+    rate_limit: str
+    """How often it may be called, by all clients together: `30/min`, `5/s`."""
+    retry: int
+    """Attempts in all of a call that failed and can be repeated. Default: 1."""
+    cache: float | str
+    """Seconds that a result answers the same call again. Default: never."""
+
+
+M = TypeVar("M", bound="BackendSettings")
+
+_SETTINGS = {"risk_level": "risk", "timeout": "call_timeout", "requires_approval": "permission"}
+"""The settings of tools that options are called otherwise than."""
+
+
+def settings_of(name: str, options: ToolOptions, **said: Any) -> "FunctionSettings":
+    """The settings of a tool of one function. `said`: `description`, `input_schema` and so on.
+
+    Raises:
+        ConfigError: as `modelled`.
+    """
+    from mcpbridge.backends.function_settings import FunctionSettings
+
+    return modelled(FunctionSettings, name, options, **said)
+
+
+def modelled(model: type[M], name: str, options: ToolOptions, **said: Any) -> M:
+    """The settings of a tool, as a model has them. `said`: what is no option; None counts as not said.
+
+    Raises:
+        ConfigError: an option is unknown, or is not as it must be; names it.
+    """
+    from pydantic import ValidationError
+
+    known = ToolOptions.__optional_keys__
+    for option in options:
+        if option not in known:
+            near = ", ".join(nearest(option, known, limit=1))
+            hint = f"Did you mean `{near}`?" if near else f"There are {', '.join(sorted(known))}."
+            raise ConfigError(f"there is no option `{option}` of tools", key=name, hint=hint)
+    given: dict[str, Any] = {_SETTINGS.get(option, option): value for option, value in options.items()}
+    if given.pop("permission", False):
+        # A function of the arguments decides in place of this, and so does nothing where it is False.
+        given |= {"permission": "require_approval"} if options.get("requires_approval") is True else {}
+    given |= {key: list(cast("Sequence[Any]", given[key])) for key in ("tags", "examples") if key in given}
+    if "annotations" in given:
+        given["annotations"] = dict(options.get("annotations", {}))
+    try:
+        return model.model_validate({**given, **{key: value for key, value in said.items() if value is not None}})
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False, include_input=False)
+        at = str(first["loc"][0]) if first["loc"] else ""
+        option = next((option for option, setting in _SETTINGS.items() if setting == at), at)
+        raise ConfigError(f"`{option}`: {first['msg']}", key=name) from None
+
+
+def asks_of(name: str, options: ToolOptions) -> "Asks | None":
+    """What tells of a call whether a person must agree, by the option `requires_approval`."""
+    rule = options.get("requires_approval", False)
+    if not isinstance(rule, bool) and not callable(rule):
+        what = f"expected a bool or a function of the arguments, not {type(rule).__name__}"
+        raise ConfigError(f"`requires_approval`: {what}", key=name)
+    return asking(name, rule)
+
+
+def name_of(function: object, name: str | None) -> str:
+    """What a tool of this function is called: as is said, else as the function is.
+
+    Raises:
+        ConfigError: that is no name for a tool.
+    """
+    found = name or getattr(function, "__name__", None)
+    if not isinstance(found, str):
+        found = getattr(getattr(function, "func", None), "__name__", type(function).__name__)  # a partial application
+    return check_name(found)
+
+
+def check_name(name: str) -> str:
+    """The same name.
+
+    Raises:
+        ConfigError: tools cannot have it.
+    """
+    plain = name.replace("_", "").replace("-", "").replace(".", "")
+    if not (plain.isascii() and plain.isalnum() and len(name) <= 128):
+        hint = "Names of tools have letters, digits, `_`, `-` and `.`, 128 at most: give one as `name`."
+        raise ConfigError(f"{name!r} is no name for a tool", hint=hint)
+    return name

@@ -1,0 +1,109 @@
+"""The value of a result, of the type that a tool says it returns."""
+
+import inspect
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, cast
+
+import msgspec
+
+from mcpbridge.errors import CallFailed
+
+__all__ = ["reader_of"]
+
+_ANYTHING = (Any, object, inspect.Signature.empty)
+_IN_CONTENT = (bytes, bytearray)
+
+
+def reader_of(tool: str, hint: Any, *, is_wrapped: bool = False) -> Callable[[Any], Any] | None:
+    """Makes a value of type `hint` of a structured result, or of the text where there is none; None: it stays as it is.
+
+    `is_wrapped`: the structured result always has the value in its `result`. What is made raises CallFailed: it is of
+    another type.
+    """
+    if is_wrapped and hint in _ANYTHING:
+        return _unwrapped
+    if hint in _ANYTHING:
+        return None
+    if hint in (None, NoneType):
+        return _nothing
+    if hint in _IN_CONTENT:
+        return lambda value: _only_in_content(tool)
+    return _Reader(tool, hint, is_wrapped=is_wrapped).read
+
+
+class _Reader:
+    """Reads values of one type. The adapter is made with the first: not every tool's values are looked at."""
+
+    def __init__(self, tool: str, hint: Any, *, is_wrapped: bool) -> None:
+        self._tool, self._hint, self._is_wrapped = tool, hint, is_wrapped
+        self._adapter: Any = None
+
+    def read(self, value: Any) -> Any:
+        from pydantic import TypeAdapter, ValidationError
+
+        from mcpbridge.backends.typed_dicts import readable
+
+        if self._adapter is None:
+            self._adapter = TypeAdapter(readable(self._hint))
+        fault: ValidationError | None = None
+        for candidate in self._candidates(value):
+            try:
+                return self._adapter.validate_json(candidate)
+            except ValidationError as error:
+                fault = fault or error
+        told = fault.errors(include_url=False, include_input=False)[0]["msg"] if fault is not None else "it has none"
+        shown = getattr(self._hint, "__name__", str(self._hint))
+        raise CallFailed(
+            f"the result of {self._tool} is no {shown}: {told}. "
+            "`content` and `structured` have it as it came; if it was shortened, `Bridge.recall` gives the whole"
+        )
+
+    def _candidates(self, value: Any) -> list[bytes]:
+        """The JSON that the value may be, likeliest first."""
+        if isinstance(value, str):
+            return self._of_text(value)
+        members = _members(value)
+        found = [value]
+        if members.keys() == {"result"}:  # of what is no object
+            found = [members["result"]] if self._is_wrapped else [value, members["result"]]
+        return [msgspec.json.encode(one) for one in found]
+
+    def _of_text(self, text: str) -> list[bytes]:
+        from mcpbridge.backends.annotations import admits_none
+
+        if not text and admits_none(self._hint):
+            return [b"null"]
+        quoted = msgspec.json.encode(text)
+        try:
+            msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return [quoted]
+        # What admits texts is one: only what is no text is written as JSON.
+        return [quoted, text.encode()] if _admits_text(self._adapter) else [text.encode(), quoted]
+
+
+def _admits_text(adapter: Any) -> bool:
+    from pydantic import ValidationError
+
+    try:
+        return isinstance(adapter.validate_python("x\0", strict=True), str)
+    except ValidationError:
+        return False
+
+
+def _unwrapped(value: Any) -> Any:
+    members = _members(value)
+    return members["result"] if members.keys() == {"result"} else value
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _nothing(_: Any) -> None:
+    """A result of which nothing is promised."""
+
+
+def _only_in_content(tool: str) -> Any:
+    raise CallFailed(f"the result of {tool} is bytes, which stand in `content`")

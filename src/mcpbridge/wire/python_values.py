@@ -1,0 +1,42 @@
+"""JSON as Python values, for programs: numbers that no Python number is come as `Decimal`, not as an error."""
+
+import json
+import math
+from typing import Any
+
+import msgspec
+
+__all__ = ["decoded"]
+
+_MOST_DIGITS = 4300
+"""Of an `int` that Python reads."""
+
+
+def decoded(data: bytes) -> Any:
+    """The value of a JSON text that was read before: it is one.
+
+    Raises:
+        msgspec.DecodeError: it is nested too deep.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:  # also of numbers that are too large
+        return json.loads(data, parse_int=_int, parse_float=_float)
+
+
+def _int(text: str) -> Any:
+    return int(text) if len(text) <= _MOST_DIGITS else _decimal(text)
+
+
+def _float(text: str) -> Any:
+    value = float(text)
+    return value if math.isfinite(value) else _decimal(text)
+
+
+def _decimal(text: str) -> Any:
+    from decimal import Context, InvalidOperation  # loaded where there is such a number
+
+    try:
+        return Context(prec=len(text) + 1, Emin=-(10**18) + 1, Emax=10**18 - 1).create_decimal(text)
+    except (InvalidOperation, ValueError, OverflowError):
+        return float(text)

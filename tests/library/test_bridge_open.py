@@ -1,0 +1,243 @@
+"""The library's front: opening a bridge, what there is, calls, tools and servers that come and go."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from harness import python_server
+from mcpbridge import Bridge, RequestFailed
+from mcpbridge.approvals.request import ApprovalRequest
+from mcpbridge.errors import CallFailed, ConfigError, UnknownName
+from mcpbridge.registry import RegistryProblem
+
+PLAIN = {"servers": {"plain": python_server("plain")}}
+
+
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def test_a_file_tables_and_any_clients_json_open_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "servers.toml"
+    command, args = PLAIN["servers"]["plain"]["command"], PLAIN["servers"]["plain"]["args"]
+    file.write_text(f"[servers.plain]\ncommand = {json.dumps(command)}\nargs = {json.dumps(args)}\n")
+    tables = {"mcpServers": {"plain": {"command": command, "args": args}}}
+    for config in (file, str(file), PLAIN, tables):
+        async with Bridge.open(config, remember=False) as bridge:
+            result = await bridge.call_tool("plain/echo", {"text": "hi"})
+            assert (result.text, result.value, result.is_error) == ("hi", "hi", False)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"servers": {"x": {"comand": "y"}}}, "comand"),
+        ({"servers": {"x": {"command": "y", "unavailable": "z"}}}, "unavailable"),
+        ({"source": "x"}, "source"),
+        ("no/such/servers.toml", "no/such/servers.toml"),
+        ({"results": {"threshold": "${NOT_THERE}"}}, "NOT_THERE"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_runs(config: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Bridge.open(config, environ={})
+
+
+async def test_variables_come_from_where_the_program_says_and_are_never_told(tmp_path: Path) -> None:
+    config = {"servers": {"plain": {**python_server("plain"), "env": {"TOKEN": "${TOKEN}"}}}}
+    async with Bridge.open(config, remember=False, environ={"TOKEN": "s3cret-value"}) as bridge:
+        assert "s3cret-value" not in json.dumps(bridge.status())
+        assert bridge.redact("it is s3cret-value") != "it is s3cret-value"
+
+
+async def test_tools_are_listed_found_and_chosen() -> None:
+    async with Bridge.open(PLAIN, tools=[add], remember=False) as bridge:
+        assert await bridge.settled(10)
+        every = {tool.id: tool for tool in await bridge.list_tools()}
+        assert {"plain/echo", "plain/hold", "tools/add", "mcpbridge/recall"} <= every.keys()
+        assert every["tools/add"].input_schema["required"] == ["a"]
+        assert [tool.id for tool in await bridge.list_tools("add two numbers", limit=1)] == ["tools/add"]
+        assert await bridge.list_tools("bake a chocolate cake") == []
+        chosen = await bridge.list_tools(only=["add", "plain/h*", "plain__echo"])
+        assert [tool.id for tool in chosen] == ["tools/add", "plain/hold", "plain/echo"]
+        assert await bridge.list_tools(only=["none/*"]) == []
+        with pytest.raises(UnknownName, match="plain/echo"):
+            await bridge.list_tools(only=["plain/ecko"])
+
+
+async def test_what_the_body_raises_comes_out_as_it_is() -> None:
+    """Task groups inside are nobody's business outside."""
+    error = ValueError("mine")
+
+    async def fail() -> None:
+        async with Bridge.open(PLAIN, remember=False) as bridge:
+            await bridge.call_tool("plain/echo")
+            raise error
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        await fail()
+    assert raised.value is error
+
+
+async def test_failures_are_results_and_what_there_is_not_is_an_error() -> None:
+    def fail() -> None:
+        raise ValueError("no such luck")
+
+    async with Bridge.open({}, tools=[fail], remember=False) as bridge:
+        result = await bridge.call_tool("fail")
+        assert result.is_error
+        with pytest.raises(CallFailed, match="no such luck"):
+            assert result.value
+        with pytest.raises(RequestFailed, match="Unknown tool: fall"):
+            await bridge.call_tool("fall")
+
+
+async def test_large_results_are_previews_that_can_be_asked() -> None:
+    def rows() -> list[dict[str, int]]:
+        return [{"id": number, "square": number * number} for number in range(2000)]
+
+    async with Bridge.open({}, tools=[rows], remember=False) as bridge:
+        short = await bridge.call_tool("rows")
+        assert short.handle
+        assert len(short.text) < 4000
+        asked = await bridge.recall(short.handle, where="id == 1999", select="square")
+        assert "3996001" in asked.text
+        whole = await bridge.call_tool("rows", whole=True)
+        assert not whole.handle
+        assert whole.value["result"] == [{"id": number, "square": number * number} for number in range(2000)]
+        read = await bridge.read_resource(f"mcpbridge://results/{short.handle}")
+        assert "3996001" in read["contents"][0]["text"]
+
+
+async def test_tools_and_servers_come_change_and_go() -> None:
+    def greet() -> str:
+        return "hello"
+
+    def other() -> str:
+        return "good day"
+
+    other.__name__ = "greet"
+    async with Bridge.open({}, remember=False) as bridge:
+        await bridge.add_tool(greet)
+        assert (await bridge.call_tool("tools/greet")).text == "hello"
+        with pytest.raises(ConfigError, match="greet"):
+            await bridge.add_tool(other)
+        await bridge.replace_tool(other)
+        assert (await bridge.call_tool("greet")).text == "good day"
+        await bridge.remove_tool("tools/greet")
+        with pytest.raises(UnknownName):
+            await bridge.remove_tool("greet")
+        await bridge.add_server("plain", python_server("plain"))
+        with pytest.raises(RegistryProblem):
+            await bridge.add_server("plain", python_server("plain"))
+        assert (await bridge.call_tool("plain/echo", {"text": "hi"})).text == "hi"
+        await bridge.replace_server("plain", python_server("plain", "2025-06-18"))
+        assert (await bridge.call_tool("plain/echo", {"text": "hi"})).text == "hi"
+        await bridge.remove_server("plain")
+        with pytest.raises(RequestFailed):
+            await bridge.call_tool("plain/echo")
+
+
+async def test_tools_of_the_program_can_be_offered_as_they_are() -> None:
+    def late(text: str) -> str:
+        return text
+
+    def other() -> None: ...
+
+    other.__name__ = "late"
+    async with Bridge.open({}, tools=[add], remember=False) as bridge:
+        offered = await bridge.tools_for("openai", tools=[add, late, add])
+        assert [tool["function"]["name"] for tool in offered] == ["add", "late"]
+        assert (await bridge.call_tool("late", {"text": "there"})).text == "there"
+        with pytest.raises(ConfigError, match="another tool 'late'"):
+            await bridge.tools_for("openai", tools=[other])
+
+
+async def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two tools are called 'add'"):
+        Bridge.open({}, tools=[add, add])
+
+
+async def test_what_a_server_asks_the_program_answers() -> None:
+    """As clients with these capabilities do; both through the way of every question."""
+    asked: list[Mapping[str, Any]] = []
+
+    def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append(params)
+        return {"name": "Ann"}
+
+    async def sample(params: Mapping[str, Any]) -> str:
+        return f"said {params['messages'][0]['content']['text']}"
+
+    form = {"type": "object", "properties": {"name": {"type": "string"}}}
+    said = {"role": "user", "content": {"type": "text", "text": "hi"}}
+    steps = [
+        {"send": _question(1, "elicitation/create", {"message": "Who?", "requestedSchema": form})},
+        {"send": _question(2, "sampling/createMessage", {"messages": [said], "maxTokens": 5})},
+        {"await": [1, 2]},
+    ]
+    config = {"servers": {"asking": python_server("asking", "legacy")}}
+    async with Bridge.open(config, remember=False, on_elicitation=answer, on_sampling=sample) as bridge:
+        with anyio.fail_after(10):
+            results = [await bridge.call_tool("asking/play", {"steps": steps}) for _ in range(2)]
+    for result in results:
+        answers = json.loads(result.text)
+        assert answers["1"] == {"action": "accept", "content": {"name": "Ann"}}
+        assert answers["2"]["content"]["text"] == "said hi"
+    assert [params["message"] for params in asked] == ["[asking] Who?"] * 2
+
+
+def _question(id_: int, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+
+
+async def test_approvals_are_listed_agreed_to_and_refused() -> None:
+    config = {"servers": {"plain": python_server("plain", tool={"echo": {"permission": "require_approval"}})}}
+    async with Bridge.open(config, remember=False) as bridge, anyio.create_task_group() as tasks:
+        assert await bridge.settled(10)
+        found: list[str] = []
+
+        async def call(text: str) -> None:
+            result = await bridge.call_tool("plain/echo", {"text": text})
+            found.append(f"{text}: {result.text}")
+
+        with anyio.fail_after(20):
+            for text in ("yes", "no"):
+                tasks.start_soon(call, text)
+                while not (pending := await bridge.pending_approvals()):
+                    await anyio.sleep(0.02)
+                (one,) = pending
+                await (bridge.approve(one.request.id) if text == "yes" else bridge.deny(one.request.id))
+                while not found or not found[-1].startswith(text):
+                    await anyio.sleep(0.02)
+    assert found[0] == "yes: yes"
+    assert "was not approved" in found[1]
+
+
+async def test_the_program_is_asked_first_and_hooks_see_its_calls() -> None:
+    seen: list[str] = []
+
+    def agree(request: ApprovalRequest) -> bool:
+        seen.append(request.tool)
+        return True
+
+    config = {"servers": {"plain": python_server("plain", permission="require_approval")}}
+    async with Bridge.open(config, remember=False, approver=agree) as bridge:
+        assert (await bridge.call_tool("plain/echo", {"text": "hi"})).text == "hi"
+    assert seen == ["plain/echo"]
+
+
+async def test_events_are_heard() -> None:
+    async with Bridge.open({"observe": {}}, tools=[add], remember=False) as bridge:
+        events = bridge.events()
+        await bridge.call_tool("add", {"a": 1}, run="r1")
+        with anyio.fail_after(5):
+            async for event in events:
+                if event.name == "call.finished":
+                    break
+        assert event.run == "r1" or event.tool == "tools/add"

@@ -1,0 +1,197 @@
+"""`Client`: what it has beside the official one, against bridges in this process and over HTTP, and against others."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp
+import mcp_types as types
+import pytest
+from mcp import StdioServerParameters
+
+from front_clients import http_server
+from harness import python_server
+from mcpbridge.bridge import Bridge
+from mcpbridge.context import CallContext
+from mcpbridge.errors import CallFailed, ConfigError, NoBridge
+from mcpbridge.library.client import Client
+from mcpbridge.toolcalls import ToolCall
+
+TOKEN = "correct horse battery staple"
+KINDS = pytest.mark.parametrize("kind", ["in-process", "http"])
+
+
+def where(context: CallContext) -> str:
+    """What the call says of itself."""
+    return json.dumps([context.run, context.tenant, dict(context.metadata), context.user])
+
+
+def resize_image(width: int) -> str:
+    """Make a picture smaller or larger."""
+    return str(width)
+
+
+def numbers() -> str:
+    """A long result."""
+    return json.dumps([{"number": number, "words": "so many " * 20} for number in range(200)])
+
+
+def fail() -> str:
+    """Never works."""
+    raise ValueError("as it must")
+
+
+@asynccontextmanager
+async def bridge_of(tmp_path: Path, **sections: Any) -> AsyncIterator[Bridge]:
+    tokens = [{"name": "ada", "sha256": hashlib.sha256(TOKEN.encode()).hexdigest()}]
+    config = {
+        "servers": {},
+        "store": {"path": str(tmp_path / "s.db")},
+        "http": {"tokens": tokens},
+        **sections,
+    }
+    tools = [where, resize_image, numbers, fail]
+    with anyio.fail_after(20):
+        async with Bridge.open(config, tools=tools, remember=False) as bridge:
+            assert await bridge.settled(5)
+            yield bridge
+
+
+@asynccontextmanager
+async def connected(bridge: Bridge, kind: str, **options: Any) -> AsyncIterator[Client]:
+    if kind == "in-process":
+        async with bridge.client(user="ada", **options) as client:
+            yield client
+    else:
+        async with (
+            http_server(bridge, bridge.settings.http) as served,
+            Client(served.origin, token=TOKEN, **options) as client,
+        ):
+            yield client
+
+
+def text_of(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+@KINDS
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_calls_say_what_they_belong_to(tmp_path: Path, kind: str, mode: str) -> None:
+    async with bridge_of(tmp_path) as bridge, connected(bridge, kind, mode=mode) as client:
+        said = {"run": "r1", "tenant": "acme", "metadata": {"a": [1, None]}}
+        told = json.loads(text_of(await client.call_tool("where", **said)))
+        assert told == ["r1", "acme", {"a": [1, None]}, "ada"]
+
+
+@KINDS
+async def test_tools_are_found_described_and_listed_by_what_they_do(tmp_path: Path, kind: str) -> None:
+    async with bridge_of(tmp_path) as bridge, connected(bridge, kind) as client:
+        every = {tool.name for tool in (await client.list_tools()).tools}
+        assert {"where", "resize_image", "fail"} <= every
+        assert "resize_image" in await client.find_tools("make a picture smaller", limit=1)
+        assert "width" in await client.describe_tools("resize_image")
+        with pytest.raises(CallFailed, match="resize_imag"):
+            await client.describe_tools("resize_imag")
+        found = await client.list_tools(query="make a picture smaller", limit=1)
+        assert len(found.tools) == 1
+        assert {tool.name for tool in (await client.list_tools()).tools} == every, "the shorter list was kept nowhere"
+
+
+@KINDS
+async def test_a_kept_result_is_recalled_and_one_comes_whole(tmp_path: Path, kind: str) -> None:
+    async with bridge_of(tmp_path) as bridge, connected(bridge, kind) as client:
+        whole = await client.call_tool("numbers", whole=True)
+        assert len(json.loads(text_of(whole))) == 200
+        short = await client.call_tool("numbers")
+        assert len(text_of(short)) < 4000
+        handle = (short.meta or {})["mcpbridge/result"]["handle"]
+        assert "199" in text_of(await client.recall(handle, where="number == 199", select="number"))
+        assert handle in text_of(await client.recall())
+        assert (await client.recall("0" * 26)).is_error
+
+
+@KINDS
+async def test_calls_of_one_turn_come_back_in_order_whatever_becomes_of_one(tmp_path: Path, kind: str) -> None:
+    wanted: list[Any] = [
+        ToolCall("resize_image", {"width": 1}),
+        {"name": "fail"},
+        {"name": "nobody", "arguments": {}},
+        {"name": "resize_image", "arguments": {"width": 2}},
+    ]
+    async with bridge_of(tmp_path) as bridge, connected(bridge, kind) as client:
+        results = await client.call_tools(wanted, run="r1")
+        assert [result.is_error for result in results] == [False, True, True, False]
+        assert [text_of(results[0]), text_of(results[3])] == ["1", "2"]
+        assert "as it must" in text_of(results[1])
+        assert "nobody" in text_of(results[2])
+
+
+@KINDS
+async def test_what_is_not_listed_is_there_all_the_same(tmp_path: Path, kind: str) -> None:
+    """`expose.mode = "search"`: clients are listed a few tools."""
+    sections = {"expose": {"mode": "search"}}
+    async with bridge_of(tmp_path, **sections) as bridge, connected(bridge, kind) as client:
+        assert "where" not in {tool.name for tool in (await client.list_tools()).tools}
+        assert not (await client.call_tool("where")).is_error
+        assert "resize_image" in await client.find_tools("resize_image", detail="names")
+
+
+# -- addresses and tokens
+
+
+async def test_an_address_without_a_path_means_the_endpoint_of_all(tmp_path: Path) -> None:
+    assert Client("http://127.0.0.1:8808").server == "http://127.0.0.1:8808/mcp"
+    assert Client("https://x.example/").server == "https://x.example/mcp"
+    assert Client("http://h:1/servers/github/mcp").server == "http://h:1/servers/github/mcp"
+    for wrong in ("127.0.0.1:8808", "ftp://x", "http://"):
+        with pytest.raises(ConfigError, match="no address of a bridge"):
+            Client(wrong)
+
+
+async def test_a_wrong_token_is_refused_and_shown_nowhere(tmp_path: Path) -> None:
+    async with bridge_of(tmp_path) as bridge, http_server(bridge, bridge.settings.http) as served:
+        for token in ("", "not this one"):
+            client = Client(served.origin, token=token)
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is the SDK's business
+                await client.__aenter__()
+            assert "not this one" not in repr(client) + str(caught.value)
+
+
+def test_a_token_goes_with_a_url() -> None:
+    with pytest.raises(ConfigError, match="URL"):
+        Client(StdioServerParameters(command="x"), token=TOKEN)
+
+
+# -- other servers
+
+
+async def test_a_server_that_is_no_bridge_is_called_so() -> None:
+    plain = python_server("plain")
+    async with asyncio.timeout(20), Client(StdioServerParameters(**plain), mode="legacy") as client:
+        assert text_of(await client.call_tool("echo", {"text": "hi"}, run="r1")) == "hi"
+        for wanted in (client.find_tools("x"), client.describe_tools("x"), client.recall("x")):
+            with pytest.raises(NoBridge, match="server has no `mcpbridge/"):
+                await wanted
+
+
+async def test_a_server_that_tells_of_unknown_tools_in_results_is_no_bridge_either() -> None:
+    from mcp.server.mcpserver import MCPServer
+
+    async with asyncio.timeout(20), Client(MCPServer("sdk")) as client:
+        with pytest.raises(NoBridge, match="sdk has no `mcpbridge/recall`"):
+            await client.recall("x")
+
+
+async def test_a_bridge_that_keeps_nothing_says_so(tmp_path: Path) -> None:
+    async with bridge_of(tmp_path, results={"strategy": "off"}) as bridge, bridge.client() as client:
+        with pytest.raises(NoBridge, match="has that off"):
+            await client.recall("x")
+
+
+def test_it_is_an_official_client() -> None:
+    assert issubclass(Client, mcp.Client)

@@ -1,0 +1,58 @@
+"""A program with a tool that waits for a person: run as `paused_program.py STORE call|answer ID`, and then killed.
+
+It prints one line when it has come to where it is to be killed.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from mcpbridge.backend_parts import Given
+from mcpbridge.backends.human import HumanBackend, Pause
+from mcpbridge.backends.pausing import PAUSED
+from mcpbridge.backends.pausing_settings import PausingSettings
+from mcpbridge.bridge import Bridge
+from mcpbridge.config.schema import Settings
+from mcpbridge.context import CallContext
+from mcpbridge.toolcalls import PausedCall, ToolCall
+
+__all__ = ["opened", "tools"]
+
+
+def release(version: str) -> Pause:
+    """Release a version, once somebody agrees."""
+    return Pause(f"Release {version}?", schema={"type": "string"})
+
+
+async def decided(response: str, call: PausedCall, context: CallContext) -> str:
+    if response == "hang":
+        print("answering", flush=True)
+        await asyncio.Event().wait()
+    told: Any = call.arguments["version"], response, context.run, context.tenant, context.session.id
+    return " ".join(told)
+
+
+def tools() -> dict[str, Given]:
+    """What the program offers, made anew."""
+    return {"release": Given(HumanBackend.of(release, decided), PausingSettings())}
+
+
+def opened(store: Path) -> Bridge:
+    """The program's bridge."""
+    return Bridge(Settings.model_validate({"store": {"path": str(store)}}), tools=tools())
+
+
+async def main(store: Path, what: str, id_: str = "") -> None:
+    async with opened(store) as bridge:
+        if what == "call":
+            call: ToolCall[Any, Any] = ToolCall("tools/release", {"version": "1.2"}, "call_7")
+            result = await bridge.call(call, run="run-1", tenant="acme")
+            (session,) = {session.id for session in bridge._context.pauses.sessions.values()}
+            print(result.meta[PAUSED]["id"], session, flush=True)
+            await asyncio.Event().wait()
+        await bridge.resume(id_, "hang")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:]))
