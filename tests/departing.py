@@ -10,15 +10,19 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import uvloop
 
 from mcpbridge.bridge import Bridge
+from mcpbridge.errors import BridgeClosed
+from mcpbridge.library import loop_thread
 from mcpbridge.sync_bridge import SyncBridge
 from mcpbridge.wire import process
 
 process.STDIN_GRACE = process.TERM_GRACE = 0.05
+loop_thread.END_SECONDS = 0.1
 
 WAYS: dict[str, Callable[[str], object]] = {}
 
@@ -149,6 +153,7 @@ def lives_on(config: str) -> None:
         loop.close()
     opened(config)
     gc.collect()
+    never_left(config)
     say("over")
     sys.stdin.read()
 
@@ -179,6 +184,43 @@ def sync_exits_during_calls(config: str) -> None:
     for is_daemon in (True, False):
         threading.Thread(target=bridge.call_tool, args=("rooted__hold",), daemon=is_daemon).start()
     raise ValueError("of the program")
+
+
+async def deaf() -> None:
+    """Does not heed that it is cancelled."""
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@way
+def sync_does_not_heed_its_end(config: str) -> None:
+    entered = threading.Event()
+
+    async def stuck() -> None:
+        entered.set()
+        await deaf()
+
+    def call() -> None:
+        with suppress(BridgeClosed):
+            bridge.call_tool("stuck")
+
+    bridge = opened(config)
+    bridge.add_tool(stuck)
+    threading.Thread(target=call, daemon=True).start()
+    assert entered.wait(20)
+
+
+def never_left(config: str) -> None:
+    class NeverLeft(Bridge):
+        async def __aexit__(self, *_: object) -> None:
+            await deaf()
+
+    loop_thread.LEAVE_SECONDS = 0.2
+    bridge = SyncBridge(lambda: NeverLeft.open(config, remember=False))
+    assert bridge.call_tool("rooted__echo", {"text": "hi"}).text == "hi"
+    say("up")
+    bridge.close()
 
 
 if __name__ == "__main__":

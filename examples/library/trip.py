@@ -60,7 +60,7 @@ TRAINS = [
 
 
 @tool
-async def find_trains(origin: str, destination: str, seen: Context[Seen]) -> AsyncIterator[str | Result[Any]]:
+async def find_trains(seen: Context[Seen], origin: str, destination: str) -> AsyncIterator[str | Result[Any]]:
     """Find trains between two cities."""
     for done, train in enumerate(TRAINS, 1):
         yield f"looked at {train.train} ({done} of {len(TRAINS)})"

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
         FormatError,
         HookRefused,
         NoBridge,
+        NotConnected,
         UnknownName,
         UpstreamError,
     )
     from mcpbridge.events import Event
     from mcpbridge.hooks.calls import Answer, HookCall, after, before
+    from mcpbridge.library.call_hearing import CallbackFailed
     from mcpbridge.library.client import Client
     from mcpbridge.library.defining import Tool, ToolBuilder, adapt_function, tool
     from mcpbridge.library.formats.front import Offered
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from mcpbridge.library.models.openai_chat import OpenAIModel
     from mcpbridge.library.models.openai_responses import OpenAIResponsesModel
     from mcpbridge.library.models.sampling import SamplingModel
+    from mcpbridge.library.resolving import Resolver
     from mcpbridge.library.run_events import (
         ApprovalPending,
         ArgumentsDelta,
@@ -89,6 +92,7 @@ _HOMES = {
     "CallResult": "toolcalls",
     "CallReturned": "library.run_events",
     "CallStarted": "library.run_events",
+    "CallbackFailed": "library.call_hearing",
     "Cassette": "cassettes.cassette",
     "Client": "library.client",
     "ConfigError": "errors",
@@ -102,6 +106,7 @@ _HOMES = {
     "Model": "library.models.model",
     "ModelRequest": "library.models.model",
     "NoBridge": "errors",
+    "NotConnected": "errors",
     "Offered": "library.formats.front",
     "OpenAIModel": "library.models.openai_chat",
     "OpenAIResponsesModel": "library.models.openai_responses",
@@ -109,6 +114,7 @@ _HOMES = {
     "PausedCall": "toolcalls",
     "Prepared": "library.running_options",
     "RequestFailed": "bridge",
+    "Resolver": "library.resolving",
     "ResolverContext": "downstream.extra_tools",
     "Result": "backends.events",
     "RoundStarted": "library.run_events",
@@ -164,6 +170,7 @@ __all__ = [
     "CallResult",
     "CallReturned",
     "CallStarted",
+    "CallbackFailed",
     "Cassette",
     "Client",
     "ConfigError",
@@ -177,6 +184,7 @@ __all__ = [
     "Model",
     "ModelRequest",
     "NoBridge",
+    "NotConnected",
     "Offered",
     "OpenAIModel",
     "OpenAIResponsesModel",
@@ -184,6 +192,7 @@ __all__ = [
     "PausedCall",
     "Prepared",
     "RequestFailed",
+    "Resolver",
     "ResolverContext",
     "Result",
     "RoundStarted",

@@ -165,7 +165,7 @@ class BackendParts:
         self._catalog, self._serving, self._redact, self._noticed = catalog, serving, redact, noticed
         self._runner = runner
         self._now = BackendConcerns({}, {}, {})
-        self.extra = ExtraTools(None)
+        self.extra = ExtraTools(None, redact)
         """What single sessions have besides."""
 
     def concerns(self, settings: Settings, given: Mapping[str, Given], lease: Lease) -> BackendConcerns:

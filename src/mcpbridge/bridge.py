@@ -9,9 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
+from anyio import move_on_after
+
+from mcpbridge.context import new_run
 from mcpbridge.engine import Engine, RequestFailed
 from mcpbridge.errors import ConfigError, UnknownName, nearest
-from mcpbridge.model import TOOLS
+from mcpbridge.library.naming import check_names
+from mcpbridge.model import TOOLS, Caller
 from mcpbridge.toolcalls import CallResult, ToolCall
 
 if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must come fast
@@ -21,8 +25,8 @@ if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must
     from mcpbridge.backend_parts import Given
     from mcpbridge.backends.contexts import Init
     from mcpbridge.cassettes.cassette import Cassette
+    from mcpbridge.catalog.snapshot import ToolRef
     from mcpbridge.config.changes import Reloaded
-    from mcpbridge.downstream.extra_tools import Resolve
     from mcpbridge.downstream.program import Answerer
     from mcpbridge.hooks.calls import Hook
     from mcpbridge.library.calling import OnCall, OnResult
@@ -32,7 +36,9 @@ if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must
     from mcpbridge.library.one_call import Progress
     from mcpbridge.library.pausing import PausedCalls
     from mcpbridge.library.reading import Config
+    from mcpbridge.library.resolving import Resolver
     from mcpbridge.library.run_events import RunEvent
+    from mcpbridge.library.run_tools import RunTools
     from mcpbridge.library.running import Run
     from mcpbridge.library.running_options import Prepare, StopWhen, Tools, ToolsOf
     from mcpbridge.library.tool_info import ToolInfo
@@ -42,6 +48,9 @@ if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must
 __all__ = ["Bridge", "RequestFailed"]
 
 R = TypeVar("R")
+
+_SERVER_SECONDS = 30.0
+"""Seconds to wait for a server that is added."""
 
 
 class Bridge(Engine):
@@ -55,7 +64,7 @@ class Bridge(Engine):
         tools: Sequence[Any] = (),
         approver: "ApprovalHandler | None" = None,
         hooks: "Sequence[Hook]" = (),
-        resolver: "Resolve | None" = None,
+        resolver: "Resolver | None" = None,
         dependencies: Mapping[str, Any] | None = None,
         shared: Any = None,
         init_shared: "Init | None" = None,
@@ -96,14 +105,17 @@ class Bridge(Engine):
         from mcpbridge.library.defining import all_given
         from mcpbridge.library.log_lines import use_logging
         from mcpbridge.library.reading import patient, read_config
+        from mcpbridge.library.resolving import resolving
         from mcpbridge.places import cache_directory
         from mcpbridge.redaction import Redactor
         from mcpbridge.upstream.manifest import Manifest
 
-        use_logging()
-        loaded = read_config(config, environ)
+        if approver is not None and not callable(approver):
+            raise ConfigError(f"a function of the request, or None; not {approver!r}", key="approver")
+        tape = cassette if cassette is None or isinstance(cassette, Cassette) else Cassette(cassette)
+        loaded = read_config(config, environ, is_replayed=tape is not None and tape.is_replay)
         redact = Redactor(loaded.secrets)
-        around = os.environ if environ is None else environ
+        use_logging(redact)
         given = all_given(tools)
         bridge = cls(
             patient(loaded.settings),
@@ -111,11 +123,11 @@ class Bridge(Engine):
             tools=given,
             approver=approver,
             hooks=hooks,
-            resolver=resolver,
+            resolver=resolving(resolver) if resolver is not None else None,
             dependencies=dependencies,
-            manifest=Manifest(cache_directory(around) / "manifest") if remember else None,
+            manifest=Manifest(cache_directory(os.environ) / "manifest") if remember else None,
             answers=ProgramAnswers(on_elicitation, on_sampling) if on_elicitation or on_sampling else None,
-            cassette=cassette if cassette is None or isinstance(cassette, Cassette) else Cassette(cassette),
+            cassette=tape,
             project=Path(project).absolute().as_uri() if project is not None else "",
         )
         bridge._tools.update(zip(given, tools, strict=True))
@@ -126,12 +138,20 @@ class Bridge(Engine):
     # -- what there is
 
     async def list_tools(
-        self, query: str | None = None, *, limit: int | None = None, only: Sequence[str] = (), user: str = ""
+        self,
+        query: str | None = None,
+        *,
+        limit: int | None = None,
+        only: Sequence[str] = (),
+        user: str = "",
+        run: str = "",
     ) -> "list[ToolInfo]":
         """The tools that may be called, in the order of the catalog, or those that fit a query, best first.
 
         `query`: what somebody wants to do, in a few words; where nothing seems to fit, there are none. `only`: names,
-        ids, or globs on ids (`github/*`), of which the list is then, in this order. `user`: as whom to look.
+        ids, or globs on ids (`github/*`), of which the list is then, in this order; the bridge's own finders can be
+        named, too (`mcpbridge/find_tools`, `mcpbridge/call_tool`). `user`: as whom to look; `run`: in
+        which run, where a resolver computes tools for single ones.
 
         Raises:
             UnknownName: one of `only` is no tool.
@@ -139,23 +159,38 @@ class Bridge(Engine):
         from mcpbridge.library.listing import chosen, first
         from mcpbridge.library.tool_info import info_of
 
+        self.require_running()
         await self.startup.settled()
         self.catalog.flush()
-        client = self._program.client(user)
+        extra = self.backends.extra
+        client = self._program.client(user, self._program.session(user, run) if run and extra.are_any else None)
         audience = self.catalog.audience(client.name, client.principal)
-        refs = dict(self.catalog.view("", audience).tools)
-        refs = chosen(refs, only) if only else refs
+        snapshot = self.catalog.view("", audience)
+        refs = {**(await extra.refs(client)), **snapshot.tools}
+        only = [only] if isinstance(only, str) else only
+        refs = (
+            chosen(refs, only, snapshot.unlisted)
+            if only
+            else dict(sorted(refs.items(), key=lambda one: (one[1].server, one[1].name)))
+        )
         if query is None:
             return [info_of(ref) for ref in first(refs.values(), limit)]
+        return [info_of(ref) for ref in await self._found(query, limit, refs, client)]
+
+    async def _found(
+        self, query: str, limit: int | None, refs: "Mapping[str, ToolRef]", client: Caller
+    ) -> "list[ToolRef]":
+        """Those that fit a query, best first; what a resolver computed comes before all others."""
+        from mcpbridge.library.listing import first
         from mcpbridge.routing.finding import find
 
         sight = self.routing.sight(client)
         most = limit if limit is not None else self.settings.search.limit
         found = find(query, most, sight, await sight.ranker(query))
-        best = [ref.wire for ability in found.abilities if (ref := sight.by_id.get(ability.id)) is not None]
-        return (
-            [info_of(ref) for ref in first((refs[wire] for wire in best if wire in refs), most)] if found.fits else []
-        )
+        ids = [one.id for one in found.abilities] if found.fits else []
+        by_id = {ref.id: ref for ref in refs.values()}
+        own = [ref for wire, ref in refs.items() if wire not in sight.tools and ref.server == TOOLS]
+        return first([*own, *(by_id[id_] for id_ in ids if id_ in by_id)], most)
 
     async def call_tool(
         self,
@@ -176,8 +211,12 @@ class Bridge(Engine):
         its context. `on_progress` hears of progress. Cancelling this cancels the call, also at its server.
 
         Raises:
-            RequestFailed: it could not be made: there is no such tool, or its server could not be reached.
+            RequestFailed: there is no such tool.
+            ArgumentsRefused: an argument, or something of the metadata, is no JSON.
+            ValueError: the name of the run or of the tenant is too long for one.
         """
+        if arguments is not None and not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - of programs without types
+            raise TypeError(f"arguments are a mapping of names to values, not {type(arguments).__name__}")
         call: ToolCall[Any, Any] = ToolCall(name, dict(arguments or {}))
         return await self.call(
             call, run=run, user=user, tenant=tenant, metadata=metadata, whole=whole, on_progress=on_progress
@@ -260,9 +299,22 @@ class Bridge(Engine):
         handle = meta[ARTIFACTS]
         return await read(self.store, user, handle) if isinstance(handle, str) else []
 
-    async def paused_of(self, meta: Mapping[str, Any], user: str) -> "PausedCall | None":
-        """The call that the `_meta` of a result says is paused; None: it is none's."""
-        return await self._paused.told(meta, user) if "mcpbridge/paused" in meta else None
+    async def paused_of(
+        self, meta: Mapping[str, Any], call: ToolCall[Any, Any], *, run: str = "", user: str = "", tenant: str = ""
+    ) -> "PausedCall | None":
+        """The call as a paused one, if the `_meta` of its result says so, and this bridge did; None: it is not paused.
+
+        What servers say of that, and what clients have paused under the same names, is not believed.
+        """
+        if "mcpbridge/paused" in meta:
+            tenant = self._context.tenants.get(user, "") or tenant  # as for calls
+            return await self._paused.told(meta, call, run=run, user=user, tenant=tenant)
+        asked = meta.get("mcpbridge/approval")
+        if not isinstance(asked, str):
+            return None
+        from mcpbridge.library.pausing_told import waits_for_approval
+
+        return waits_for_approval(self.approvals.let_go(asked), call, run, user)
 
     # -- clients
 
@@ -292,6 +344,7 @@ class Bridge(Engine):
                 f"there is a tool {name!r} already", key=name, hint="`replace_tool` puts it in its place."
             )
         await self.set_backend(name, given)
+        self._tools[name] = tool
 
     async def replace_tool(self, tool: Any) -> None:
         """Offer a tool in the place of the program's tool of the same name, if there is one.
@@ -322,14 +375,36 @@ class Bridge(Engine):
 
         `keep`: as long as the bridge, in its store (True), or written into the configuration (`"file"`).
 
+        Returns once its tools are there, or it could not be reached within 30 seconds; `status` says why.
+
         Raises:
-            ConfigError: the table is wrong. RegistryProblem: there is something of this name already.
+            ConfigError: the table is wrong.
+            RegistryProblem: there is something of this name already.
         """
-        return await self.registry.put("servers", name, table, keep=keep)
+        self._refuse_keeping(keep)
+        done = await self.registry.put("servers", name, table, keep=keep)
+        await self._there(name)
+        return done
 
     async def replace_server(self, name: str, table: Mapping[str, Any], *, keep: "Keep" = False) -> "Reloaded":
         """Connect to a server in the place of the one of this name, if there is one; see `add_server`."""
-        return await self.registry.put("servers", name, table, may_replace=True, keep=keep)
+        self._refuse_keeping(keep)
+        done = await self.registry.put("servers", name, table, may_replace=True, keep=keep)
+        await self._there(name)
+        return done
+
+    def _refuse_keeping(self, keep: "Keep") -> None:
+        if keep is True and not self.settings.source:
+            hint = "Other programs have the same store. Give `Bridge.open` a file, or leave `keep` out."
+            raise ConfigError(
+                "a bridge without a configuration file keeps no servers in the store", key="keep", hint=hint
+            )
+
+    async def _there(self, name: str) -> None:
+        with move_on_after(_SERVER_SECONDS):
+            while (upstream := self.pool.upstreams.get(name)) is not None and not upstream.has_settled:
+                await upstream.stepped()
+        self.catalog.flush()
 
     async def remove_server(self, name: str, *, keep: "Keep" = False) -> "Reloaded":
         """Part with a server; its processes end, calls under way end as they began. See `add_server`.
@@ -349,12 +424,14 @@ class Bridge(Engine):
         strict: "Strictness" = False,
         limit: int | None = None,
         user: str = "",
+        run: str = "",
     ) -> "Offered":
         """The tools in the format of a model's API, to be handed to it as they are.
 
         `tools`: a text finds those that fit it; a sequence names them, by id, name or glob on ids, or gives tools of
-        the program, which the bridge has from then on. `strict`: where the API can hold its model to the schemas, it is
-        told to; what cannot be strict is sent as it is, and `Offered.not_strict` says why.
+        the program: one that the bridge has not is this run's alone, or without `run` added to the bridge. `strict`:
+        where the API can hold its model to the schemas, it is told to; what cannot be strict is sent as it is, and
+        `Offered.not_strict` says why. The rest is as for `list_tools`.
 
         Raises:
             FormatError: there is no such format, or they are more tools than it takes.
@@ -362,25 +439,34 @@ class Bridge(Engine):
         """
         from mcpbridge.library.formats.front import offered
 
-        return offered(api, await self._offerable(tools, limit, user), strict=strict)
+        return offered(api, await self._offerable(tools, limit, user, run), strict=strict)
 
-    async def _offerable(self, tools: "Tools", limit: int | None, user: str) -> "list[ToolInfo]":
+    async def _offerable(self, tools: "Tools", limit: int | None, user: str, run: str) -> "list[ToolInfo]":
         if tools is None:
-            return await self.list_tools(limit=limit, user=user)
+            return await self.list_tools(limit=limit, user=user, run=run)
         if isinstance(tools, str):
-            return await self.list_tools(tools, limit=limit, user=user)
-        only = [one if isinstance(one, str) else await self._offered(one) for one in tools]
-        return await self.list_tools(limit=limit, only=only, user=user) if only else []
+            return await self.list_tools(tools, limit=limit, user=user, run=run)
+        only = [one if isinstance(one, str) else await self._offered(one, user, run) for one in tools]
+        return await self.list_tools(limit=limit, only=only, user=user, run=run) if only else []
 
-    async def _offered(self, tool: Any) -> str:
-        """The id of a tool of the program, which the bridge has from here on."""
+    async def _offered(self, tool: Any, user: str, run: str) -> str:
+        """The id of a tool of the program, which the bridge has from here on, or this run alone."""
         name, given = _given_of(tool)
-        if name not in self._given:
+        if name in self._given:
+            if self._tools.get(name) is not tool:
+                hint = "`replace_tool` puts it in its place."
+                raise ConfigError(f"there is another tool {name!r} already", key=name, hint=hint)
+        elif run:
+            self._run_tools.lend(user, run, name, tool)
+        else:
             await self.add_tool(tool)
-        elif self._tools.get(name) is not tool:
-            hint = "`replace_tool` puts it in its place."
-            raise ConfigError(f"there is another tool {name!r} already", key=name, hint=hint)
         return name if given.has_several else f"{TOOLS}/{name}"
+
+    @cached_property
+    def _run_tools(self) -> "RunTools":
+        from mcpbridge.library.run_tools import RunTools
+
+        return RunTools(self.backends.extra, self._program.session)
 
     @cached_property
     def _tools(self) -> dict[str, Any]:
@@ -449,29 +535,45 @@ class Bridge(Engine):
         user: str = "",
         tenant: str = "",
         metadata: Mapping[str, Any] | None = None,
+        approvals: Literal["pause", "wait"] = "wait",
+        on_call: "OnCall | None" = None,
+        on_result: "OnResult | None" = None,
         on_event: "Callable[[RunEvent], object] | None" = None,
     ) -> list[CallResult[Any]]:
         """Make the calls of one turn of a model, side by side, and give the results in their order.
 
         One that fails (no such tool, bad arguments, a refusal, an error) is a result with `is_error` for the model, and
-        no concern of the others. One that waits for an answer from outside is `paused`. `on_event` hears of calls,
-        progress and results as they happen. Cancelling this cancels all of them, at their servers too.
+        no concern of the others. One that waits for an answer from outside is `paused`; with `approvals="pause"` so is
+        one that somebody must agree to, and once they do it passes when it is made again. `on_call`, `on_result` are as
+        for `run`; `on_event` hears of calls, progress and results as they happen. Cancelling this cancels all of them,
+        at their servers too.
+
+        Raises:
+            CallbackFailed: a function of the program failed; all calls were made, and the error has their results.
         """
-        from mcpbridge.library.calling import run_calls, unheard
+        from mcpbridge.library.calling import CallingHooks, run_calls, unheard
         from mcpbridge.library.one_call import Asked
 
-        asked = Asked(run, user, tenant, metadata)
-        return await run_calls(self, calls, asked, at_once=self.calls_at_once, on_event=on_event or unheard)
+        return await run_calls(
+            self,
+            calls,
+            Asked(run, user, tenant, metadata),
+            at_once=self.calls_at_once,
+            pauses=approvals == "pause",
+            hooks=CallingHooks(on_call, on_result),
+            on_event=on_event or unheard,
+        )
 
     def run(
         self,
         model: "Model",
-        messages: Sequence[Mapping[str, Any]],
+        messages: str | Sequence[Mapping[str, Any]],
         *,
         tools: "Tools | ToolsOf" = None,
         max_rounds: int = 10,
         stop_when: "StopWhen | None" = None,
         prepare: "Prepare | None" = None,
+        resolver: "Resolver | None" = None,
         run: str = "",
         user: str = "",
         tenant: str = "",
@@ -488,11 +590,13 @@ class Bridge(Engine):
 
         Args:
             model: `OpenAIModel`, `AnthropicModel` and so on, or any async function of a `ModelRequest`.
-            messages: the history so far, as the model's own API has it.
-            tools: what it is offered, as for `tools_for`; a function of the turn before computes that for each round.
+            messages: the history so far, as the model's own API has it; or a text, which is what the user says first.
+            tools: what it is offered, as for `tools_for`; tools of the program that the bridge has not are this run's
+                alone. A function of the turn before computes all that for each round.
             max_rounds: how often the model is asked at most.
             stop_when: says of each turn whether to stop after it, though the model would go on.
             prepare: called before each round; may give another history, or other tools for this round.
+            resolver: computes further tools for this run alone, once, in place of the bridge's own resolver.
             run: names the run; the same name goes on with one that was paused, in this process or another.
             user: as whom calls are made; `tenant` and `metadata` go along in their context.
             tenant: see `user`.
@@ -503,10 +607,26 @@ class Bridge(Engine):
             on_result: sees each result; may give another in its place.
 
         Raises:
-            ValueError: `max_rounds` is none. FormatError: the model speaks a format that there is not.
+            TypeError: the model is none.
+            ValueError: `max_rounds` is none.
+            FormatError: the model speaks a format that there is not.
         """
+        from mcpbridge.library.formats.front import user_message
+        from mcpbridge.library.formats.names import known_format
         from mcpbridge.library.running import run as begin
+        from mcpbridge.library.tool_base import Tool
 
+        if not callable(model):
+            raise TypeError(
+                f"a model is `OpenAIModel`, … or a function of a `ModelRequest`, not {type(model).__name__}"
+            )
+        if isinstance(messages, str):
+            messages = [user_message(known_format(getattr(model, "format", "openai")), messages)]
+        if isinstance(tools, Tool):  # it can be called, but says nothing of turns
+            tools = [tools]
+        run = run or new_run()
+        if resolver is not None:
+            self._run_tools.resolve(user, run, resolver)
         return begin(
             self,
             model,
@@ -517,7 +637,7 @@ class Bridge(Engine):
             prepare=prepare,
             run=run,
             user=user,
-            tenant=tenant,
+            tenant=self._context.tenants.get(user, "") or tenant,  # as for calls
             metadata=metadata,
             strict=strict,
             approvals=approvals,
@@ -546,12 +666,22 @@ class Bridge(Engine):
         Set before the first call of the run, it stands in the place of what an initialiser would make.
 
         Raises:
-            ConfigError: the run has no name. ContextRefused: it does not fit, or is too large.
+            ConfigError: the run has no name. UnknownName: there is no such tool.
+            ContextRefused: it does not fit, or is too large.
         """
         from mcpbridge.library.shared import set_context
 
         tenant = self._context.tenants.get(user, "") or tenant
-        await set_context(self.contexts, run, value, tool, user=user, tenant=tenant)
+        await set_context(self.contexts, run, value, tool, user=user, tenant=tenant, unknown=self._unknown_of_all)
+
+    def _unknown_of_all(self, tool: str) -> UnknownName | None:
+        """Why no client can have a tool of this id; None: one may have it, or will once it has started."""
+        self.catalog.flush()
+        try:
+            self.catalog.snapshot.tool(tool)
+        except UnknownName as unknown:
+            return None if self.backends.extra.are_any or self.backends.why_missing(tool) is not None else unknown
+        return None
 
     # -- paused calls
 
@@ -563,6 +693,7 @@ class Bridge(Engine):
 
     async def paused_calls(self, *, run: str = "", user: str = "") -> "list[PausedCall]":
         """The calls that wait for an answer from outside, oldest first; `run`: of this run only."""
+        check_names(run=run)
         return await self._paused.list(user, run=run)
 
     async def resume(self, id: str, answer: Any, *, user: str = "") -> CallResult[Any]:  # noqa: A002 - what it is
@@ -582,9 +713,22 @@ class Bridge(Engine):
         """Give a paused call up: its result is an error that says that it was declined, and why. Raises as `resume`."""
         return await self._paused.cancel(id, reason, user=user)
 
-    async def answered(self, run: str, call_id: str, *, user: str = "") -> CallResult[Any] | None:
-        """What came of the paused call that a model made under this id in this run; None: nothing yet."""
-        return await self._paused.answered(run, call_id, user)
+    async def answered(
+        self,
+        run: str,
+        call_id: str,
+        *,
+        id: str = "",  # noqa: A002 - what it is
+        user: str = "",
+        tenant: str = "",
+    ) -> CallResult[Any] | None:
+        """What came of the paused call that a model made under this id in this run; None: nothing yet.
+
+        `id`: of the paused call; some models give several calls one id, and without it the latest is meant. One that
+        expired came to an error that says so.
+        """
+        tenant = self._context.tenants.get(user, "") or tenant  # as for calls
+        return await self._paused.answered(run, call_id, user, tenant, id=id)
 
     # -- approvals
 

@@ -55,6 +55,8 @@ class Session(Struct, eq=False, weakref=True):
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     state: dict[str, Any] = field(default_factory=dict[str, Any])
     """For hooks and local tools; the bridge itself keeps nothing in it."""
+    run: str = ""
+    """The run of the program that it is for, if it is for one alone."""
 
 
 class Cancellation:
@@ -86,6 +88,8 @@ class Listed(Protocol):
 
     @property
     def label(self) -> bytes: ...  # noqa: D102 - as in `Entry`
+    @property
+    def size(self) -> int: ...  # noqa: D102
 
 
 class Keeping(Protocol):
@@ -149,10 +153,20 @@ class CallEvents(Struct, frozen=True):
     run: str
     session: str
     tool: str
+    principal: str = ""
+    tenant: str = ""
 
     def publish(self, name: str, data: object = None) -> None:
         """Tell everybody who listens to `Bridge.events`, from any thread."""
-        self.bus.publish(name, data, run=self.run, session=self.session, tool=self.tool)
+        self.bus.publish(
+            name,
+            data,
+            run=self.run,
+            session=self.session,
+            tool=self.tool,
+            principal=self.principal,
+            tenant=self.tenant,
+        )
 
 
 class CallContext(Struct, eq=False):
@@ -209,12 +223,12 @@ def context_of(meta: Body | None, session: Session, tool: str, around: BridgeCon
     """The context of a call: what its `_meta` says, as far as it can be read, and what surrounds it."""
     said = _said(meta)
     user = session.principal or short(said.user)
-    tenant = around.tenants.get(session.principal, "") if session.principal else ""
+    tenant = (around.tenants.get(session.principal, "") if session.principal else "") or short(said.tenant)
     told: object = said.metadata
     metadata = MappingProxyType(cast("dict[str, Any]", told)) if isinstance(told, dict) else _NOTHING
     run = run_of(meta) or new_run()
-    events = CallEvents(around.events, run, session.id, tool)
-    return CallContext(run, session, user, tenant or short(said.tenant), metadata, around.dependencies, events)
+    events = CallEvents(around.events, run, session.id, tool, session.principal, tenant)
+    return CallContext(run, session, user, tenant, metadata, around.dependencies, events)
 
 
 def _said(meta: Body | None) -> _Said:

@@ -33,13 +33,14 @@ from mcpbridge.downstream.extra_tools import Resolve
 from mcpbridge.downstream.failed_calls import failed_call
 from mcpbridge.downstream.program import Program, ProgramAnswers
 from mcpbridge.downstream.server import Server
-from mcpbridge.errors import BridgeError
+from mcpbridge.errors import BridgeClosed, BridgeError
 from mcpbridge.events import EventBus
 from mcpbridge.generation import Generation, Standing, build, identity_of, servers_of
 from mcpbridge.health import Looking
 from mcpbridge.holdings import Holdings, Lease
 from mcpbridge.hooks.calls import Hook
 from mcpbridge.interaction import NOTHING, Asker
+from mcpbridge.library.naming import check_names
 from mcpbridge.logs import get_logger
 from mcpbridge.making import making_of
 from mcpbridge.model import Call, Session
@@ -81,6 +82,9 @@ __all__ = ["Engine", "RequestFailed"]
 log = get_logger("mcpbridge")
 
 
+_BUILT = frozenset(
+    ("server", "pool", "catalog", "startup", "backends", "looking", "results", "approvals", "_now", "_standing")
+)
 _OF_PROGRAMS, _ROOM = ("artifact", "context", "finished"), 64 * 1024**2
 """What tools and runs of programs keep, and bytes of each kind: what is used least makes room."""
 
@@ -91,6 +95,15 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(one)
     else:
         yield error
+
+
+def _as_json(params: Mapping[str, Any]) -> Raw:
+    try:
+        return Raw(encode(params))
+    except (TypeError, ValueError, RecursionError):  # models, or no JSON at all
+        from mcpbridge.library.request_json import params_json
+
+        return params_json(params)
 
 
 def _unheard(message: bytes) -> None:
@@ -194,6 +207,7 @@ class Engine:
         """By name, which instance stepped last, and to which state."""
         self._has_settled = False
         self._stack: Any = None
+        self._has_ended = False
         self.holdings = Holdings()
         """What runs because the settings say so."""
         self._retired = OwnedTasks()
@@ -220,6 +234,23 @@ class Engine:
         self.approvals: Desk
         """Calls that wait for a person to agree."""
 
+    def __getattr__(self, name: str) -> Any:
+        """What is built when the bridge begins to run is not there before."""
+        if name in _BUILT:
+            raise BridgeClosed(f"the bridge does not run yet, so it has no `{name}`: use `async with`")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def require_running(self) -> None:
+        """Refuse work before the bridge runs, or afterwards.
+
+        Raises:
+            BridgeClosed: it does not run.
+        """
+        if self._stack is None or self._has_ended:
+            raise BridgeClosed(
+                "the bridge has ended" if self._has_ended else "the bridge does not run: use `async with`"
+            )
+
     @property
     def policy(self) -> Policy:
         """Who may call what, and sees what."""
@@ -236,12 +267,15 @@ class Engine:
         return self.audit if self.settings.call_log.enabled else None
 
     async def __aenter__(self) -> Self:
+        if self._stack is not None:
+            raise BridgeClosed("a bridge runs once: make another one")
         self._stack = self._running()
         return await self._stack.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        self._has_ended = True
         try:
             return await self._stack.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
@@ -412,6 +446,7 @@ class Engine:
         Raises:
             ConfigError: a server or a tool of the settings has this name.
         """
+        self.require_running()
         async with self._reloads:
             before = dict(self._given)
             if given is None:
@@ -582,7 +617,10 @@ class Engine:
 
         Raises:
             RequestFailed: it was answered with an error.
+            ArgumentsRefused: what it says is no JSON. ConfigError: a name is too long for one.
         """
+        if session is None:  # else somebody else's names, who may be a client
+            check_names(run=run, user=user, tenant=tenant)
         said: dict[str, Any] = (
             {CONTEXT: {"tenant": tenant, "metadata": dict(metadata or {})}} if tenant or metadata else {}
         )
@@ -590,7 +628,10 @@ class Engine:
             said[RUN] = run
         if said:
             params = {**params, "_meta": {**params.get("_meta", {}), **said}}
-        frame = Frame(id=Raw(self._program.next_id()), method=method, params=Raw(encode(params)))
+        self.require_running()
+        if run and session is None and self.backends.extra.are_any:
+            session = self._program.session(user, run)  # it may have tools of its own
+        frame = Frame(id=Raw(self._program.next_id()), method=method, params=_as_json(params))
         answer = await self.server.answer(self._program.client(user, session), frame, notify)
         message = decoded(answer.data)
         if "error" in message:

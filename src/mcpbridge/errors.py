@@ -31,8 +31,9 @@
     ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
     ├── CallFailed               the value of a result was wanted that is an error, or is not there yet
     ├── FormatError              a model API's format: there is none such, or a message is not in it
-    ├── BridgeClosed             a `SyncBridge` that was closed, or that cannot be waited for from here
+    ├── BridgeClosed             the bridge does not run, or cannot be waited for from here
     ├── NoBridge                 what only bridges have was asked of a server that does not offer it
+    ├── NotConnected             a client and a URL: nobody answers, the token is refused, or no MCP server is there
     ├── ContextRefused           what a handler would keep does not fit the type of its context, or is too large
     ├── StoreFailed              what should be kept, or found again, cannot be
     │   └── ValueTooLarge          larger than all that the store may hold
@@ -67,6 +68,7 @@ __all__ = [
     "FormatError",
     "HookRefused",
     "NoBridge",
+    "NotConnected",
     "NotPermitted",
     "Overloaded",
     "PathRefused",
@@ -413,7 +415,7 @@ class FormatError(BridgeError):
 
 
 class BridgeClosed(BridgeError):
-    """A `SyncBridge` was used that was closed, or from where it cannot be waited for; says which."""
+    """A bridge was used that does not run, or not any more, or from where it cannot be waited for; says which."""
 
 
 class NoBridge(BridgeError):
@@ -424,6 +426,15 @@ class NoBridge(BridgeError):
     def __init__(self, tool: str, server: str) -> None:
         super().__init__(f"{server} has no `mcpbridge/{tool}` for this client: it is no mcpbridge, or has that off")
         self.tool, self.server = tool, server
+
+
+class NotConnected(BridgeError):
+    """A client and a URL did not come together, or came apart. `status` of HTTP; None: there was no answer."""
+
+    def __init__(self, url: str, why: str, advice: str, *, status: int | None = None) -> None:
+        """`url`: without what may be a secret. `why`: completes "URL: …". `advice`: a sentence, told with it."""
+        super().__init__(f"{url}: {why}. {advice}")
+        self.url, self.why, self.status = url, why, status
 
 
 class ContextRefused(BridgeError, ValueError):

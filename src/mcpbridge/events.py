@@ -28,6 +28,10 @@ class Event(Struct, frozen=True):
     session: str = ""
     tool: str = ""
     """Id of the tool during whose call it was published; empty outside of calls."""
+    principal: str = ""
+    """Whose call that was: runs are named by clients, and two may name theirs the same."""
+    tenant: str = ""
+    """For whom that was, as far as the call says."""
 
 
 class Subscription:
@@ -111,11 +115,21 @@ class EventBus:
         """The same as `subscribe`: `async for event in bridge.events()`."""
         return self.subscribe(limit=limit)
 
-    def publish(self, name: str, data: object = None, *, run: str = "", session: str = "", tool: str = "") -> None:
+    def publish(
+        self,
+        name: str,
+        data: object = None,
+        *,
+        run: str = "",
+        session: str = "",
+        tool: str = "",
+        principal: str = "",
+        tenant: str = "",
+    ) -> None:
         """Tell everybody who listens, from any thread. Nobody is waited for."""
         if not self._heard_by:
             return
-        event = Event(name, data, time.time(), run, session, tool)
+        event = Event(name, data, time.time(), run, session, tool, principal, tenant)
         for key, reference in list(self._heard_by.items()):
             subscription = reference()
             if subscription is None or subscription.is_over:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from urllib.parse import quote, quote_plus
 
-__all__ = ["MASK", "MIN_LENGTH", "SECRET_NAME", "Redactor"]
+__all__ = ["ISSUED_KEYS", "MASK", "MIN_LENGTH", "SECRET_NAME", "Redactor"]
 
 MASK = "[redacted]"
 
@@ -23,6 +23,18 @@ _LEARNED = 24
 
 SECRET_NAME = re.compile(r"token|key|secret|passw|auth|credential|cookie|bearer|session|dsn|_pat\b", re.IGNORECASE)
 """What names of variables, headers and options have in them whose values are secrets."""
+
+ISSUED_KEYS = (
+    r"(?<![A-Za-z0-9_])(?:"
+    r"sk-[\w-]{16,}|[spr]k_(?:live|test)_\w{10,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}"
+    r"|(?<!-)eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?|hf_\w{16,}|npm_\w{20,}|pypi-[\w-]{30,}|(?:ntn|secret)_\w{20,}"
+    r"|lin_api_\w{16,}|figd_[\w-]{16,}|tvly-[\w-]{10,}|fc-[0-9a-f]{20,}|(?:gsk|r8|pcsk|whsec|shpat|dop_v1)_\w{16,}"
+    r"|nvapi-[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|ATATT[\w=-]{20,}|dapi[0-9a-f]{30,}|GOCSPX-[\w-]{16,}"
+    r"|ctx7sk-[\w-]{16,}|sntry[su]_[\w=+/-]{20,}|ph[cx]_\w{20,}"
+    r")|-----BEGIN [A-Z ]*PRIVATE KEY[^$]*"
+)
+"""The pattern of secrets that say who issued them. Compiled by those that look for them."""
 
 
 class Redactor:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import anyio
 
 from mcpbridge.bridge import Bridge
+from mcpbridge.config.changes import Reloaded
+from mcpbridge.config.schema import Settings
 from mcpbridge.errors import BridgeClosed
 from mcpbridge.events import Event
 from mcpbridge.library.loop_thread import LoopThread
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from mcpbridge.approvals.request import Scope
     from mcpbridge.backends.contexts import Init
     from mcpbridge.cassettes.cassette import Cassette
-    from mcpbridge.config.changes import Reloaded
-    from mcpbridge.downstream.extra_tools import Resolve
     from mcpbridge.downstream.program import Answerer
     from mcpbridge.hooks.calls import Hook
     from mcpbridge.library.calling import OnCall, OnResult
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mcpbridge.library.models.model import Model
     from mcpbridge.library.one_call import Progress
     from mcpbridge.library.reading import Config
+    from mcpbridge.library.resolving import Resolver
     from mcpbridge.library.run_events import RunEvent
     from mcpbridge.library.running_options import Prepare, StopWhen, Tools, ToolsOf
     from mcpbridge.library.sync_run import SyncRun
@@ -68,7 +69,7 @@ class SyncBridge:
         tools: Sequence[Any] = (),
         approver: "ApprovalHandler | None" = None,
         hooks: "Sequence[Hook]" = (),
-        resolver: "Resolve | None" = None,
+        resolver: "Resolver | None" = None,
         dependencies: Mapping[str, Any] | None = None,
         shared: Any = None,
         init_shared: "Init | None" = None,
@@ -119,10 +120,16 @@ class SyncBridge:
     # -- what there is
 
     def list_tools(
-        self, query: str | None = None, *, limit: int | None = None, only: Sequence[str] = (), user: str = ""
+        self,
+        query: str | None = None,
+        *,
+        limit: int | None = None,
+        only: Sequence[str] = (),
+        user: str = "",
+        run: str = "",
     ) -> "list[ToolInfo]":
         """The tools that may be called, or those that fit a query, best first."""
-        return self._wait(self._bridge.list_tools(query, limit=limit, only=only, user=user))
+        return self._wait(self._bridge.list_tools(query, limit=limit, only=only, user=user, run=run))
 
     def call_tool(
         self,
@@ -239,9 +246,10 @@ class SyncBridge:
         strict: "Strictness" = False,
         limit: int | None = None,
         user: str = "",
+        run: str = "",
     ) -> "Offered":
         """The tools in the format of a model's API, to be handed to it as they are."""
-        return self._wait(self._bridge.tools_for(api, tools=tools, strict=strict, limit=limit, user=user))
+        return self._wait(self._bridge.tools_for(api, tools=tools, strict=strict, limit=limit, user=user, run=run))
 
     def calls_from(self, response: Any, offered: "Offered | None" = None) -> list[ToolCall[Any, Any]]:
         """The calls that a model's response wants made: an object of an official package, or as JSON values."""
@@ -263,22 +271,36 @@ class SyncBridge:
         user: str = "",
         tenant: str = "",
         metadata: Mapping[str, Any] | None = None,
+        approvals: Literal["pause", "wait"] = "wait",
+        on_call: "OnCall | None" = None,
+        on_result: "OnResult | None" = None,
         on_event: "Callable[[RunEvent], object] | None" = None,
     ) -> list[CallResult[Any]]:
         """Make the calls of one turn of a model, side by side, and give the results in their order."""
         return self._wait(
-            self._bridge.run_tool_calls(calls, run=run, user=user, tenant=tenant, metadata=metadata, on_event=on_event)
+            self._bridge.run_tool_calls(
+                calls,
+                run=run,
+                user=user,
+                tenant=tenant,
+                metadata=metadata,
+                approvals=approvals,
+                on_call=on_call,
+                on_result=on_result,
+                on_event=on_event,
+            )
         )
 
     def run(
         self,
         model: "Model",
-        messages: Sequence[Mapping[str, Any]],
+        messages: str | Sequence[Mapping[str, Any]],
         *,
         tools: "Tools | ToolsOf" = None,
         max_rounds: int = 10,
         stop_when: "StopWhen | None" = None,
         prepare: "Prepare | None" = None,
+        resolver: "Resolver | None" = None,
         run: str = "",
         user: str = "",
         tenant: str = "",
@@ -303,6 +325,7 @@ class SyncBridge:
                 max_rounds=max_rounds,
                 stop_when=stop_when,
                 prepare=prepare,
+                resolver=resolver,
                 run=run,
                 user=user,
                 tenant=tenant,
@@ -362,6 +385,35 @@ class SyncBridge:
     def status(self) -> dict[str, Any]:
         """The state of everything, as JSON values."""
         return self._thread.do(self._bridge.status)
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        user: str = "",
+        tenant: str = "",
+        metadata: Mapping[str, Any] | None = None,
+        run: str = "",
+    ) -> dict[str, Any]:
+        """Make a request of MCP as a client in this process; the same way as every other client's."""
+        return self._wait(self._bridge.request(method, params, user=user, tenant=tenant, metadata=metadata, run=run))
+
+    def reload(self, settings: Settings) -> Reloaded:
+        """Go on with these settings: what they change is changed, and nothing else is disturbed."""
+        return self._wait(self._bridge.reload(settings))
+
+    def resolve_again(self, session: str = "") -> None:
+        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are told."""
+        return self._thread.do(lambda: self._bridge.resolve_again(session))
+
+    def clear_cache(self, *, server: str = "", tool: str = "") -> int:
+        """Forget kept results: all, those of one server, or of tools whose id matches a glob; says how many."""
+        return self._thread.do(lambda: self._bridge.clear_cache(server=server, tool=tool))
+
+    def cache_status(self) -> dict[str, Any]:
+        """What is kept of results and how it served since the start, as JSON values; sizes in bytes."""
+        return self._thread.do(self._bridge.cache_status)
 
     @property
     def _bridge(self) -> Bridge:

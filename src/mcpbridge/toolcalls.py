@@ -43,7 +43,8 @@ class ToolResult(Struct, Generic[R_co], frozen=True):
     """What the model sees: any value that a tool may return, or a list of content blocks."""
     artifacts: Sequence[Any] = ()
     """Structured data for the program alone (`CallResult.artifacts`): JSON values, models, dataclasses. They are kept
-    in the store for the caller, and no client and no model is shown them."""
+    in the store for the caller, and no client and no model is shown them. They come back as JSON has them: models as
+    objects, names of members as texts, bytes as base64, NaN as null."""
     is_error: bool = False
     """It did not work; `content` says why, for the model."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -105,10 +106,14 @@ class CallResult(Struct, Generic[R_co], frozen=True):
 
     @property
     def value(self) -> R_co:
-        """What the tool returned: of its type where the tool is known, else the structured result, else the text.
+        """What the tool returned, of the type that it says, where the call was made by the tool (`add.call(1)`).
+
+        Of any other call (`Bridge.call_tool`, a model's), and where the tool does not say what it returns: the
+        structured result, else the text. Of generators: what they return, what the `Result` holds that they yield, or
+        else their last event.
 
         Raises:
-            CallFailed: it is an error, or is paused.
+            CallFailed: it is an error, is paused, or is not of that type.
         """
         if self.paused is not None:
             raise CallFailed(f"{self.paused.tool} is paused: resume it by its id, {self.paused.id}")

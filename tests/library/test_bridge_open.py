@@ -9,9 +9,10 @@ import anyio
 import pytest
 
 from harness import python_server
-from mcpbridge import Bridge, RequestFailed
+from mcpbridge import Bridge, ModelRequest, RequestFailed
 from mcpbridge.approvals.request import ApprovalRequest
-from mcpbridge.errors import CallFailed, ConfigError, UnknownName
+from mcpbridge.downstream.extra_tools import ResolverContext
+from mcpbridge.errors import BridgeClosed, CallFailed, ConfigError, UnknownName
 from mcpbridge.registry import RegistryProblem
 
 PLAIN = {"servers": {"plain": python_server("plain")}}
@@ -133,8 +134,10 @@ async def test_tools_and_servers_come_change_and_go() -> None:
         with pytest.raises(UnknownName):
             await bridge.remove_tool("greet")
         await bridge.add_server("plain", python_server("plain"))
+        assert "plain/echo" in [tool.id for tool in await bridge.list_tools()]
         with pytest.raises(RegistryProblem):
             await bridge.add_server("plain", python_server("plain"))
+        assert "plain/echo" in [tool.id for tool in await bridge.list_tools()]
         assert (await bridge.call_tool("plain/echo", {"text": "hi"})).text == "hi"
         await bridge.replace_server("plain", python_server("plain", "2025-06-18"))
         assert (await bridge.call_tool("plain/echo", {"text": "hi"})).text == "hi"
@@ -154,8 +157,94 @@ async def test_tools_of_the_program_can_be_offered_as_they_are() -> None:
         offered = await bridge.tools_for("openai", tools=[add, late, add])
         assert [tool["function"]["name"] for tool in offered] == ["add", "late"]
         assert (await bridge.call_tool("late", {"text": "there"})).text == "there"
+        assert len(await bridge.tools_for("openai", tools=[late])) == 1
         with pytest.raises(ConfigError, match="another tool 'late'"):
             await bridge.tools_for("openai", tools=[other])
+
+
+async def test_a_resolver_gives_tools_for_one_run() -> None:
+    asked: list[str] = []
+
+    def tools_of(context: ResolverContext) -> list[Any]:
+        asked.append(context.run)
+
+        def whose() -> str:
+            """Tell whose tool this is."""
+            return context.run
+
+        return [whose, add] if context.run else []
+
+    async with Bridge.open({}, resolver=tools_of, remember=False) as bridge:
+        assert "tools/whose" not in [tool.id for tool in await bridge.list_tools()]
+        for run in ("a", "b"):
+            assert "tools/whose" in [tool.id for tool in await bridge.list_tools(run=run)]
+            assert "tools/whose" in [tool.id for tool in await bridge.list_tools("whose tool", run=run)]
+            assert (await bridge.call_tool("whose", run=run)).text == run
+            offered = await bridge.tools_for("openai", tools=["whose"], run=run)
+            assert [tool["function"]["name"] for tool in offered] == ["whose"]
+        with pytest.raises(RequestFailed):
+            await bridge.call_tool("whose")
+    assert asked == ["", "a", "b"]
+
+
+async def test_a_run_may_have_a_resolver_of_its_own() -> None:
+    def own(context: ResolverContext) -> list[Any]:
+        def secret() -> str:
+            return f"for {context.run}"
+
+        return [secret]
+
+    async def model(request: ModelRequest) -> dict[str, Any]:
+        names = [tool["function"]["name"] for tool in request.tools]
+        if request.round > 1:
+            return {"choices": [{"message": {"role": "assistant", "content": f"had {names}"}}]}
+        call = {"id": "c1", "type": "function", "function": {"name": "secret", "arguments": "{}"}}
+        return {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
+
+    async with Bridge.open({"results": {"strategy": "off"}}, remember=False) as bridge:
+        said = [{"role": "user", "content": "go"}]
+        outcome = await bridge.run(model, said, run="r1", resolver=own)
+        assert outcome.results[0].text == "for r1"
+        assert "'secret'" in outcome.text
+        assert (await bridge.run(model, said, run="r2")).results[0].is_error
+
+
+async def test_a_tool_of_one_run_is_no_other_runs_and_no_clients() -> None:
+    """A function may know what only its user may know."""
+
+    def closure(whose: str) -> Any:
+        def secret() -> str:
+            return f"data of {whose}"
+
+        return secret
+
+    def model(request: ModelRequest) -> dict[str, Any]:
+        if request.round > 2:
+            return {"choices": [{"message": {"role": "assistant", "content": request.messages[-1]["content"]}}]}
+        call = {"id": f"c{request.round}", "type": "function", "function": {"name": "secret", "arguments": "{}"}}
+        return {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
+
+    async with Bridge.open({}, remember=False) as bridge:
+        for whose in ("ann", "bob"):
+            outcome = await bridge.run(model, "go", tools=[closure(whose)], user=whose)
+            assert [result.text for result in outcome.results] == [f"data of {whose}"] * 2
+            assert outcome.text == f"data of {whose}"
+        assert "tools/secret" not in [tool.id for tool in await bridge.list_tools()]
+        with pytest.raises(RequestFailed):
+            await bridge.call_tool("secret", user="bob")
+
+
+async def test_a_bridge_that_does_not_run_says_so() -> None:
+    bridge = Bridge.open({}, tools=[add], remember=False)
+    with pytest.raises(BridgeClosed, match="async with"):
+        await bridge.call_tool("add", {"a": 1})
+    with pytest.raises(BridgeClosed):
+        await bridge.list_tools()
+    async with bridge:
+        assert (await bridge.call_tool("add", {"a": 1})).text == "2"
+    for work in (bridge.list_tools(), bridge.call_tool("add", {"a": 1}), bridge.add_tool(abs), bridge.tools_for("mcp")):
+        with pytest.raises(BridgeClosed, match="ended"):
+            await work
 
 
 async def test_two_tools_of_one_name_are_refused() -> None:
@@ -241,3 +330,79 @@ async def test_events_are_heard() -> None:
                 if event.name == "call.finished":
                     break
         assert event.run == "r1" or event.tool == "tools/add"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"config": 5}, "int"),
+        ({"tools": add}, r"tools=\[…\]"),
+        ({"tools": [5]}, "no tool"),
+        ({"approver": True}, "approver"),
+    ],
+    ids=["config", "tool", "number", "approver"],
+)
+def test_wrong_parameters_are_told(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Bridge.open(**{"config": {}, **wrong})
+
+
+async def test_wrong_requests_are_told() -> None:
+    async with Bridge.open({}, tools=[add], remember=False) as bridge:
+        with pytest.raises(TypeError, match="mapping"):
+            await bridge.call_tool("add", ["a"])  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="OpenAIModel"):
+            bridge.run("gpt-5", "hello")  # type: ignore[arg-type]
+        with pytest.raises(RequestFailed, match="Unknown resource: nope://x"):
+            await bridge.read_resource("nope://x")
+        with pytest.raises(ConfigError, match="without a configuration file"):
+            await bridge.add_server("plain", python_server("plain"), keep=True)
+        assert [tool.id for tool in await bridge.list_tools(only="tools/*")] == ["tools/add"]
+
+
+async def test_a_question_may_be_a_text_and_a_model_an_ordinary_function() -> None:
+    heard: list[Any] = []
+
+    def model(request: ModelRequest) -> dict[str, Any]:
+        heard.extend(request.messages)
+        return {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
+
+    async with Bridge.open({}, remember=False) as bridge:
+        assert (await bridge.run(model, "hi")).text == "hello"
+    assert heard == [{"role": "user", "content": "hi"}]
+
+
+async def test_a_model_may_find_tools_by_itself() -> None:
+    """More tools than an API takes: the bridge's finders stand for all of them."""
+
+    def model(request: ModelRequest) -> dict[str, Any]:
+        wanted = {
+            1: ("find_tools", {"query": "add two numbers"}),
+            2: ("call_tool", {"name": "add", "arguments": {"a": 2}}),
+        }
+        if request.round not in wanted:
+            return {"choices": [{"message": {"role": "assistant", "content": request.messages[-1]["content"]}}]}
+        name, arguments = wanted[request.round]
+        call = {
+            "id": f"c{request.round}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
+        return {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
+
+    async with Bridge.open({}, tools=[add], remember=False) as bridge:
+        outcome = await bridge.run(model, "add", tools=["mcpbridge/find_tools", "mcpbridge/call_tool"])
+    assert "add" in outcome.results[0].text
+    assert outcome.text == "3"
+
+
+async def test_a_client_gets_the_best_of_a_query_as_the_bridge_does() -> None:
+    def late(text: str) -> str:
+        """Send a letter by post."""
+        return text
+
+    async with Bridge.open(PLAIN, tools=[add, late], remember=False) as bridge, bridge.client() as client:
+        for query, best in (("add two numbers", "add"), ("send a letter", "late")):
+            (own,) = await bridge.list_tools(query, limit=1)
+            (listed,) = (await client.list_tools(query=query, limit=1)).tools
+            assert listed.name == own.name == best

@@ -413,6 +413,29 @@ SECRETS = (
 )
 
 
+async def test_what_a_failed_recording_leaves_has_no_secrets_that_were_met_late(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+
+    async def fail(bridge: Bridge) -> Made:
+        await bridge.call_tool("up/echo", {"text": "it is hunter22-mine"})
+        await bridge.call_tool("up/login", {"password": "hunter22-mine"})
+        raise ValueError("the test failed")
+
+    with pytest.raises(ValueError, match="the test failed"):
+        await played({"up": python_server("leaking")}, path, fail)
+    assert "up" in (tmp_path / "x.jsonl.part").read_text()
+    assert "hunter22-mine" not in (tmp_path / "x.jsonl.part").read_text()
+
+
+async def test_a_cassette_is_of_one_bridge_at_a_time(tmp_path: Path) -> None:
+    tape = Cassette(tmp_path / "x.jsonl")
+    async with opened({"servers": {}}, tape):
+        with pytest.raises(ConfigError, match="a bridge runs with this cassette"):
+            Bridge.open({"servers": {}}, cassette=tape)
+    async with opened({"servers": {}}, tape):
+        pass
+
+
 async def test_a_secret_of_the_program_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     tape = Cassette(path, redact=lambda text: text.replace("Mallory", "[somebody]"))

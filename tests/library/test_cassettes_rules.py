@@ -2,10 +2,11 @@
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -14,9 +15,12 @@ from mcpbridge.cassettes.failures import as_error, as_failure
 from mcpbridge.cassettes.masking import Masker, resembles
 from mcpbridge.cassettes.matching import Matching
 from mcpbridge.cassettes.plain_form import alias, minted_in, of_request, of_step
+from mcpbridge.cassettes.script import Script
 from mcpbridge.errors import (
     BridgeError,
+    ConfigError,
     RateLimited,
+    SignInNeeded,
     ToolInactive,
     UpstreamGone,
     UpstreamHttpError,
@@ -73,6 +77,43 @@ def test_a_line_says_all_of_its_entry(some: list[Entry]) -> None:
     for line in lines(some):
         assert len(line.splitlines()) == 1
         loaded(line)
+
+
+GOOD = (
+    b'{"server":"a","request":"tools/call","params":{"name":"x"},'
+    b'"meanwhile":[{"tell":"n","params":{}}],"result":{"a":1}}'
+)
+odd_values = st.sampled_from(["a", "", 1, True, None, 1e400, [], {}, [{}], {"tell": 1}, "\ud800", ["x"]])
+odd_members = st.sampled_from([*Entry.__struct_fields__, *Step.__struct_fields__, "kind", "message", "facts", "x"])
+odd_objects = st.recursive(odd_values, lambda inner: st.dictionaries(odd_members, inner, max_size=5), max_leaves=8)
+
+
+@st.composite
+def cut_lines(draw: st.DrawFn) -> bytes:
+    """A good line with something else in its middle."""
+    start, end = sorted((draw(st.integers(0, len(GOOD))), draw(st.integers(0, len(GOOD)))))
+    return GOOD[:start] + draw(st.binary(max_size=6)) + GOOD[end:]
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.lists(st.binary(max_size=30) | cut_lines() | odd_objects.map(lambda it: json.dumps(it).encode()), max_size=3))
+@example([b'{"server":"a","request":"x","params":{"a":"\xff"},"result":{}}'])
+@example([b'{"server":"a","request":"x","params":{"a":' + b"[" * 5000 + b"]" * 5000 + b'},"result":{}}'])
+@example([b"[" * 100_000])
+def test_garbage_is_refused_with_its_line_and_what_is_read_can_be_replayed(some: list[bytes]) -> None:
+    found, told = list[Entry](), "some.jsonl:2: not a line of a cassette: "
+    try:
+        found = read_entries(b"\n".join([HEADER, *some]), "some.jsonl")
+    except ConfigError as refused:
+        told = str(refused)
+    assert re.match(r"some\.jsonl:[0-9]+: not a line of a cassette: ", told)
+    script = Script("some.jsonl", found, Masker(), repeat=True)
+    for entry in found:
+        as_line(entry)
+        if entry.request:
+            assert isinstance(script.take(entry.server, entry.request, entry.params), Entry | str)
+        if entry.failed is not None:
+            as_error(entry.failed, "a").told()
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
@@ -222,6 +263,7 @@ def test_minted_names_are_found_where_a_server_mints_and_nowhere_else() -> None:
         UpstreamTimeout("a", 3),
         RateLimited("Server 'a'", "30/min", 4),
         ToolInactive("web-search", "no key", "Set one."),
+        SignInNeeded("a", "it said so", scope="b"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -233,10 +275,34 @@ def test_an_error_comes_back_as_it_was(error: BridgeError) -> None:
     again = as_error(entry.failed, "a")
     assert type(again) is type(error)
     assert again.told() == error.told()
-    assert getattr(again, "status", None) == getattr(error, "status", None)
+    assert vars(again) == vars(error)
 
 
 def test_an_error_of_a_kind_that_is_gone_says_the_same() -> None:
     error = as_error(Failure("NoSuchError", "it was so"), "a")
     assert isinstance(error, BridgeError)
     assert str(error) == "it was so"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["os", "SystemExit", "__builtins__", "nearest", "UpstreamGone", "RateLimited", "SignInNeeded", "UpstreamAnswered"],
+    ids=str,
+)
+def test_a_failure_makes_an_error_of_the_bridge_and_nothing_else(kind: str) -> None:
+    facts = {
+        "told": "x",
+        "__class__": "x",
+        "__reduce__": "x",
+        "args": ["x"],
+        "upstream": 5,
+        "_hidden": 1,
+        "retry_after": "x",
+    }
+    facts |= {"by_asking": 5, "advice": 5, "facts": 5}
+    error = as_error(Failure(kind, "it was so", facts), "a")
+    assert isinstance(error, BridgeError)
+    assert "it was so" in error.told()
+    assert not any(name.startswith("_") or name == "told" for name in vars(error))
+    assert not getattr(error, "by_asking", None), "nobody signs in"
+    assert not isinstance(getattr(error, "retry_after", None), str)

@@ -4,10 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from harness import python_server
 from mcpbridge import Bridge
 from mcpbridge.cassettes.cassette import Cassette
+from mcpbridge.cassettes.entries import HEADER
+from mcpbridge.errors import ConfigError
+from mcpbridge.wire.frame import encode
 from scripted_http import Ask, http_server, reply
 
 KEY = "key-of-the-service-0123"
@@ -97,3 +101,24 @@ async def test_services_are_recorded_and_not_asked_again(tmp_path: Path) -> None
     assert '+    "name": "Max"' in missing.text
     assert len(tape.unmatched) == 1
     assert len(server.asks) == asked
+
+
+@pytest.mark.parametrize("kind", ["tables", "file"])
+async def test_a_built_in_tool_needs_no_key_in_replay(tmp_path: Path, kind: str) -> None:
+    path, tables = tmp_path / "x.jsonl", {"enable": ["web-search"], "web_search": {"api_key": "${NO_SUCH_KEY}"}}
+    line: dict[str, Any] = {
+        "server": "builtin",
+        "request": "tools/call",
+        "params": {"name": "web-search", "arguments": {"query": "a"}},
+    }
+    line["result"] = {"content": [{"type": "text", "text": "found"}]}
+    path.write_bytes(b"\n".join([HEADER, encode(line)]))
+    (tmp_path / "servers.toml").write_text(
+        '[builtin]\nenable = ["web-search"]\n[builtin.web_search]\napi_key = "${NO_SUCH_KEY}"\n'
+    )
+    settings = {"builtin": tables} if kind == "tables" else tmp_path / "servers.toml"
+    with anyio.fail_after(20):
+        async with Bridge.open(settings, cassette=path, environ={}) as bridge:
+            assert (await bridge.call_tool("builtin/web-search", {"query": "a"})).text == "found"
+    with pytest.raises(ConfigError, match=r"missing variable \$\{NO_SUCH_KEY\}"):
+        Bridge.open(settings, cassette=tmp_path / "new.jsonl", environ={})

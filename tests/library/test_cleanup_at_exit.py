@@ -25,6 +25,7 @@ ENDS = {
     "sync-raises": 1,
     "sync-never-closes": 0,
     "sync-exits-during-calls": 1,
+    "sync-does-not-heed-its-end": 0,
 }
 """Ways to end by itself, and the exit code."""
 SIGNALS = [
@@ -124,9 +125,9 @@ async def test_nothing_is_left_when_a_program_is_ended_during_a_call(tmp_path: P
 
 
 async def test_nothing_is_left_of_a_bridge_that_its_program_outlives(place: Place) -> None:
-    """Its loop ended without its end, or was closed, or nobody holds it any more."""
+    """Its loop ended without its end, or was closed, or nobody holds it any more, or it cannot be left."""
     async with program(place, "lives-on") as running:
-        for _ in range(5):
+        for _ in range(6):
             await says(running, "up")
         await says(running, "over")
         await nothing_is_left(place, but=running.pid)

@@ -2,9 +2,13 @@
 
 import asyncio
 import hashlib
+import http.server
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+import threading
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from front_clients import http_server
 from harness import python_server
 from mcpbridge.bridge import Bridge
 from mcpbridge.context import CallContext
-from mcpbridge.errors import CallFailed, ConfigError, NoBridge
+from mcpbridge.errors import CallFailed, ConfigError, NoBridge, NotConnected
 from mcpbridge.library.client import Client
 from mcpbridge.toolcalls import ToolCall
 
@@ -153,15 +157,6 @@ async def test_an_address_without_a_path_means_the_endpoint_of_all(tmp_path: Pat
             Client(wrong)
 
 
-async def test_a_wrong_token_is_refused_and_shown_nowhere(tmp_path: Path) -> None:
-    async with bridge_of(tmp_path) as bridge, http_server(bridge, bridge.settings.http) as served:
-        for token in ("", "not this one"):
-            client = Client(served.origin, token=token)
-            with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is the SDK's business
-                await client.__aenter__()
-            assert "not this one" not in repr(client) + str(caught.value)
-
-
 def test_a_token_goes_with_a_url() -> None:
     with pytest.raises(ConfigError, match="URL"):
         Client(StdioServerParameters(command="x"), token=TOKEN)
@@ -195,3 +190,162 @@ async def test_a_bridge_that_keeps_nothing_says_so(tmp_path: Path) -> None:
 
 def test_it_is_an_official_client() -> None:
     assert issubclass(Client, mcp.Client)
+
+
+# -- what does not come together
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """A web server that is none of MCP: the path says its status."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(int(self.path.rpartition("/")[2]))
+        self.send_header("content-type", "text/plain")
+        self.send_header("location", "http://elsewhere.example/")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called
+        pass
+
+
+@contextmanager
+def pages() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def nowhere() -> str:
+    """A URL at which nobody listens."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{one.getsockname()[1]}"
+
+
+async def refused(client: Client) -> NotConnected:
+    with anyio.fail_after(10), pytest.raises(NotConnected) as caught:
+        await client.__aenter__()
+    return caught.value
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_wrong_token_is_refused_in_one_error_and_shown_nowhere(tmp_path: Path, mode: str) -> None:
+    async with bridge_of(tmp_path) as bridge, http_server(bridge, bridge.settings.http) as served:
+        for token, why in (("", "wants a token"), ("not this one", "refuses this token")):
+            client = Client(served.origin, token=token, mode=mode)
+            error = await refused(client)
+            assert (error.status, error.url) == (401, f"{served.origin}/mcp")
+            assert str(error).startswith(f"{served.origin}/mcp: it {why}. ")
+            shown = repr(client) + "".join(traceback.format_exception(error))
+            assert "not this one" not in shown
+            assert "ExceptionGroup" not in shown
+        lost = await refused(Client(f"{served.origin}/nowhere", token=TOKEN, mode=mode))
+        assert "no MCP server" in str(lost)
+        assert "`/mcp`" in str(lost)
+
+
+async def test_nobody_who_answers_is_one_error() -> None:
+    url = nowhere()
+    error = await refused(Client(url.replace("http://", "http://user:password@") + "/mcp?key=secret"))
+    assert error.url == f"{url}/mcp"
+    assert error.status is None
+    assert "nobody answers" in str(error)
+    assert "mcpbridge serve" in str(error)
+
+
+async def test_one_who_never_answers_is_one_error() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        error = await refused(Client(url, mode="legacy", read_timeout_seconds=0.05))
+        assert "no answer in time" in str(error)
+
+
+async def test_what_is_no_server_of_mcp_is_one_error() -> None:
+    with pages() as origin:
+        for status, why in (
+            (200, "no MCP server"),
+            (404, "no MCP server"),
+            (403, "not in"),
+            (503, "fails"),
+            (302, "elsewhere"),
+        ):
+            error = await refused(Client(f"{origin}/{status}"))
+            assert why in str(error)
+            assert error.status == status
+
+
+async def test_a_connection_that_breaks_is_one_error_and_errors_of_the_block_stay_as_they_are() -> None:
+    """`mode`: a revision by name is taken without asking, so that the first call finds out."""
+    with anyio.fail_after(10):
+        with pytest.raises(NotConnected, match="nobody answers"):
+            async with Client(nowhere(), mode="2026-07-28") as client:
+                await client.call_tool("add")
+        with pytest.raises(ValueError, match="of the program"):
+            async with Client(nowhere(), mode="2026-07-28"):
+                raise ValueError("of the program")
+
+
+async def test_an_error_of_the_block_stays_as_it_is_in_process_too(tmp_path: Path) -> None:
+    async with bridge_of(tmp_path) as bridge:
+        with pytest.raises(ValueError, match="of the program"):
+            async with bridge.client():
+                raise ValueError("of the program")
+
+
+def test_what_can_be_no_address_or_token_is_told_at_once() -> None:
+    for wrong in ("http://h:99999", "http://h:x", "http://[::1", "http://u:secret@h:0/?t=secret"):
+        with pytest.raises(ConfigError, match="no address of a bridge") as caught:
+            Client(wrong)
+        assert "secret" not in str(caught.value)
+    for token in ("a\nb", "ü"):
+        with pytest.raises(ConfigError, match="printable"):
+            Client("http://h", token=token)
+
+
+# -- results
+
+
+@KINDS
+async def test_what_no_list_has_is_called_without_a_warning(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Bridges have more than they list. The SDK would ask for the list after each such call, and warn."""
+    async with bridge_of(tmp_path) as bridge, connected(bridge, kind) as client:
+        assert text_of(await client.call_tool("tools/resize_image", {"width": 1})) == "1"
+        await client.call_tool("resize_image", {"width": 1})
+        await client.find_tools("pictures")
+        await client.describe_tools("resize_image")
+        await client.recall()
+    assert not [record for record in caplog.records if record.name.startswith("mcp")]
+
+
+async def test_results_of_listed_tools_are_checked_as_ever() -> None:
+    from mcp.server.lowlevel import Server
+
+    asked: list[str] = []
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+    async def listed(*_: Any) -> types.ListToolsResult:
+        asked.append("list")
+        tool = types.Tool(name="counts", input_schema={"type": "object"}, output_schema=schema)
+        return types.ListToolsResult(tools=[tool])
+
+    async def called(_: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        return types.CallToolResult(content=[], structured_content={"n": "none"})
+
+    server = Server("plain", on_list_tools=listed, on_call_tool=called)
+    async with asyncio.timeout(20), Client(server) as client:
+        for _ in range(3):
+            assert not (await client.call_tool("apart")).is_error
+        assert asked == ["list"], "once for a name"
+        with pytest.raises(RuntimeError, match="Invalid structured content"):
+            await client.call_tool("counts")

@@ -55,7 +55,8 @@ async def test_a_call_of_a_process_that_was_killed_is_gone_on_with_in_another(tm
             done = await bridge.resume(id_, "yes")
             assert done.text == f"1.2 yes run-1 acme {session}"
         async with paused_program.opened(tmp_path / "s.db") as bridge:
-            kept = await bridge.answered("run-1", "call_7")
+            assert await bridge.answered("run-1", "call_7") is None  # of that name, but of no tenant
+            kept = await bridge.answered("run-1", "call_7", tenant="acme")
             assert kept is not None
             assert kept.text == done.text
             assert await bridge.paused_calls() == []

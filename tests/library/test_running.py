@@ -237,7 +237,7 @@ async def test_a_hook_that_fails_ends_the_run_and_what_was_done_is_not_lost(tmp_
             await bridge.run(model, HELLO, on_result=on_result)
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
     assert failed.value.outcome.status == "failed"
-    assert texts(failed.value.outcome.results) == ["2"]
+    assert texts(failed.value.outcome.results) == ["2", "3"]
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -393,7 +393,10 @@ async def test_a_paused_call_ends_the_run_and_other_calls_of_the_turn_are_made(t
     assert (outcome.status, len(server.heard)) == ("paused", 1)
     assert [(call.kind, call.run, call.tool) for call in outcome.paused] == [("manual", "r", "tools/ask")]
     assert [bool(result.paused) for result in outcome.results] == [True, False]
-    assert [event.name for event in events if isinstance(event, CallReturned | RunPaused)] == ["tool.result", "paused"]
+    assert [event.name for event in events if isinstance(event, CallReturned | RunPaused)] == [
+        "tool.result",
+        "run.paused",
+    ]
     assert outcome.messages[-1]["role"] == "assistant"
 
 

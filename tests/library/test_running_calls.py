@@ -135,4 +135,5 @@ async def test_a_result_that_cannot_be_kept_is_told_all_the_same() -> None:
 
     call = calls("x", {})[0]
     store: Any = Full()
-    await Finished(store, run="r", user="").keep(call, CallResult([], raw={"content": []}, call=call))
+    finished = Finished(store, run="r", user="")
+    await finished.keep(finished.handles([call])[0], CallResult([], raw={"content": []}, call=call))

@@ -16,19 +16,23 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from harness import python_server
 from mcpbridge.bridge import Bridge, RequestFailed
 from mcpbridge.errors import BridgeClosed, ConfigError
+from mcpbridge.library import loop_thread, sync_run
 from mcpbridge.library.loop_thread import LoopThread
 from mcpbridge.library.models.model import ModelRequest
 from mcpbridge.library.run_events import CallStarted
 from mcpbridge.sync_bridge import SyncBridge
 
-APART = {"request", "call_tools", "reload", "set_backend", "command", "artifacts_of", "answered", "paused_of"}
+APART = {"call_tools", "set_backend", "command", "artifacts_of", "answered", "paused_of"}
 """Methods of `Bridge` that the command line, the daemon and parts of the library need."""
-PLAIN = ("open", "status", "calls_from", "results_for", "schema_of")
+PLAIN = ("open", "status", "calls_from", "results_for", "schema_of", "resolve_again", "clear_cache", "cache_status")
 """Methods of `Bridge` that wait for nothing."""
+INNER = {("request", "session"), ("request", "notify")}
+"""Parameters that parts of the bridge give one another."""
 
 
 def tables(tmp_path: Path, **servers: Any) -> dict[str, Any]:
@@ -81,7 +85,8 @@ def test_every_method_of_the_bridge_is_there_with_the_same_parameters() -> None:
         if name.startswith("_") or name in APART or not inspect.iscoroutinefunction(method):
             continue
         assert hasattr(SyncBridge, name), f"SyncBridge has no {name}"
-        assert signature(getattr(SyncBridge, name)) == signature(method), name
+        promised = [one for one in signature(method) if (name, one[0]) not in INNER]
+        assert signature(getattr(SyncBridge, name)) == promised, name
     for name in PLAIN:
         assert signature(getattr(SyncBridge, name)) == signature(getattr(Bridge, name)), name
     assert signature(SyncBridge.run)[:-1] == signature(Bridge.run)[:-1]
@@ -104,6 +109,10 @@ def test_a_script_lists_calls_and_reads(opened: Callable[..., SyncBridge]) -> No
     with pytest.raises(RequestFailed):
         bridge.get_prompt("none")
     assert "nothing" in bridge.recall().text.lower() or bridge.recall().content
+    assert bridge.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 1}})["content"][0]["text"] == "2"
+    assert bridge.clear_cache() == 0
+    assert isinstance(bridge.cache_status(), dict)
+    bridge.resolve_again()
     bridge.remove_tool("add")
     assert not [tool for tool in bridge.list_tools() if tool.id == "tools/add"]
 
@@ -238,6 +247,68 @@ def test_an_iteration_that_ends_early_cancels_the_run(opened: Callable[..., Sync
     assert gate.cancelled.is_set()
 
 
+def interrupt_after(entered: threading.Event) -> threading.Thread:
+    """Ctrl-C, as soon as this is set."""
+
+    def interrupt() -> None:
+        assert entered.wait(10)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    return thread
+
+
+def test_an_interrupt_of_an_iteration_cancels_the_run_and_leaves_the_bridge(opened: Callable[..., SyncBridge]) -> None:
+    gate = Gate()
+
+    async def thinks(_: ModelRequest) -> Any:
+        return await gate.hold()
+
+    bridge = opened(add)
+    running = bridge.run(thinks, ASKED)
+    thread = interrupt_after(gate.entered)
+    with pytest.raises(KeyboardInterrupt):
+        list(running)
+    thread.join(10)
+    assert gate.cancelled.is_set(), "by the time that the program hears of it"
+    with pytest.raises(asyncio.CancelledError):
+        _ = running.outcome
+    assert bridge.run(model, ASKED).outcome.text == "It is 3."
+
+
+async def deaf(entered: threading.Event) -> None:
+    """Does not heed that it is cancelled."""
+    entered.set()
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is given much time to end."""
+    monkeypatch.setattr(loop_thread, "END_SECONDS", 0.05)
+    monkeypatch.setattr(sync_run, "END_SECONDS", 0.05)
+    monkeypatch.setattr(loop_thread, "LEAVE_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("how", ["iterated", "awaited"])
+def test_an_interrupt_comes_through_where_the_model_does_not_heed_it(
+    opened: Callable[..., SyncBridge], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(loop_thread, "LEAVE_SECONDS", 15)
+    entered = threading.Event()
+    bridge = opened(add)
+    running = bridge.run(lambda _: deaf(entered), ASKED)
+    thread = interrupt_after(entered)
+    with pytest.raises(KeyboardInterrupt):
+        _ = list(running) if how == "iterated" else running.outcome
+    thread.join(10)
+    assert bridge.call_tool("add", {"a": 1, "b": 2}).text == "3"
+
+
 # -- the end
 
 
@@ -292,12 +363,7 @@ def test_an_interrupt_cancels_the_call_and_leaves_the_bridge(opened: Callable[..
     gate = Gate()
     bridge = opened(gate.hold, add)
 
-    def interrupt() -> None:
-        assert gate.entered.wait(10)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    thread = interrupt_after(gate.entered)
     with pytest.raises(KeyboardInterrupt):
         bridge.call_tool("hold")
     thread.join(10)
@@ -384,12 +450,7 @@ def test_an_interrupt_while_it_opens_ends_the_opening() -> None:
             left.set()
         yield
 
-    def interrupt() -> None:
-        assert entered.wait(10)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    thread = interrupt_after(entered)
     with pytest.raises(KeyboardInterrupt):
         LoopThread(slow)
     thread.join(10)
@@ -409,6 +470,72 @@ def test_what_goes_wrong_at_the_end_is_told_by_close_once() -> None:
     thread.close()
     with pytest.raises(BridgeClosed):
         thread.do(lambda: None)
+
+
+@pytest.mark.usefixtures("brief")
+def test_closing_does_not_wait_for_ever_for_what_does_not_heed_it() -> None:
+    entered, is_left = threading.Event(), threading.Event()
+
+    @contextlib.asynccontextmanager
+    async def held() -> AsyncIterator[None]:
+        yield
+        is_left.set()
+
+    async def work() -> None:
+        await deaf(entered)
+
+    thread = LoopThread(held)
+    waiting = threading.Thread(target=_refused(lambda: thread.wait(work())))
+    waiting.start()
+    assert entered.wait(10)
+    with capture_logs() as told:
+        thread.close()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert is_left.is_set()
+    assert [line["what"].rpartition(".")[2] for line in told] == ["work"]
+
+
+@pytest.mark.usefixtures("brief")
+def test_closing_does_not_wait_for_ever_for_its_leaving() -> None:
+    entered = threading.Event()
+
+    @contextlib.asynccontextmanager
+    async def held() -> AsyncIterator[None]:
+        yield
+        await deaf(entered)
+
+    thread = LoopThread(held)
+    with capture_logs() as told:
+        thread.close()
+    assert entered.is_set()
+    assert "servers are killed" in told[0]["event"]
+    with pytest.raises(BridgeClosed):
+        thread.do(lambda: None)
+
+
+@pytest.mark.usefixtures("brief")
+def test_closing_does_not_wait_for_ever_for_a_thread_that_is_blocked() -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    async def blocks() -> None:
+        entered.set()
+        released.wait(20)
+
+    thread = LoopThread(contextlib.nullcontext)
+    waiting = threading.Thread(target=_refused(lambda: thread.wait(blocks())))
+    waiting.start()
+    assert entered.wait(10)
+    with capture_logs() as told:
+        thread.close()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert "blocks its thread" in told[0]["event"]
+    with pytest.raises(BridgeClosed):
+        thread.do(lambda: None)
+    released.set()
+    thread._thread.join(10)
+    assert not thread._thread.is_alive()
 
 
 def test_the_context_of_the_caller_is_there_in_the_loop() -> None:

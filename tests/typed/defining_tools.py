@@ -1,7 +1,7 @@
 # pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 """What type checkers know of tools that programs define. An `ignore` here is an error that must be there."""
 
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
@@ -84,6 +84,69 @@ async def fly(to: str) -> AsyncGenerator[str | Result[Receipt]]:
 
 
 @tool
+async def sail(to: str) -> AsyncIterator[str | Result[Receipt]]:
+    yield "off"
+    yield Result(Receipt(2.0))
+
+
+@tool
+async def drift() -> AsyncIterator[str]:
+    yield "somewhere"
+
+
+@tool
+async def roam() -> AsyncGenerator[str]:
+    yield "somewhere"
+
+
+@tool
+async def stray() -> AsyncIterator[str | Result[Any]]:
+    yield "somewhere"
+
+
+@tool
+async def wander() -> AsyncIterator[Any]:
+    yield "somewhere"
+
+
+@tool
+def stroll(steps: int) -> Iterator[str]:
+    yield "begun"
+
+
+@tool
+def hike(steps: int) -> Iterator[str | Result[Receipt]]:
+    yield "begun"
+    yield Result(Receipt(2.0))
+
+
+@tool
+def march(steps: int) -> Iterable[str]:
+    yield "begun"
+
+
+@tool
+def pace(steps: int) -> Generator[str]:
+    yield "begun"
+
+
+@tool
+def rows() -> list[Order] | None: ...
+
+
+@tool
+def by_name() -> dict[str, Order]: ...
+
+
+@tool
+def ordered_by() -> Order: ...
+
+
+@tool
+def perhaps_ordered() -> Order | list[str] | None: ...
+
+
+@tool
 def chart(title: str) -> ToolResult[Receipt]:
     return ToolResult(Receipt(1.0), artifacts=[title])
 
@@ -105,6 +168,22 @@ async def nothing() -> None: ...
 assert_type(walk(1), Generator[str, None, float])
 assert_type(walk.call(1), ToolCall[dict[str, Any], float])
 assert_type(fly.call("x"), ToolCall[dict[str, Any], Receipt])
+assert_type(sail.call("x"), ToolCall[dict[str, Any], Receipt])
+assert_type(sail("x"), AsyncIterator[str | Result[Receipt]])
+assert_type(drift.call(), ToolCall[dict[str, Any], Any])
+assert_type(roam.call(), ToolCall[dict[str, Any], Any])
+assert_type(stray.call(), ToolCall[dict[str, Any], Any])
+assert_type(wander.call(), ToolCall[dict[str, Any], Any])
+assert_type(stroll(1), Iterator[str])
+assert_type(stroll.call(1), ToolCall[dict[str, Any], Any])
+assert_type(hike.call(1), ToolCall[dict[str, Any], Any])
+assert_type(march(1), Iterable[str])
+assert_type(march.call(1), ToolCall[dict[str, Any], Any])
+assert_type(pace.call(1), ToolCall[dict[str, Any], None])
+assert_type(rows.call(), ToolCall[dict[str, Any], list[Order] | None])
+assert_type(by_name.call(), ToolCall[dict[str, Any], dict[str, Order]])
+assert_type(ordered_by.call(), ToolCall[dict[str, Any], Order])
+assert_type(perhaps_ordered.call(), ToolCall[dict[str, Any], Order | list[str] | None])
 assert_type(chart("x"), ToolResult[Receipt])
 assert_type(chart.call("x"), ToolCall[dict[str, Any], Receipt])
 assert_type(charts.call("x"), ToolCall[dict[str, Any], list[int]])
@@ -239,8 +318,18 @@ def counted(response: list[int]) -> int:
     return len(response)
 
 
+def booked(response: bool) -> ToolResult[Receipt]:
+    return ToolResult(Receipt(1.0), artifacts=[response])
+
+
+async def booked_later(response: bool) -> ToolResult[Receipt]:
+    return booked(response)
+
+
 assert_type(manual_tool("x", args=Order, returns=Receipt), Tool[Order, Receipt])
 assert_type(manual_tool("x"), Tool[dict[str, Any], Any])
 assert_type(human_tool(ask, answered).call(3), ToolCall[dict[str, Any], str])
 assert_type(human_tool(ask, counted).call(3), ToolCall[dict[str, Any], int])
+assert_type(human_tool(ask, booked).call(3), ToolCall[dict[str, Any], Receipt])
+assert_type(human_tool(ask, booked_later).call(3), ToolCall[dict[str, Any], Receipt])
 human_tool(ask, answered).call("x")  # pyright: ignore[reportArgumentType]

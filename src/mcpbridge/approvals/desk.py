@@ -8,6 +8,7 @@ its record now and then; once that is gone, somebody answered elsewhere.
 import asyncio
 import time
 from collections import Counter
+from typing import TypeVar
 
 import anyio
 import msgspec
@@ -17,11 +18,16 @@ from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Audit, NotWaited, Scope, Verdict, tell_asked
 from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.errors import Overloaded
+from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.storage.store import Store
 from mcpbridge.wire.frame import encode
 
 __all__ = ["AlreadyDecided", "Desk", "Pending", "UnknownApproval"]
+
+log = get_logger("mcpbridge.approvals")
+
+T = TypeVar("T")
 
 _KIND = "approval"
 
@@ -30,7 +36,7 @@ LOOK = 1.0
 TELL_EVERY = 10
 """Looks between two words to the client: many give up after a minute in which they hear nothing."""
 _REMEMBERED = 1000
-"""Answers that are remembered, to tell who comes late."""
+"""Answers that are remembered, to tell who comes late; and as many requests that nobody waits for."""
 _CLEAN_UP = 2.0
 """Seconds for taking a record away."""
 
@@ -77,6 +83,7 @@ class Desk:
         self._waiting: dict[str, tuple[ApprovalRequest, asyncio.Future[Verdict]]] = {}
         self._count: Counter[str] = Counter()
         self._decided: dict[str, _Decided] = {}
+        self._let_go: dict[str, ApprovalRequest] = {}
         self._has_ended = False
 
     def configure(self, settings: ApprovalSettings) -> None:
@@ -128,6 +135,8 @@ class Desk:
         meanwhile = self._decided.get(request.id)
         if meanwhile is not None:  # in the moment in which the call gave up
             return await self._keep_verdict(request, meanwhile)
+        if request.lasts:
+            _put(self._let_go, request.id, request)
         entries = await self._store.entries(_KIND, principal=request.principal) if not request.lasts else ()
         late = [entry for entry in entries if entry.expires <= time.time() + self._settings.grant_lifetime]
         for entry in late[: max(0, len(late) + 1 - self._settings.max_pending)]:  # the oldest make room
@@ -138,6 +147,13 @@ class Desk:
             await self._drop(request)
             return await self._keep_verdict(request, meanwhile)
         return f"A person can still run `mcpbridge approve {request.id}`; after that, the same call passes once."
+
+    def let_go(self, id_: str) -> ApprovalRequest | None:
+        """The request of a call that did not wait for its answer, and was told so by this bridge a moment ago.
+
+        A server may say as well that a call of its waits for somebody; that is not believed.
+        """
+        return self._let_go.get(id_)
 
     def end(self) -> None:
         """The bridge stops: who waits gets a no."""
@@ -157,8 +173,9 @@ class Desk:
         for entry in await self._store.entries(_KIND, principal=None):
             if entry.handle not in self._waiting:
                 body = await self._store.get(_KIND, entry.handle, principal=entry.principal)
-                if body is not None:
-                    found.append(_of_record(body, entry.expires))
+                pending = _of_record(body, entry.expires) if body is not None else None
+                if pending is not None:
+                    found.append(pending)
         return sorted(found, key=lambda pending: pending.request.at)
 
     async def decide(self, id_: str, granted: Scope | None, by: str) -> Pending:
@@ -248,16 +265,25 @@ class Desk:
         return None
 
     def _remember(self, id_: str, decided: _Decided) -> None:
-        self._decided[id_] = decided
-        if len(self._decided) > _REMEMBERED:
-            del self._decided[next(iter(self._decided))]
+        _put(self._decided, id_, decided)
+
+
+def _put(values: dict[str, T], id_: str, value: T) -> None:
+    values[id_] = value
+    if len(values) > _REMEMBERED:
+        del values[next(iter(values))]
 
 
 _decode_request = msgspec.json.Decoder(ApprovalRequest).decode
 
 
-def _of_record(body: bytes, until: float) -> Pending:
-    request = _decode_request(body)
+def _of_record(body: bytes, until: float) -> Pending | None:
+    """None: it is of another release."""
+    try:
+        request = _decode_request(body)
+    except (msgspec.DecodeError, RecursionError):
+        log.warning("a request for approval in the store cannot be read")
+        return None
     return Pending(request, is_waiting=request.expires > time.time(), until=until)
 
 

@@ -36,6 +36,11 @@ class Grants:
         """How long a yes holds that is given from now on."""
         self._once_seconds, self._session_seconds = once_seconds, session_seconds
 
+    @property
+    def once_seconds(self) -> float:
+        """How long a yes for one call holds."""
+        return self._once_seconds
+
     async def put(self, request: ApprovalRequest, scope: Scope, by: str) -> None:
         """Keep a yes."""
         seconds = (request.lasts or self._once_seconds) if scope == "once" else self._session_seconds

@@ -5,14 +5,15 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from mcpbridge.model import Call
+from mcpbridge.wire.python_values import decoded
 
 __all__ = [
     "ASKED",
     "ID_LENGTH",
+    "PAUSE",
     "ApprovalEvent",
     "ApprovalRequest",
     "Audit",
@@ -31,6 +32,11 @@ _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """What nobody mistakes for another letter when it is read out or typed."""
 ID_LENGTH = 8
 """Forty bits: enough for something that is known for minutes, and that only those can answer who may."""
+
+
+PAUSE = f"pause {secrets.token_hex(16)}"
+"""What a call of the program itself says, as `APPROVALS` in its `_meta`, where it does not wait for a person: it can be
+approved for much longer than the settings let clients have it. Nobody outside of this process can say it."""
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -66,8 +72,12 @@ class ApprovalRequest(Struct, frozen=True):
 
     @property
     def arguments(self) -> Any:
-        """The arguments as Python values; of a member named twice the last."""
-        return msgspec.json.decode(self.arguments_json)
+        """The arguments as Python values; of a member named twice the last. Numbers beyond `float` are `Decimal`.
+
+        Raises:
+            msgspec.DecodeError: they are nested too deep for that; `arguments_json` has them.
+        """
+        return decoded(self.arguments_json)
 
 
 class NotWaited(Exception):
@@ -115,12 +125,12 @@ def new_id() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(ID_LENGTH))
 
 
-def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str) -> str:
+def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str, tenant: str = "") -> str:
     """A digest of what a grant is for: who calls which tool, as it is defined, with what, under which policy.
 
     `digest`: of the arguments, by `wire/canonical.py`: order and blanks do not count, numbers as they are written do.
     """
-    parts = (principal, tool, sha256(definition).hexdigest(), digest, policy)
+    parts = (principal, tool, sha256(definition).hexdigest(), digest, policy, *([tenant] if tenant else []))
     whole = sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from mcpbridge.backends.annotations import hints_of, is_context
 from mcpbridge.backends.contexts import Init, Keeps
-from mcpbridge.backends.outputs import Check, check_of, is_wrapped, wrapped
+from mcpbridge.backends.function_checks import promise_of
+from mcpbridge.backends.outputs import Check, Promise, check_of, is_wrapped, wrapped
 from mcpbridge.backends.parameters import result_hint, returned_schema
 from mcpbridge.backends.pausing_settings import PausingSettings
 from mcpbridge.backends.signatures import Arguments, Signature, Unusable, signature_of
@@ -81,6 +82,8 @@ class HumanTool(Struct, frozen=True):
     output_schema: dict[str, Any] | None
     output_check: Check | None
     is_wrapped: bool
+    promise: Promise | None
+    """What the annotations say of its results where `output_check` says nothing; see `function_checks.py`."""
     response_schema: dict[str, Any] | None
     event_check: Check | None
     keeps: Keeps | None
@@ -115,6 +118,7 @@ def human_tool_of(
         published,
         checked("output_schema", published),
         is_wrapped(output, published),
+        _promise_of(called, received) if output is None else None,
         response,
         checked("event_schema", settings.event_schema),
         *_keeps_of(signature, receiver.signature, init),
@@ -200,6 +204,16 @@ def _result_schema(called: Callable[..., Any], received: Callable[..., Any]) -> 
     if "return" in hints_of(received):
         return None  # it says that there is no such
     return returned_schema(_without_pauses(result_hint(hints_of(called).get("return"))))
+
+
+def _promise_of(called: Callable[..., Any], received: Callable[..., Any]) -> Promise | None:
+    """What the annotations say of the result, where that is no schema that clients see."""
+    hints = hints_of(received)
+    if "return" in hints:
+        found = result_hint(hints["return"], received)
+    else:
+        found = _without_pauses(result_hint(hints_of(called).get("return", Any), called))
+    return promise_of(found) if found not in (None, type(None)) else None
 
 
 _OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

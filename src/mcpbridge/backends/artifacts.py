@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mcpbridge.backends.outputs import Check, Misshapen, json_of, result_of
+from mcpbridge.backends.outputs import Check, Misshapen, Promise, json_of, result_of
 from mcpbridge.context import Keeping
 from mcpbridge.errors import StoreFailed
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.toolcalls import ToolResult
 from mcpbridge.wire.body import Body
+from mcpbridge.wire.python_values import decoded
 
 __all__ = ["ARTIFACTS", "keep", "made", "read", "reshaped"]
 
@@ -32,18 +33,26 @@ LIFETIME = 86400.0
 _OURS = "mcpbridge/"
 
 
-async def made(value: object, call: Call, name: str, check: Check | None = None, *, is_wrapped: bool = False) -> Body:
+async def made(
+    value: object,
+    call: Call,
+    name: str,
+    check: Check | None = None,
+    *,
+    is_wrapped: bool = False,
+    promise: Promise | None = None,
+) -> Body:
     """The result of a tool that returned this, as `result_of`; of a `ToolResult` with all that it says.
 
     Raises:
         Misshapen: it is no JSON, does not fit, or says in `_meta` what only the bridge says.
     """
     if not isinstance(value, ToolResult):
-        return result_of(value, name, check, is_wrapped=is_wrapped)
+        return result_of(value, name, check, is_wrapped=is_wrapped, promise=promise)
     given: ToolResult[Any] = value  # pyright: ignore[reportUnknownVariableType] - of anything
     if given.is_error:
-        check, is_wrapped = None, False
-    result = result_of(given.content, name, check, is_wrapped=is_wrapped)
+        check, is_wrapped, promise = None, False, None
+    result = result_of(given.content, name, check, is_wrapped=is_wrapped, promise=promise)
     if given.is_error:
         result.put("isError", True)  # noqa: FBT003 - a JSON value
     meta = _meta_of(given.meta)
@@ -90,11 +99,15 @@ async def keep(call: Call, artifacts: Sequence[Any]) -> str:
 async def read(store: Keeping, principal: str, handle: str) -> list[Any]:
     """The artifacts that a result of this principal names, as JSON values; none if they are not kept any more."""
     body = await store.get(KIND, handle, principal=principal)
-    return msgspec.json.decode(body, type=list[Any]) if body is not None else []
+    try:
+        return decoded(body) if body is not None else []
+    except msgspec.DecodeError as error:
+        log.warning("artifacts of a tool cannot be read", reason=str(error))
+        return []
 
 
 def _meta_of(given: Mapping[str, Any]) -> dict[str, Any]:
     for key in given:
         if key.startswith(_OURS):
             raise Misshapen(f"its `meta` has {key!r}: names that begin with `{_OURS}` are the bridge's own")
-    return msgspec.json.decode(json_of(dict(given)), type=dict[str, Any])
+    return decoded(json_of(dict(given)))

@@ -1,6 +1,6 @@
 """`Context[T]`: what a handler gets that keeps something over the calls of a run, beside all that a call has.
 
-    async def search(query: str, context: Context[Prefs]) -> str:
+    async def search(context: Context[Prefs], query: str) -> str:
         context.update(last_query=query)
 
 A run is what the client or the program names (`run=`). Each tool has one value a run (`context.value`), all tools

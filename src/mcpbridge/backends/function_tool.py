@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from mcpbridge.backends.artifacts import made, reshaped
 from mcpbridge.backends.contexts import Init, Keeps
 from mcpbridge.backends.invoking import Invoker
-from mcpbridge.backends.outputs import Check, check_of, wrapped
+from mcpbridge.backends.outputs import Check, Promise, check_of, wrapped
 from mcpbridge.backends.run_contexts import hold
 from mcpbridge.backends.signatures import Signature, Unusable, signature_of
 from mcpbridge.context import Cancellation
@@ -47,6 +47,8 @@ class FunctionTool(Struct, frozen=True):
     event_check: Check | None
     shape: Callable[[object], object] | None = None
     """Makes the result of what is returned; may raise Misshapen."""
+    promise: Promise | None = None
+    """What its annotation says of its results where `output_check` says nothing; see `function_checks.py`."""
     keeps: Keeps | None = None
     """What it keeps over the calls of a run; None: nothing."""
 
@@ -72,7 +74,7 @@ class FunctionTool(Struct, frozen=True):
             value = await (work if held is None else held.during(work))
             if self.shape is not None:
                 value = reshaped(value, self.shape)
-            return await made(value, call, name, self.output_check, is_wrapped=self.is_wrapped)
+            return await made(value, call, name, self.output_check, is_wrapped=self.is_wrapped, promise=self.promise)
         except BaseException as error:  # noqa: BLE001 - `failed` raises again what is no failure of the function
             return invoker.failed(error, name)
 

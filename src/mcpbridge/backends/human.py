@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from mcpbridge.backends.answering import HumanTool, Pause, checked, human_tool_of
@@ -34,6 +34,7 @@ from mcpbridge.model import Call
 from mcpbridge.toolcalls import PausedCall
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import EMPTY_OBJECT
+from mcpbridge.wire.python_values import decoded
 
 __all__ = ["HumanBackend", "Pause"]
 
@@ -101,7 +102,9 @@ class HumanBackend(PythonBackend[HumanTool]):
         try:
             value = await self._value(tool, tool.called, tool.keeps, bind, call, _no_result)
             if value is not None and not isinstance(value, Pause):
-                return await made(value, call, self._name, tool.output_check, is_wrapped=tool.is_wrapped)
+                return await made(
+                    value, call, self._name, tool.output_check, is_wrapped=tool.is_wrapped, promise=tool.promise
+                )
             if value is not None:
                 asked = value
                 _check_schema(asked.schema)
@@ -157,7 +160,9 @@ class HumanBackend(PythonBackend[HumanTool]):
             value = await self._value(tool, receiver.function, tool.receiver_keeps, bind, call, _latest)
             if isinstance(value, Pause):
                 raise Misshapen("`on_response_received` gives a result, no further `Pause`")
-            result = await made(value, call, self._name, tool.output_check, is_wrapped=tool.is_wrapped)
+            result = await made(
+                value, call, self._name, tool.output_check, is_wrapped=tool.is_wrapped, promise=tool.promise
+            )
         except BaseException as error:  # noqa: BLE001 - `failed` raises again what is no failure of the function
             return self._invoker.failed(error, self._name)
         if resuming is not None:
@@ -217,7 +222,10 @@ def _form_of(asked: Pause, schema: Mapping[str, Any] | None) -> tuple[dict[str, 
 
 def _arguments_of(call: Call) -> dict[str, Any]:
     raw = call.params.get("arguments")
-    return msgspec.json.decode(raw, type=dict[str, Any]) if raw is not None else {}
+    try:
+        return decoded(bytes(raw)) if raw is not None else {}
+    except DecodeError as error:
+        raise ArgumentsRefused(f"The arguments cannot be shown to anybody: {error}") from error
 
 
 def _check_schema(schema: Mapping[str, Any] | None) -> None:

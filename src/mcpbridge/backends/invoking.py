@@ -5,23 +5,20 @@ event; other code in a thread goes on until it looks at `context.cancelled`, or 
 """
 
 import asyncio
-import inspect
-import threading
 import traceback
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import aclosing
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
+from weakref import WeakSet
 
-import msgspec
-
-from mcpbridge.backends.annotations import plain
 from mcpbridge.backends.backend import Health
-from mcpbridge.backends.events import EventRefused, Result, Teller
-from mcpbridge.backends.outputs import Check, Misshapen, failure, json_of
+from mcpbridge.backends.contexts import Context
+from mcpbridge.backends.events import EventRefused, Teller
+from mcpbridge.backends.outputs import Check, Misshapen, failure
 from mcpbridge.backends.threads import Threads
-from mcpbridge.context import Cancellation
-from mcpbridge.errors import BridgeError, ContextRefused, UpstreamGone
+from mcpbridge.backends.user_run import Fold, UserRun, is_async, told_first
+from mcpbridge.context import CallContext, Cancellation
+from mcpbridge.errors import ArgumentsRefused, BadRequest, BridgeError, CallRefused, UnknownName, UpstreamGone
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
@@ -30,8 +27,6 @@ __all__ = ["Fold", "Invoker"]
 
 log = get_logger("mcpbridge.backends")
 
-MOST_UNTOLD = 32
-"""Events of a generator in a thread that the event loop has not yet told; then it waits."""
 END_SECONDS = 1.0
 """Seconds that coroutines get to clean up when their backend ends."""
 CHECK_SECONDS = 5.0
@@ -40,10 +35,6 @@ LONGEST_TRACE = 20_000
 """Characters of a traceback that are logged, from its end."""
 LONGEST_ERROR = 2000
 """Characters of what an error says that are told."""
-
-
-Fold = Callable[[Any, Any], Any]
-"""From what came of the events so far (None: nothing) and one more event to what comes of all."""
 
 
 def _last(_: object, event: object) -> object:
@@ -55,9 +46,13 @@ class Invoker:
 
     def __init__(self, name: str, most: int, redact: Callable[[str], str]) -> None:
         """`most`: threads at a time, those counted that nobody waits for."""
-        self._name, self.redact = name, redact
+        self._name = name
+        self.redact = redact
+        """Masks secrets in what the user's code says."""
         self._threads = Threads(name, most)
         self._under_way: dict[asyncio.Timeout, asyncio.Event] = {}
+        self._own = WeakSet[BaseException]()
+        """Errors that say that the backend ended, not that code of the user failed."""
 
     async def value(
         self,
@@ -79,21 +74,26 @@ class Invoker:
             UpstreamGone: the backend ended meanwhile.
             EventRefused: it yielded what `event_check` finds wrong.
         """
-        run = _Run(self._threads, Teller(call), event_check, fold)
+        run = UserRun(self._threads, Teller(call), event_check, fold)
         limit, over = asyncio.timeout(None), asyncio.Event()
         try:
             async with limit:
                 self._under_way[limit] = over
                 try:
                     work = partial(function, *positional, **(named or {}))
-                    return await run.outcome(work, is_async=_is_async(function))
+                    outcome = partial(run.outcome, work, is_async=is_async(function))
+                    if cancellation is None or not _has_context(positional, named):
+                        return await outcome()
+                    return await told_first(outcome, cancellation)
                 except asyncio.CancelledError:
                     if cancellation is not None:
                         cancellation.cancel()
                     raise
         except TimeoutError:
             if limit.expired():
-                raise UpstreamGone(call.upstream if call else self._name, "it ended while the call ran") from None
+                gone = UpstreamGone(call.upstream if call else self._name, "it ended while the call ran")
+                self._own.add(gone)
+                raise gone from None
             raise
         finally:
             run.give_up()
@@ -132,10 +132,13 @@ class Invoker:
     def failed(self, error: BaseException, tool: str) -> Body:
         """A failure of the user's code as a result for the model; where it came from stands in the log.
 
-        Raises it again if it is one of the bridge's own, or no failure: the call was cancelled.
+        Raises it again if it is no failure: the call was refused or cancelled, or its backend ended. What other parts
+        of the bridge raise within the user's code is a failure of that: it asked them.
         """
-        if isinstance(error, BridgeError) and not isinstance(error, ContextRefused):
+        if error in self._own:
             raise error
+        if isinstance(error, CallRefused) and not isinstance(error, UnknownName | BadRequest):
+            raise self._masked(error) from error.__cause__
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise error
@@ -145,7 +148,18 @@ class Invoker:
             log.warning("a tool gave what it should not", tool=tool, reason=self.redact(str(error)))
             return failure(self.redact(f"The tool '{tool}' is at fault: {error}"))
         self.log_failure("a tool failed", error, tool=tool)
+        if isinstance(error, BridgeError):  # its name and advice are for programs
+            return failure(self.redact(f"The tool '{tool}' failed: {_cut(str(error))}"))
         return failure(self.told(error))
+
+    def _masked(self, refused: CallRefused) -> CallRefused:
+        """The same refusal without secrets; itself, if it tells none."""
+        if self.redact(refused.told()) == refused.told():
+            return refused
+        kind = ArgumentsRefused if isinstance(refused, ArgumentsRefused) else CallRefused
+        masked = kind(self.redact(str(refused)))
+        masked.advice, masked.facts = self.redact(refused.advice), refused.facts
+        return masked
 
     def log_failure(self, event: str, error: BaseException, **facts: str) -> None:
         """Log where the user's code failed; the lines alone, without the values of variables."""
@@ -159,84 +173,14 @@ class Invoker:
                 break
             (error,) = parts
         error = cast("BaseException", error)
-        said = str(error)
-        shown = said if len(said) <= LONGEST_ERROR else f"{said[: LONGEST_ERROR - 1]}…"
+        shown = _cut(str(error))
         return self.redact(f"{type(error).__name__}: {shown}" if shown else type(error).__name__)
 
 
-class _Run:
-    """One call of a callable."""
-
-    def __init__(self, threads: Threads, teller: Teller, check: Check | None, fold: Fold) -> None:
-        self._threads, self._teller, self._check, self._fold = threads, teller, check, fold
-        self._is_given_up = False
-        self._untold = threading.Semaphore(MOST_UNTOLD)
-
-    def give_up(self) -> None:
-        """Nobody waits any more: a generator in a thread is closed at its next event."""
-        self._is_given_up = True
-        self._untold.release()  # it may wait for a place
-
-    async def outcome(self, function: Callable[[], Any], *, is_async: bool) -> object:
-        if is_async:
-            value = function()
-        else:
-            value = await self._threads.run(partial(self._in_thread, function, asyncio.get_running_loop()))
-        if inspect.isawaitable(value):
-            value = await value
-        if inspect.isasyncgen(value):
-            value = await self._last_of(cast("AsyncGenerator[Any]", value))
-        return value.value if isinstance(value, Result) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - of anything
-
-    async def _last_of(self, events: AsyncGenerator[Any]) -> object:
-        last: object = None
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, Result):
-                    return event.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - of anything
-                checked = self._checked(event)
-                last = self._fold(last, checked)
-                self._teller.tell(checked)
-        return last
-
-    def _in_thread(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> object:
-        value = function()
-        if not inspect.isgenerator(value):
-            return value
-        events = cast("Generator[Any, None, Any]", value)
-        last: object = None
-        try:
-            while not self._is_given_up:
-                event = next(events)
-                if isinstance(event, Result):
-                    return cast("object", event)
-                checked = self._checked(event)
-                last = self._fold(last, checked)
-                self._untold.acquire()
-                loop.call_soon_threadsafe(self._tell, checked)
-        except StopIteration as end:
-            return last if end.value is None else end.value
-        finally:
-            events.close()
-        return None
-
-    def _tell(self, event: object) -> None:
-        self._untold.release()
-        if not self._is_given_up:
-            self._teller.tell(event)
-
-    def _checked(self, event: object) -> object:
-        """The event as a JSON value."""
-        try:
-            value = msgspec.json.decode(json_of(event))
-        except Misshapen as error:
-            raise EventRefused(f"an event of it: {error}") from error
-        if self._check is not None and (fault := self._check(value)):
-            raise EventRefused(f"an event of it does not fit the event schema: {fault}")
-        return value
+def _has_context(positional: tuple[Any, ...], named: Mapping[str, Any] | None) -> bool:
+    """It is given what tells that it is cancelled."""
+    return any(isinstance(one, CallContext | Context) for one in (*positional, *(named or {}).values()))
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    """It is called on the event loop."""
-    target = plain(function) if not isinstance(function, type) else function
-    return inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
+def _cut(said: str) -> str:
+    return said if len(said) <= LONGEST_ERROR else f"{said[: LONGEST_ERROR - 1]}…"

@@ -8,7 +8,7 @@ from mcpbridge.backends.backend import Backend, Condition
 from mcpbridge.logs import get_logger
 from mcpbridge.wire.frame import encode
 
-__all__ = ["ENDING_SECONDS", "Kept"]
+__all__ = ["ENDING_SECONDS", "Kept", "keeping_secrets"]
 
 log = get_logger("mcpbridge.backends")
 
@@ -18,12 +18,23 @@ ENDING_SECONDS = 15.0
 """Seconds that a backend may take to end; then it is cancelled."""
 
 
+def keeping_secrets(backend: Backend, redact: Callable[[str], str]) -> Backend:
+    """The same backend, which masks secrets of the bridge in what it says, if it runs code of the user.
+
+    A program makes its backends before it has a bridge.
+    """
+    keep: Callable[[Callable[[str], str]], None] | None = getattr(backend, "keep_secrets", None)
+    if keep is not None:
+        keep(redact)
+    return backend
+
+
 class Kept:
     """One backend, of a program or of the settings."""
 
     def __init__(self, backend: Backend, redact: Callable[[str], str]) -> None:
-        """`redact` masks secrets in what it fails with."""
-        self.backend, self._redact = backend, redact
+        """`redact` masks secrets in what it fails with, and in what it says of itself."""
+        self.backend, self._redact = keeping_secrets(backend, redact), redact
         self.failed: Condition | None = None
         """Why it could not begin."""
         self._told: tuple[object, tuple[bytes, ...]] = (), ()

@@ -15,10 +15,13 @@ from msgspec import Raw
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
 
-__all__ = ["Check", "Misshapen", "check_of", "failure", "is_wrapped", "json_of", "result_of", "wrapped"]
+__all__ = ["Check", "Misshapen", "Promise", "check_of", "failure", "is_wrapped", "json_of", "result_of", "wrapped"]
 
 Check = Callable[[object], str]
 """What is wrong with a JSON value; empty: nothing."""
+
+Promise = Callable[[object, bytes | None], str]
+"""What is wrong with a value that a function returned; empty: nothing. The bytes: its JSON, if that is made already."""
 
 _IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -98,17 +101,29 @@ def json_of(value: object) -> bytes:
         raise Misshapen(f"{type(value).__name__} is no JSON: {str(error)[:300]}") from error
 
 
-def result_of(value: object, name: str, check: Check | None = None, *, is_wrapped: bool = False) -> Body:
+def result_of(
+    value: object,
+    name: str,
+    check: Check | None = None,
+    *,
+    is_wrapped: bool = False,
+    promise: Promise | None = None,
+) -> Body:
     """The result of a tool. `check`: of its output schema; `is_wrapped`: that is one of what stands in `result`.
+
+    `promise`: what is known of the value besides, of which clients see nothing: the result is the same without it.
 
     Raises:
         Misshapen: it is no JSON, or does not fit.
     """
     if isinstance(value, bytes | bytearray):
+        _keep_to(promise, value)
         return Body(encode({"content": [_of_bytes(bytes(value), name)]}))
     if (value is None or isinstance(value, str)) and check is None:
+        _keep_to(promise, value)
         return Body(encode({"content": [_text((value or "").encode("utf-8", "replace").decode())]}))
     data = json_of(value)
+    _keep_to(promise, value, data)
     plain = cast("object", msgspec.json.decode(data))
     members = _members(plain)
     if members is not None and _are_blocks(members.get("content")):
@@ -124,6 +139,11 @@ def result_of(value: object, name: str, check: Check | None = None, *, is_wrappe
     if check is not None or isinstance(plain, dict | list):
         result["structuredContent"] = Raw(data) if is_object else structured
     return Body(encode(result))
+
+
+def _keep_to(promise: Promise | None, value: object, data: bytes | None = None) -> None:
+    if promise is not None and (fault := promise(value, data)):
+        raise Misshapen(f"it returned what its annotation does not allow: {fault}")
 
 
 def failure(text: str) -> Body:

@@ -6,9 +6,13 @@ from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Awaitable,
+    Callable,
     Coroutine,
     Generator,
+    Iterable,
+    Iterator,
     Mapping,
+    Sequence,
 )
 from types import NoneType
 from typing import Annotated, Any, Optional, cast, get_args, get_origin
@@ -17,11 +21,12 @@ from pydantic import ConfigDict, Field, TypeAdapter, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcpbridge.backends.annotations import Unusable, admits_none
+from mcpbridge.backends.annotations import Unusable, admits_none, plain
 from mcpbridge.backends.events import Result
+from mcpbridge.backends.typed_dicts import is_union, joined
 from mcpbridge.toolcalls import ToolResult
 
-__all__ = ["Fields", "result_hint", "returned_schema"]
+__all__ = ["Fields", "result_hint", "returned_schema", "yielded_hint"]
 
 Schema = dict[str, Any]
 
@@ -86,9 +91,9 @@ def _is_described(hint: Any) -> bool:
     return any(isinstance(one, FieldInfo) and one.description for one in metadata)
 
 
-def returned_schema(hint: Any) -> Schema | None:
+def returned_schema(hint: Any, function: Callable[..., Any] | None = None) -> Schema | None:
     """The schema of what is returned, where that is an object of which more is known than that."""
-    hint = result_hint(hint)
+    hint = result_hint(hint, function)
     if hint in (None, NoneType, Any, object, inspect.Signature.empty):
         return None
     try:
@@ -108,25 +113,65 @@ def _others(schema: Schema) -> object:
     return schema.get("additionalProperties") or None
 
 
-def result_hint(hint: Any) -> Any:
-    """What the result of a function with this annotation is, in the end."""
-    found = _outcome_of(hint)
-    if get_origin(found) is ToolResult:
-        return get_args(found)[0]
-    return Any if found is ToolResult else found
+def result_hint(hint: Any, function: Callable[..., Any] | None = None) -> Any:
+    """What the result of a function with this annotation is, in the end; Any: the annotation does not say it.
+
+    Of a generator that is what it returns, or what the `Result` is of that it yields, where the annotation names them.
+    `function`: tells whether what is `Iterable` are events or, as of any other function, a list.
+    """
+    return _content_of(_outcome_of(hint, function))
 
 
-def _outcome_of(hint: Any) -> Any:
+def _content_of(hint: Any) -> Any:
+    """Without `ToolResult`."""
+    if get_origin(hint) is ToolResult:
+        return get_args(hint)[0]
+    if hint is ToolResult:
+        return Any
+    if is_union(hint) and any(ToolResult in (one, get_origin(one)) for one in get_args(hint)):
+        return joined([_content_of(one) for one in get_args(hint)])
+    return hint
+
+
+def _outcome_of(hint: Any, function: Callable[..., Any] | None) -> Any:
     """What comes out in the end of a function with this annotation."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated and _is_of_events(arguments[0], function):
+        return _outcome_of(arguments[0], function)
     if origin in (Awaitable, Coroutine):
         return arguments[-1] if arguments else None
-    if origin is Generator:
-        return arguments[2] if len(arguments) > 2 else None
-    if origin in (AsyncGenerator, AsyncIterator, AsyncIterable):
-        yielded = [arguments[0], *get_args(arguments[0])] if arguments else []
-        return next((get_args(one)[0] for one in yielded if get_origin(one) is Result), None)
-    return hint
+    if _is_of_events(hint, function):
+        returned = arguments[2] if origin is Generator and len(arguments) > 2 else None
+        if returned not in (None, NoneType):
+            return returned
+        otherwise = None if origin is Generator else Any
+        return next((get_args(one)[0] for one in _members(hint) if get_origin(one) is Result), otherwise)
+    return list[arguments[0]] if origin is Iterable and arguments else hint
+
+
+def yielded_hint(hint: Any, function: Callable[..., Any] | None = None) -> Any:
+    """What a function with this annotation yields, without a `Result`; Any: anything, or it yields nothing."""
+    if get_origin(hint) is Annotated:
+        return yielded_hint(get_args(hint)[0], function)
+    if not _is_of_events(hint, function):
+        return Any
+    events = [one for one in _members(hint) if Result not in (one, get_origin(one))]
+    return Any if not events or any(one in (Any, object) for one in events) else joined(events)
+
+
+def _is_of_events(hint: Any, function: Callable[..., Any] | None) -> bool:
+    if (get_origin(hint) or hint) is Iterable:
+        return function is not None and inspect.isgeneratorfunction(inspect.unwrap(plain(function)))
+    return (get_origin(hint) or hint) in _OF_EVENTS
+
+
+_OF_EVENTS = (Generator, Iterator, AsyncGenerator, AsyncIterator, AsyncIterable)
+
+
+def _members(hint: Any) -> Sequence[Any]:
+    """The types that are yielded, as a union has them."""
+    arguments = get_args(hint)
+    return () if not arguments else get_args(arguments[0]) if is_union(arguments[0]) else arguments[:1]
 
 
 def _first_line(error: BaseException) -> str:

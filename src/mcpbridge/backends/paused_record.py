@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mcpbridge.toolcalls import PausedCall
 from mcpbridge.wire.frame import encode
+from mcpbridge.wire.python_values import decoded
 
 __all__ = ["KIND", "Label", "PausedRecord", "State", "label_of", "record_of"]
 
@@ -51,8 +52,12 @@ class PausedRecord(Struct, frozen=True, omit_defaults=True):
 
     @property
     def call(self) -> PausedCall:
-        """As programs see it."""
-        arguments = cast("dict[str, Any]", msgspec.json.decode(self.arguments))
+        """As programs see it.
+
+        Raises:
+            msgspec.DecodeError: its arguments are nested too deep.
+        """
+        arguments = cast("dict[str, Any]", decoded(bytes(self.arguments)))
         return PausedCall(
             self.id,
             self.tool,
@@ -70,7 +75,7 @@ class PausedRecord(Struct, frozen=True, omit_defaults=True):
     @property
     def label(self) -> bytes:
         """What lists tell of it without reading it."""
-        return encode(Label(self.run, self.call_id, self.state))
+        return encode(Label(self.run, self.call_id, self.state, self.tenant))
 
 
 class Label(Struct, frozen=True):
@@ -79,6 +84,7 @@ class Label(Struct, frozen=True):
     run: str = ""
     call_id: str = ""
     state: State = "waiting"
+    tenant: str = ""
 
 
 _decode_label = msgspec.json.Decoder(Label).decode
@@ -96,8 +102,8 @@ _decode_record = msgspec.json.Decoder(PausedRecord).decode
 
 
 def record_of(data: bytes, handle: str) -> PausedRecord | None:
-    """What the store has under a handle; None: it is of another release."""
+    """What the store has under a handle; None: it is of another release, or cannot be read here."""
     try:
         return replace(_decode_record(data), id=handle)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None

@@ -15,10 +15,11 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from mcpbridge.backends.paused_record import KIND, PausedRecord, label_of
-from mcpbridge.context import run_of, text_in
-from mcpbridge.errors import BridgeError, Overloaded, UpstreamUnavailable
+from mcpbridge.context import Keeping, run_of, text_in
+from mcpbridge.errors import ArgumentsRefused, BridgeError, Overloaded, UpstreamUnavailable
 from mcpbridge.model import Call
 from mcpbridge.toolcalls import PausedCall
+from mcpbridge.units import show_bytes
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import CALL as CALL_ID
 from mcpbridge.wire.frame import EMPTY_OBJECT, encode
@@ -45,6 +46,9 @@ PAUSED_EVENT = "paused"
 """The event with the `PausedCall`, when a call is paused."""
 MOST = 1000
 """Paused calls of one principal; more are refused."""
+
+MOST_BYTES = 8 * 1024**2
+"""Bytes of those; more are refused."""
 
 _MARK = PAUSED.encode()
 
@@ -76,6 +80,7 @@ async def pause(
     Raises:
         UpstreamUnavailable: there is no store to keep it in.
         Overloaded: too many calls of this principal wait already.
+        ArgumentsRefused: nobody could be shown its arguments.
         StoreFailed: it cannot be kept.
     """
     store = call.around.store
@@ -83,18 +88,28 @@ async def pause(
     if store is None:
         raise UpstreamUnavailable(tool, "its calls wait for an answer, and there is no store to keep them in")
     principal = call.caller.principal
-    waiting = [
-        entry for entry in await store.entries(KIND, principal=principal) if label_of(entry.label).state == "waiting"
-    ]
-    if len(waiting) >= MOST:
-        raise Overloaded(f"{MOST} calls wait for an answer from outside already; more are not kept")
+    await _refuse_too_many(store, principal, len(call.params.get("arguments") or b""))
     record = _record_of(call, tool, kind, reason, schema, expires_in)
+    try:
+        shown = record.call  # before anything is kept that nobody could answer
+    except msgspec.DecodeError as error:
+        raise ArgumentsRefused(f"The arguments of {tool} cannot be shown to anybody: {error}") from error
     handle = await store.put(KIND, encode(record), principal=principal, expires_in=expires_in, label=record.label)
     record = replace(record, id=handle)
     call.around.pauses.sessions[record.session] = call.caller.session
     call.note("paused", record.id)
-    call.context.events.publish(PAUSED_EVENT, record.call)
+    call.context.events.publish(PAUSED_EVENT, replace(shown, id=handle))
     return _told(record)
+
+
+async def _refuse_too_many(store: Keeping, principal: str, size: int) -> None:
+    """`size`: bytes that one more takes. What is kept for one principal must not push out what is for another."""
+    entries = await store.entries(KIND, principal=principal)
+    waiting = [entry for entry in entries if label_of(entry.label).state == "waiting"]
+    if len(waiting) >= MOST:
+        raise Overloaded(f"{MOST} calls wait for an answer from outside already; more are not kept")
+    if sum(entry.size for entry in waiting) + size > MOST_BYTES:
+        raise Overloaded(f"calls that wait for an answer from outside take {show_bytes(MOST_BYTES)}; more is not kept")
 
 
 def _record_of(
@@ -205,3 +220,4 @@ def go_on(call: Call) -> None:
     resuming = resuming_of(call)
     if resuming is not None:
         call.continues, call.agreed = True, resuming.record.agreed
+        call.note("hooks", {})  # those before the call have seen it, and its arguments are as they left them

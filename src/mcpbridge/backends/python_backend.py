@@ -47,7 +47,8 @@ class PythonBackend(ABC, Generic[T]):
         """`around`: None for code of the program itself. `source`: what the configuration calls the code."""
         self._name, self._source = name, source
         self._directory = around.directory if around is not None else None
-        self._redact: Callable[[str], str] = around.redact if around is not None else _as_it_is
+        self._own_redact: Callable[[str], str] = around.redact if around is not None else _as_it_is
+        self._redact = self._own_redact
         self._given: T | None = None
         """Of the program itself."""
         self._made: T | None = None
@@ -58,6 +59,17 @@ class PythonBackend(ABC, Generic[T]):
         self._commands = Invoker(name, _COMMANDS, self._redact)
         """Of management commands: those that hang keep no call from running."""
         self._tasks = OwnedTasks()
+
+    def keep_secrets(self, redact: Callable[[str], str]) -> None:
+        """Mask these too in what it says; see `Kept`. Who makes a backend in a program knows no secrets of a bridge."""
+        own = self._own_redact
+        if own is redact:
+            return
+
+        def both(text: str) -> str:
+            return redact(own(text))
+
+        self._redact = self._invoker.redact = self._commands.redact = both
 
     @abstractmethod
     def _bring_in(self, directory: Path) -> T:

@@ -160,7 +160,8 @@ class RunContexts:
 
     def _tell(self, run: RunName, tool: str, data: bytes) -> None:
         if self._events is not None and self._events.is_heard:
-            self._events.publish(UPDATED, {"tool": tool, "value": msgspec.json.decode(data)}, run=run.run)
+            told = {"tool": tool, "value": msgspec.json.decode(data)}
+            self._events.publish(UPDATED, told, run=run.run, principal=run.principal, tenant=run.tenant)
 
     @asynccontextmanager
     async def _slot(self, held: Held, tool: str, keeps: Keeps) -> AsyncGenerator[Cell]:

@@ -74,7 +74,7 @@ def signature_of(
     contexts = frozenset(name for name in parameters if is_context(hints.get(name)))
     keeps = _kept([hints[name] for name in parameters if name in contexts])
     taken = {name: parameter for name, parameter in parameters.items() if name not in contexts}
-    returned = output_schema if output_schema is not None else returned_schema(hints.get("return"))
+    returned = output_schema if output_schema is not None else returned_schema(hints.get("return"), function)
     all_at_once = _takes_all_at_once(taken, hints, input_schema)
     if input_schema is not None or all_at_once:
         bind = _binding_plainly(parameters, contexts, all_at_once)

@@ -2,17 +2,26 @@
 
 import sys
 import typing
+from collections.abc import Sequence
 from types import UnionType
 from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 import typing_extensions
 
-__all__ = ["is_union", "readable"]
+__all__ = ["is_union", "joined", "readable"]
 
 
 def is_union(hint: object) -> bool:
     """`A | B`, or `Union[A, B]`."""
     return get_origin(hint) in (Union, UnionType)
+
+
+def joined(hints: Sequence[Any]) -> Any:
+    """The union of annotations, of which there is at least one."""
+    union = hints[0]
+    for hint in hints[1:]:
+        union = Union[union, hint]  # noqa: UP007 - any annotations, not only types
+    return union
 
 
 def readable(hint: Any) -> Any:
@@ -39,15 +48,8 @@ def _readable(hint: Any, made: dict[type, Any]) -> Any:
     if all(new is old for new, old in zip(readable, arguments, strict=True)):
         return hint
     if is_union(hint):
-        return _union(readable)
+        return joined(readable)
     return hint.copy_with(readable) if hasattr(hint, "copy_with") else get_origin(hint)[readable]
-
-
-def _union(hints: tuple[Any, ...]) -> Any:
-    joined = hints[0]
-    for hint in hints[1:]:
-        joined = Union[joined, hint]  # noqa: UP007 - any annotations, not only types
-    return joined
 
 
 def _is_plain_typed_dict(hint: object) -> bool:

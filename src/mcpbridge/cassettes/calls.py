@@ -137,7 +137,14 @@ class ReplayedBackend:
         self._name, self._kind, self._script = name, kind, script
         self._why = script.why_unavailable(name)
         taken = None if self._why else script.take(name, _LIST, Raw(EMPTY_OBJECT))
-        self._tools = tuple(_decode_listed(taken.result).tools) if isinstance(taken, Entry) else ()
+        self._tools = tuple(self._listed(taken)) if isinstance(taken, Entry) else ()
+
+    def _listed(self, entry: Entry) -> list[dict[str, Any]]:
+        try:
+            return _decode_listed(entry.result or Raw(EMPTY_OBJECT)).tools
+        except (msgspec.DecodeError, RecursionError) as error:
+            self._why = f"its list of tools in the cassette cannot be read: {error}"
+            return []
 
     @property
     def kind(self) -> str:

@@ -7,13 +7,12 @@ signs in and no variable need be set.
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from mcpbridge.cassettes.entries import as_line, read_entries
-from mcpbridge.cassettes.masking import Masker
 from mcpbridge.errors import ConfigError
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.transport import Transport
@@ -65,6 +64,7 @@ class Cassette:
         self._entries = read_entries(_content(self.path), str(self.path)) if self.is_replay else []
         self._tape: Tape | None = None
         self._script: Script | None = None
+        self._is_in_use = False
 
     @property
     def unmatched(self) -> list[str]:
@@ -79,13 +79,20 @@ class Cassette:
     # -- for the bridge
 
     def begin(self, redact: Callable[[str], str]) -> None:
-        """A bridge is made that uses it. `redact` masks the secrets that it knows."""
+        """A bridge is made that uses it. `redact` masks the secrets that it knows.
+
+        Raises:
+            ConfigError: another one runs with it.
+        """
+        if self._is_in_use:
+            raise self._twice()
         own = self._redact
 
         def mask(text: str) -> str:
             return redact(text) if own is None else own(redact(text))
 
         if self.is_replay:
+            from mcpbridge.cassettes.masking import Masker
             from mcpbridge.cassettes.script import Script
 
             self._script = Script(str(self.path), self._entries, Masker(mask), repeat=self._repeat)
@@ -99,19 +106,19 @@ class Cassette:
         """The bridge runs. Left by an error, a recording does not take the place of the file; see `Tape`.
 
         Raises:
-            ConfigError: the file cannot be written.
+            ConfigError: the file cannot be written, or another bridge runs with this cassette.
         """
-        tape = self._tape
-        if tape is None:
-            yield
-            return
-        tape.open()
+        if self._is_in_use:
+            raise self._twice()
+        self._is_in_use = True
         try:
-            yield
-        except BaseException:
-            tape.leave()
-            raise
-        tape.keep()
+            with nullcontext() if self._tape is None else _recording(self._tape):
+                yield
+        finally:
+            self._is_in_use = False
+
+    def _twice(self) -> ConfigError:
+        return ConfigError("a bridge runs with this cassette", file=str(self.path), hint="Make one for each bridge.")
 
     def settings(self, settings: _T) -> _T:
         """In replay, the settings without what keeps servers and tools from being there: variables, a project."""
@@ -167,6 +174,17 @@ class Cassette:
             return partial(replayed, self._script, "builtin")
         assert self._tape is not None, "begun before"
         return partial(recorded, self._tape, "builtin", run)
+
+
+@contextmanager
+def _recording(tape: "Tape") -> Generator[None]:
+    tape.open()
+    try:
+        yield
+    except BaseException:
+        tape.leave()
+        raise
+    tape.keep()
 
 
 class _Builtin:

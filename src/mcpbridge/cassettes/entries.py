@@ -171,6 +171,7 @@ _ANEW = "Delete the file to record it anew."
 
 def _read_line(line: bytes, where: str) -> Entry:
     try:
+        line.decode()  # what is spliced as it came is not looked at by the decoder
         entry = _decode(line)
         wrong = _wrong(entry)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -1,39 +1,27 @@
 """Takes out of what is recorded what must not stand in a file: secrets, and what servers name anew each time. Pure.
 
-A secret is what the configuration says is one (`redact`), a text that stands under a name such as `password` or
-`api_key`, and what addresses and authorization headers carry in the middle of a text. The same goes for a request that
-is looked up, so that one that was masked when it was recorded is found again. What is masked is one text for all
+A secret is what the configuration says is one (`redact`), a text or number that stands under a name such as `password`
+or `api_key` (see `secret_names`), and what a text says in its middle (see `secret_texts`). The same goes for a request
+that is looked up, so that one that was masked when it was recorded is found again. What is masked is one text for all
 secrets; see `resembles` for those that the program does not have any more when it is replayed.
 """
 
-import re
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.cassettes.secret_names import NEVER, SURE, Secret, is_about, is_random, secret_of
+from mcpbridge.cassettes.secret_texts import without_keys, without_secrets
 from mcpbridge.redaction import MASK, Redactor
+from mcpbridge.wire.canonical import canonical
 from mcpbridge.wire.frame import encode
 
 __all__ = ["MINTED", "Masker", "resembles"]
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRETS = frozenset({"apikey", "auth", "authorization", "bearer", "cookie", "credential", "credentials", "csrf"}) | {
-    *("dsn", "jwt", "otp", "passcode", "passphrase", "passwd", "password", "pat", "pwd", "secret", "secrets", "token")
-}
-"""One of these words in the name of a member, and its text is a secret."""
-_PAIRS = frozenset({("api", "key"), ("access", "key"), ("private", "key"), ("signing", "key"), ("session", "id")})
-_NO_SECRETS = frozenset({"next", "page", "continuation", "progress", "cancel", "max", "count", "type", "url", "uri"})
-"""… unless one of these is in it as well: a `nextPageToken` names a page."""
-
-_LOOKS_RANDOM = re.compile(r"(?=.*[0-9])\S{8,}")
-"""A text under such a name that is looked for elsewhere too; others may be ordinary words."""
-
-_USER_INFO = re.compile(r"(?<=://)[^/\s:@?#\"'<>]*:[^/\s@?#\"'<>]+(?=@)")
-_HEADER = re.compile(r"\b(Bearer|Basic)(\s+)[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
-_QUERY = re.compile(r"(?<=[?&;])([A-Za-z0-9_.\[\]-]+)=([^&;\s\"'<>#]+)")
+_ROUNDS = 4
+"""What is masked may let something else be seen, such as JSON in a text that was none before."""
 
 MINTED = {"taskId": "task", "requestState": "state", "elicitationId": "elicitation"}
 """Members with a name that the server made up for this once, and what such a name is of."""
@@ -71,91 +59,116 @@ class Masker:
         if not data:
             return Raw()
         try:
-            value = _decode(data)
-            shown = self._value(value, by_name=by_name, is_secret=False)
-            text = bytes(data).decode()
-            is_changed = shown is not value or self._known(text, by_name=by_name) != text
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return self._raw(bytes(data), by_name)
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
             return Raw(encode({"unreadable": True}))
-        return Raw(encode(shown)) if is_changed else Raw(bytes(data))
+
+    def _raw(self, data: bytes, by_name: bool) -> Raw:
+        value = shown = _decode(data)
+        for _ in range(_ROUNDS):  # secrets that are met late stand earlier, too
+            before, shown = shown, self._value(shown, by_name=by_name, under=None)
+            if shown is before:
+                break
+        text = data.decode()
+        # Equal to its one spelling, it is spelled so, or names a member twice, of which one was not looked at.
+        is_changed = shown is not value or self._known(text, by_name=by_name) != text or canonical(data) == data
+        return Raw(encode(shown)) if is_changed else Raw(data)
 
     def text(self, text: str) -> str:
         """A text without its secrets."""
         return self._string(text, by_name=True)
 
-    def _value(self, value: Any, *, by_name: bool, is_secret: bool) -> Any:
-        """The same object if nothing in it changes."""
+    def _value(self, value: Any, *, by_name: bool, under: Secret | None) -> Any:
+        """The same object if nothing in it changes. `under`: what is a secret in it, by the names that it is under."""
         if isinstance(value, str):
-            return self._secret(value) if is_secret else self._string(value, by_name)
+            return self._under(value, under) if under is not None else self._string(value, by_name)
         if isinstance(value, dict):
-            return self._members(cast("dict[str, Any]", value), by_name, is_secret)
+            return self._members(cast("dict[str, Any]", value), by_name, under)
         if isinstance(value, list):
             items = cast("list[Any]", value)
-            shown = [self._value(item, by_name=by_name, is_secret=is_secret) for item in items]
+            befores = [None, *items][: len(items)]
+            shown = [
+                self._value(item, by_name=by_name, under=_of_option(before, item) or under if by_name else under)
+                for before, item in zip(befores, items, strict=True)
+            ]
             return shown if any(new is not old for new, old in zip(shown, items, strict=True)) else items
         if value is None or isinstance(value, bool):
             return value
         number = bytes(value).decode() if isinstance(value, Raw) else str(value)
-        return MASK if self.redact(number) != number else value
+        if under is not None and under.has(number, is_number=True):
+            self._learn(number, under)
+            return MASK
+        return MASK if self._known(number, by_name=by_name) != number else value
 
-    def _members(self, members: dict[str, Any], by_name: bool, is_secret: bool) -> dict[str, Any]:
+    def _members(self, members: dict[str, Any], by_name: bool, under: Secret | None) -> dict[str, Any]:
         shown: dict[str, Any] = {}
         for name, value in members.items():
-            under = by_name and (is_secret or _is_secret(name))
-            shown[self.redact(name)] = self._value(value, by_name=by_name, is_secret=under)
-        shown |= {name: self.aliases[old] for name in MINTED if (old := members.get(name)) in self.aliases}
-        if isinstance(members.get("taskId"), str):
+            own = secret_of(_label(members) if name == "value" else name) if by_name else None
+            inner = own or (under._replace(digits=NEVER) if under is not None and is_about(name) else under)
+            said = self._known(without_keys(name), by_name=True) if by_name else self.redact(name)
+            shown[said] = self._value(value, by_name=by_name, under=inner)
+        minted = {name: old for name in MINTED if isinstance(old := members.get(name), str)}
+        shown |= {name: self.aliases[old] for name, old in minted.items() if old in self.aliases}
+        if "taskId" in minted:
             shown |= {name: _NEVER for name in _TIMES if members.get(name, _NEVER) != _NEVER}
         is_same = shown.keys() == members.keys() and all(shown[name] is members[name] for name in members)
         return members if is_same else shown
 
-    def _secret(self, text: str) -> str:
-        if not text or text == MASK:
+    def _under(self, text: str, under: Secret) -> str:
+        if text == MASK:
             return text
-        if _LOOKS_RANDOM.fullmatch(text):
-            self._found.know([text])
+        if not under.has(text):
+            return self._string(text, by_name=True)
+        self._learn(text, under)
         return MASK
+
+    def _learn(self, secret: str, under: Secret) -> None:
+        """Look for it elsewhere too, unless it may be an ordinary word or number."""
+        if is_random(secret) and (under is SURE or not secret.isdecimal()):
+            self._found.know([secret])
 
     def _string(self, text: str, by_name: bool) -> str:
         if len(text) >= _LONG_NAME and (alias := self.aliases.get(text)) is not None:
             return alias
         if not by_name:
             return self.redact(text)
-        shown = self._embedded(text) if text[:1] in ("{", "[") else text  # results say the same twice
-        shown = _USER_INFO.sub(MASK, self._known(shown, by_name=True))
-        shown = _HEADER.sub(rf"\1\2{MASK}", shown)
-        shown = _QUERY.sub(_of_query, shown)
+        shown = text
+        for _ in range(_ROUNDS):
+            before = shown
+            shown = self._embedded(shown) if shown[:1] in ("{", "[") else shown  # results say the same twice
+            shown = without_secrets(self._known(shown, by_name=True))
+            if shown == before:
+                break
         return text if shown == text else shown
 
     def _embedded(self, text: str) -> str:
         try:
             value = _decode(text)
-            shown = self._value(value, by_name=True, is_secret=False)
-        except (msgspec.DecodeError, RecursionError):
+            shown = self._value(value, by_name=True, under=None)
+            return text if shown is value else encode(shown).decode()
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
             return text
-        return text if shown is value else encode(shown).decode()
 
     def _known(self, text: str, *, by_name: bool) -> str:
         return self._found(self.redact(text)) if by_name else self.redact(text)
 
 
-def _is_secret(name: str) -> bool:
-    words = [word.lower() for word in _WORD.findall(name)]
-    if _NO_SECRETS.intersection(words):
-        return False
-    return not _SECRETS.isdisjoint(words) or any(pair in _PAIRS for pair in pairwise(words))
+def _label(members: Mapping[str, Any]) -> str:
+    """What `value` in an object is the value of, as in lists of headers and variables."""
+    return next((str(members[name]) for name in ("name", "key") if isinstance(members.get(name), str)), "")
 
 
-def _of_query(found: re.Match[str]) -> str:
-    name = found[1]
-    return f"{name}={MASK}" if _is_secret(name) or name.lower() in ("key", "sig", "code") else found[0]
+def _of_option(before: object, item: object) -> Secret | None:
+    """What is a secret after this item of a command line."""
+    if not (isinstance(before, str) and isinstance(item, str)) or item[:1] == "-":
+        return None
+    return secret_of(before) if before.startswith("--") and len(before) < 80 and "=" not in before else None
 
 
 def resembles(recorded: object, asked: object) -> bool:
     """Whether two JSON values are the same but for what was masked in the recorded one, which stands for any text."""
     if isinstance(recorded, str) and MASK in recorded:
-        pattern = ".+".join(map(re.escape, recorded.split(MASK)))
-        return recorded == MASK or (isinstance(asked, str) and re.fullmatch(pattern, asked, re.DOTALL) is not None)
+        return recorded == MASK or (isinstance(asked, str) and _text_resembles(recorded, asked))
     if isinstance(recorded, Mapping) and isinstance(asked, Mapping):
         mine, other = cast("Mapping[str, object]", recorded), cast("Mapping[str, object]", asked)
         return mine.keys() == other.keys() and all(resembles(mine[name], other[name]) for name in mine)
@@ -163,3 +176,17 @@ def resembles(recorded: object, asked: object) -> bool:
         here, there = cast("list[object]", recorded), cast("list[object]", asked)
         return len(here) == len(there) and all(map(resembles, here, there))
     return recorded == asked and isinstance(recorded, bool) == isinstance(asked, bool)
+
+
+def _text_resembles(recorded: str, asked: str) -> bool:
+    """At least one character for each mask. The first place that each part is found at is as good as any later one."""
+    first, *parts = recorded.split(MASK)
+    last, at = parts.pop(), len(first)
+    if not (asked.startswith(first) and asked.endswith(last)):
+        return False
+    for part in parts:
+        found = asked.find(part, at + 1)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(asked) - len(last) > at

@@ -91,21 +91,32 @@ class Tape:
         Raises:
             ConfigError: it cannot be written.
         """
-        entries = [(number, _masked(entry, self.masker)) for number, entry in self._entries]
-        entries.sort(key=lambda one: one[0])  # equal requests by when they were sent, not answered
-        lines = [HEADER, *map(as_line, in_order(_settled([entry for _, entry in entries])))]
-        self.leave()
+        self._close()
         try:
-            with os.fdopen(_opened(self._part), "wb") as file:
-                file.write(b"\n".join(lines) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            self._write_all(in_order(_settled(self._masked_anew())))
             self._part.replace(self._path)
         except OSError as error:
             raise _unwritable(self._path, error) from error
 
     def leave(self) -> None:
         """It did not go well: the file stays what it was, and what came stays beside it."""
+        if self._file is not None:
+            self._close()
+            with suppress(OSError):
+                self._write_all(self._masked_anew())
+
+    def _masked_anew(self) -> list[Entry]:
+        """What came, in the order of the requests, without the secrets that were met later."""
+        entries = sorted(self._entries, key=lambda one: one[0])  # by when it was sent, not answered
+        return [_masked(entry, self.masker) for _, entry in entries]
+
+    def _write_all(self, entries: Iterable[Entry]) -> None:
+        with os.fdopen(_opened(self._part), "wb") as file:
+            file.write(b"\n".join([HEADER, *map(as_line, entries)]) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _close(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):

@@ -89,4 +89,11 @@ class Directory(Generic[_Ref]):
         guesses: dict[str, None] = {}
         for guess in likely_meant(name, known):
             guesses |= dict.fromkeys([guess] if guess in self._wires else bare[guess][:_CANDIDATES])
-        return list(guesses)[:_CANDIDATES]
+        return list(guesses)[:_CANDIDATES] or self._guesses_of_ids(name)
+
+    def _guesses_of_ids(self, name: str) -> list[str]:
+        """Wire names of what `name` may be the id of: few of them look like it where they are bare names."""
+        ids, _, _ = self._aliases
+        shown = {id_: [wire for wire in wires if wire not in self._hidden] for id_, wires in ids.items()}
+        meant = likely_meant(name.replace("__", "/", 1), [id_ for id_, wires in shown.items() if wires])
+        return [wire for id_ in meant for wire in shown[id_]][:_CANDIDATES]

@@ -34,7 +34,7 @@ from mcpbridge.catalog.seen_uris import SeenUris
 from mcpbridge.catalog.slim import Level, slimmed
 from mcpbridge.catalog.uri_index import ServerUris, UriIndex
 from mcpbridge.conduct import NO_HINTS, Hints
-from mcpbridge.model import BRIDGE
+from mcpbridge.model import BRIDGE, OWN
 from mcpbridge.result_settings import ResultSettings
 from mcpbridge.upstream.offer_settings import OfferSettings
 from mcpbridge.upstream.settings import ServerSettings
@@ -280,7 +280,7 @@ class Builder:
     def build(self, offers: Sequence[Offer], settings: Mapping[str, OfferSettings]) -> Snapshot:
         """The catalog of these offers, at most one a server."""
         accepted = self._accepted(offers, settings)
-        names = {*accepted, *settings}
+        names = {*accepted, *settings}.difference(OWN)  # the bridge's own have tools alone, and no URI is theirs
         own = (_uris_of(accepted.get(name), name, settings.get(name)) for name in names)
         uris = UriIndex(own, self.seen_uris, keeps_all=self._keeps_uris)
         runs_tasks = frozenset(offer.server for offer in offers if offer.runs_tasks)

@@ -10,7 +10,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import cast
 
-from mcpbridge.redaction import MASK
+from mcpbridge.redaction import ISSUED_KEYS, MASK
 
 __all__ = ["ISSUED", "URL_PASSWORD", "has_secret_shape", "is_opaque", "is_secret_name", "is_secret_value", "masked"]
 
@@ -40,16 +40,7 @@ _NOTHING = {
     "oauth",
 }
 
-ISSUED = re.compile(
-    r"(?<![A-Za-z0-9_])(?:"
-    r"sk-[\w-]{16,}|[spr]k_(?:live|test)_\w{10,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-    r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}|(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{20,}"
-    r"|eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)?|hf_\w{16,}|npm_\w{20,}|pypi-[\w-]{30,}|(?:ntn|secret)_\w{20,}"
-    r"|lin_api_\w{16,}|figd_[\w-]{16,}|tvly-[\w-]{10,}|fc-[0-9a-f]{20,}|(?:gsk|r8|pcsk|whsec|shpat|dop_v1)_\w{16,}"
-    r"|nvapi-[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|ATATT[\w=-]{20,}|dapi[0-9a-f]{30,}|GOCSPX-[\w-]{16,}"
-    r"|ctx7sk-[\w-]{16,}|sntry[su]_[\w=+/-]{20,}|ph[cx]_\w{20,}"
-    r")|-----BEGIN [A-Z ]*PRIVATE KEY[^$]*"
-)
+ISSUED = re.compile(ISSUED_KEYS)
 """Secrets that say who issued them."""
 
 URL_PASSWORD = re.compile(r"(?<=://)([^/?#\s:@]*):([^/?#\s]*)(?=@)")

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary, finalize
 from msgspec import Struct
 
 from mcpbridge.backends.backend import Backend
+from mcpbridge.backends.kept import keeping_secrets
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.paging import Listing
 from mcpbridge.catalog.snapshot import Builder, Snapshot, ToolRef
@@ -41,6 +42,8 @@ class ResolverContext(Struct, frozen=True):
     """Who was authenticated; empty for the local user."""
     profile: str
     """The profile whose endpoint it came to; empty: none's."""
+    run: str = ""
+    """The run of the program that they are for; empty: of all that this session does."""
 
 
 MOST = 1000
@@ -94,9 +97,9 @@ class _Held:
 class ExtraTools:
     """The extra tools of all sessions. Its methods run on the event loop."""
 
-    def __init__(self, resolve: Resolve | None) -> None:
-        """`resolve` None: nobody has any."""
-        self.resolve = resolve
+    def __init__(self, resolve: Resolve | None, redact: Callable[[str], str] = lambda text: text) -> None:
+        """`resolve` None: nobody has any. `redact` masks secrets in what the tools say."""
+        self.resolve, self._redact = resolve, redact
         self._own: WeakKeyDictionary[Session, Resolve] = WeakKeyDictionary()
         self._held: WeakKeyDictionary[Session, _Held] = WeakKeyDictionary()
         self._tasks = OwnedTasks()
@@ -135,6 +138,11 @@ class ExtraTools:
         except UnknownName:
             return None
 
+    async def refs(self, caller: Caller) -> Mapping[str, ToolRef]:
+        """What this client has besides, by wire name."""
+        extra = await self._of(caller)
+        return extra.snapshot.tools if extra is not None else {}
+
     def run_of(self, call: Call) -> Backend | None:
         """Who does the work of a call, if an extra tool of its session is called."""
         held = self._held.get(call.caller.session)
@@ -152,8 +160,8 @@ class ExtraTools:
                 self._held.pop(next(iter(self._held))).over.set()
             held = self._held[session] = _Held()
             finalize(session, held.over.set)
-            context = ResolverContext(session, caller.name, caller.principal, caller.profile_name)
-            if self._tasks.spawn(_hold(resolve, context, held, self._builder)) is None:
+            context = ResolverContext(session, caller.name, caller.principal, caller.profile_name, session.run)
+            if self._tasks.spawn(_hold(resolve, context, held, self._builder, self._redact)) is None:
                 return None  # the bridge ends
         extra = await asyncio.shield(held.found)
         if extra is None and self._held.get(session) is held:  # it failed: it is asked again the next time
@@ -161,12 +169,14 @@ class ExtraTools:
         return extra
 
 
-async def _hold(resolve: Resolve, context: ResolverContext, held: _Held, builder: Builder) -> None:
+async def _hold(
+    resolve: Resolve, context: ResolverContext, held: _Held, builder: Builder, redact: Callable[[str], str]
+) -> None:
     """Ask the resolver and run what it gives, until the session is over."""
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(_SECONDS):
-                backends = await resolve(context)
+                backends = [keeping_secrets(backend, redact) for backend in await resolve(context)]
             begun = [backend for backend in backends if await _begins(backend, stack)]
             held.found.set_result(_Extra(begun, builder))
         except Exception as error:  # the program's own code; its client must get a list all the same

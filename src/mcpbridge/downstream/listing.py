@@ -19,7 +19,7 @@ from mcpbridge.policy.decide import Audience
 from mcpbridge.routing.exposed import Exposed
 from mcpbridge.routing.exposing import Exposing
 from mcpbridge.routing.exposure import Exposure
-from mcpbridge.routing.request import request_of
+from mcpbridge.routing.request import limit_of, request_of
 from mcpbridge.routing.scopes import Scope
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.wire.body import Body
@@ -93,7 +93,7 @@ class Listing:
         return self._look(client).names.get(name, name)
 
     async def _tools(self, client: Client, frame: Frame, notify: Notify) -> bytes:
-        cursor, query = await self._asked(client, frame, notify)
+        cursor, query, limit = await self._asked(client, frame, notify)
         self._catalog.flush()
         exposure = self.exposure_of(client)
         await self.exposing.prepare(client.view, self._audience(client), exposure)
@@ -102,7 +102,7 @@ class Listing:
             asker = NOBODY if client.modern or client.asked is None else LegacyAsker(client, client.asked, notify)
             ids = await self._choose(query, client, exposure, asker)
             if ids is not None:
-                chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids)
+                chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids[:limit])
                 return (await self._with_extra(client, chosen.tools)).page(cursor, revision=client.version)
         return (await self._with_extra(client, self.listed(client).tools)).page(cursor, revision=client.version)
 
@@ -119,15 +119,15 @@ class Listing:
 
         return answer_list
 
-    async def _asked(self, client: Client, frame: Frame, notify: Notify) -> tuple[str | None, str]:
-        """The cursor and the request that the client tells of, once the servers had time to start."""
+    async def _asked(self, client: Client, frame: Frame, notify: Notify) -> tuple[str | None, str, int | None]:
+        """The cursor, what the client tells of and how many tools it wants, once the servers had time to start."""
         await tell_project(self._pool, client, notify)
         await self._settled()
         params = Body(frame.params) if frame.params else Body()
         cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
         meta = params.inner("_meta")
         said = meta.get(QUERY) if meta is not None else None
-        return cursor, request_of(said) if said is not None else ""
+        return (cursor, request_of(said), limit_of(said)) if said is not None else (cursor, "", None)
 
     def _look(self, client: Client) -> Exposed:
         return self.exposing.look(client.view, self._audience(client), self.exposure_of(client))

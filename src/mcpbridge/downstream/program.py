@@ -102,6 +102,12 @@ class Program:
         self._requests += 1
         return b"%d" % self._requests
 
+    def session(self, user: str, run: str) -> Session:
+        """The session of one run alone."""
+        session = self._sessions.of(user, "", run)
+        session.run = run
+        return session
+
     def client(self, user: str, session: Session | None = None) -> Client:
         """The client that a request is of. `session`: in place of the one of this user."""
         session = session or self._sessions.of(user)

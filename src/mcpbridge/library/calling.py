@@ -6,25 +6,25 @@ Each goes the way of every client's call, marked as one of its turn, of which on
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpbridge.approvals.desk import Pending
+from mcpbridge.approvals.request import PAUSE
 from mcpbridge.backends.events import EVENT
 from mcpbridge.backends.outputs import Misshapen
 from mcpbridge.context import new_run
 from mcpbridge.errors import BridgeError, CallRefused
+from mcpbridge.library.call_hearing import Listener
 from mcpbridge.library.call_results import failed
 from mcpbridge.library.one_call import Asked, Requesting, make_call
 from mcpbridge.library.run_events import CallProgress, CallReturned, CallStarted, RunEvent
-from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall
+from mcpbridge.toolcalls import CallResult, ToolCall
 from mcpbridge.wire.envelope import APPROVAL, APPROVALS
 
-__all__ = ["Calling", "CallingHooks", "OnCall", "OnResult", "run_calls", "unheard"]
+__all__ = ["CallingHooks", "OnCall", "OnResult", "run_calls", "unheard"]
 
 OnCall: TypeAlias = Callable[
     [ToolCall[Any, Any]],
@@ -44,21 +44,13 @@ class CallingHooks(Struct, frozen=True):
     on_result: OnResult | None = None
 
 
-class Calling(Requesting, Protocol):
-    """The bridge, as far as turns need it."""
-
-    async def pending_approvals(self) -> Sequence[Pending]:
-        """The calls that wait for somebody to agree."""
-        ...
-
-
 NO_HOOKS = CallingHooks()
 
 KEEP_SECONDS = 5.0
 """Seconds for writing down what came of a call, once nobody waits for it any more."""
 
-Keep: TypeAlias = Callable[[ToolCall[Any, Any], CallResult[Any]], Coroutine[Any, Any, None]]
-"""Writes down what a call came to. It is given the call as it was before hooks saw it."""
+Keep: TypeAlias = Callable[[int, CallResult[Any]], Coroutine[Any, Any, None]]
+"""Writes down what a call came to, by its place among the calls."""
 
 _Said: TypeAlias = ToolCall[Any, Any] | CallResult[Any] | None
 """What a hook says of a call."""
@@ -69,13 +61,13 @@ def unheard(event: RunEvent) -> None:
 
 
 async def run_calls(
-    bridge: Calling,
+    bridge: Requesting,
     calls: Sequence[ToolCall[Any, Any]],
     asked: Asked,
     *,
     at_once: int,
     pauses: bool = False,
-    earlier: Mapping[str, str] | None = None,
+    earlier: Sequence[str] = (),
     hooks: CallingHooks = NO_HOOKS,
     on_event: Callable[[RunEvent], object] = unheard,
     keep: Keep | None = None,
@@ -83,102 +75,91 @@ async def run_calls(
     """What came of these calls, in their order. Cancelling this cancels all of them, at their servers too.
 
     `at_once`: calls that may wait or run; further ones wait here. `pauses`: a call that somebody must agree to does not
-    wait, but is a paused one. `earlier`: ids of approvals by the ids of calls that are made again now. `keep`
-    writes down what each call came to, at once, also where the rest is cancelled.
-    """
-    turn = _Turn(bridge, replace(asked, turn=asked.turn or new_run()), pauses, earlier or {}, hooks, on_event, keep)
-    places = asyncio.Semaphore(at_once)
+    wait, but is a paused one. `earlier`: of each call the id of its approval, if it is made again now, or nothing; none
+    at all: no call is. Not by the ids of calls: some models give several the same. `keep` writes down what each call
+    came to, at once, also where the rest is cancelled.
 
-    async def one(call: ToolCall[Any, Any]) -> CallResult[Any]:
-        async with places:
-            result = await turn.result_of(call)
+    Raises:
+        CallbackFailed: `on_event` failed; all calls were made, and the error has their results.
+    """
+    heard = Listener(on_event)
+    turn = _Turn(bridge, replace(asked, turn=asked.turn or new_run()), pauses, hooks, heard, keep)
+    at_a_time = asyncio.Semaphore(at_once)
+
+    async def one(place: int, call: ToolCall[Any, Any]) -> CallResult[Any]:
+        async with at_a_time:
+            result = await turn.result_of(place, call, earlier[place] if earlier else "")
         if result.paused is None:
-            on_event(CallReturned(result))
+            heard(CallReturned(result))
         return result
 
     try:
         async with asyncio.TaskGroup() as members:
-            tasks = [members.create_task(one(call)) for call in calls]
+            tasks = [members.create_task(one(place, call)) for place, call in enumerate(calls)]
     except ExceptionGroup as group:  # a fault of the program's own hooks: the first is as good as all
         raise group.exceptions[0] from None
-    return [task.result() for task in tasks]
+    results = [task.result() for task in tasks]
+    heard.settle(results)
+    return results
 
 
 class _Turn(Struct, frozen=True):
-    bridge: Calling
+    bridge: Requesting
     asked: Asked
     pauses: bool
-    earlier: Mapping[str, str]
     hooks: CallingHooks
     on_event: Callable[[RunEvent], object]
     keep: Keep | None
 
-    async def result_of(self, call: ToolCall[Any, Any]) -> CallResult[Any]:
+    async def result_of(self, place: int, call: ToolCall[Any, Any], approval: str) -> CallResult[Any]:
         """What came of a call, whatever became of it. It is under the model's own id, whatever hooks make of it."""
         try:
             said: _Said = await _awaited(self.hooks.on_call(call)) if self.hooks.on_call is not None else None
             made = replace(said, id=call.id) if isinstance(said, ToolCall) else call
             self.on_event(CallStarted(made))
-            result = said if isinstance(said, CallResult) else await self._made(made)
+            result = said if isinstance(said, CallResult) else await self._made(made, approval)
         except CallRefused as refused:
             made, result = call, failed(refused.told(), call)
         result = replace(result, call=made)
-        await self._kept(call, result)
+        await self._kept(place, result)
         if self.hooks.on_result is not None and result.paused is None:
             other: CallResult[Any] | None = await _awaited(self.hooks.on_result(result))
             if other is not None:
                 result = replace(other, call=made)
-                await self._kept(call, result)
+                await self._kept(place, result)
         return result
 
-    async def _kept(self, call: ToolCall[Any, Any], result: CallResult[Any]) -> None:
+    async def _kept(self, place: int, result: CallResult[Any]) -> None:
         """Written down before anything else happens: a cancelled turn, too, must not be repeated."""
         if self.keep is None:
             return
-        keeping = asyncio.ensure_future(self.keep(call, result))
+        keeping = asyncio.ensure_future(self.keep(place, result))
         try:
             await asyncio.shield(keeping)
         except asyncio.CancelledError:
             await asyncio.wait([keeping], timeout=KEEP_SECONDS)
             raise
 
-    async def _made(self, call: ToolCall[Any, Any]) -> CallResult[Any]:
+    async def _made(self, call: ToolCall[Any, Any], approval: str) -> CallResult[Any]:
         meta: dict[str, Any] = dict(self.asked.meta or {})
         if self.pauses:
-            meta[APPROVALS] = "pause"
-        if call.id in self.earlier:
-            meta[APPROVAL] = self.earlier[call.id]
+            meta[APPROVALS] = PAUSE
+        if approval:
+            meta[APPROVAL] = approval
         try:
-            result = await make_call(
+            return await make_call(
                 self.bridge, call, replace(self.asked, meta=meta), on_progress=lambda told: self._heard(call, told)
             )
         except BridgeError as error:
             return failed(error.told(), call)
-        except Misshapen as error:
+        except (Misshapen, UnicodeError) as error:  # also of its name
             return failed(f"The arguments of {call.name} are no JSON: {error}", call)
-        approval = result.meta.get(APPROVAL)
-        if self.pauses and isinstance(approval, str):
-            return replace(result, paused=await self._paused(call, approval))
-        return result
 
     def _heard(self, call: ToolCall[Any, Any], told: Mapping[str, Any]) -> None:
-        meta: Mapping[str, Any] = told.get("_meta") or {}
+        said: object = told.get("_meta")
+        event = cast("Mapping[str, Any]", said).get(EVENT) if isinstance(said, dict) else None
         message = str(told.get("message") or "")
-        self.on_event(CallProgress(call, message, told.get("progress"), told.get("total"), meta.get(EVENT)))
-
-    async def _paused(self, call: ToolCall[Any, Any], approval: str) -> PausedCall:
-        known = {one.request.id: one for one in await self.bridge.pending_approvals()}.get(approval)
-        return PausedCall(
-            id=approval,
-            tool=known.request.tool if known is not None else call.name,
-            arguments=call.arguments,
-            kind="approval",
-            call_id=call.id,
-            run=self.asked.run,
-            reason=known.request.reason if known is not None else "",
-            created=known.request.at if known is not None else time.time(),
-            expires=known.until if known is not None else 0.0,
-        )
+        self.on_event(CallProgress(call, message, told.get("progress"), told.get("total"), event))
 
 
 async def _awaited(value: Any) -> Any:

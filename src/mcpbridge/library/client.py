@@ -4,16 +4,14 @@ Connected to a daemon it is made by its URL, to a bridge in this process by `Bri
 be connected to, this can be too; what only bridges have then says so.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any, Literal, Self, cast
-from urllib.parse import urlsplit
 
 import anyio
 import mcp
 from mcp.client.caching import CacheMode
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
@@ -26,21 +24,21 @@ from mcp_types import (
     TextContent,
 )
 
+from mcpbridge.catalog.snapshot import UNLISTED
 from mcpbridge.context import new_run
 from mcpbridge.errors import CallFailed, ConfigError, NoBridge
+from mcpbridge.library.endpoint import Endpoint, endpoint_of, leaves, plain
 from mcpbridge.model import BRIDGE
 from mcpbridge.toolcalls import ToolCall
 from mcpbridge.wire.envelope import CONTEXT, QUERY, RUN, TURN, WHOLE
 
 __all__ = ["Client"]
 
-_HERE = ("localhost", "127.0.0.1", "::1")
-_ENDPOINT = "/mcp"
 _AT_ONCE = 64
 """Calls of one turn that are made at a time; how many of them run is the bridge's business."""
 
-_PATIENCE, _SILENCE = 30.0, 300.0
-"""Seconds to connect in, and between two signs of life of an answer: as the SDK has them."""
+_FINDERS = {*UNLISTED, "recall"}
+"""Tools of the bridge that stand beside those that were found."""
 
 Detail = Literal["names", "signatures", "schemas"]
 
@@ -56,22 +54,75 @@ class Client(mcp.Client):
     token: str = field(default="", kw_only=True, repr=False)
     """Sent as `Authorization: Bearer …`; only with a URL."""
 
+    _endpoint: Endpoint | None = field(default=None, init=False, repr=False)
+    _listed: set[str] = field(default_factory=set[str], init=False, repr=False)
+    _unlisted: set[str] = field(default_factory=set[str], init=False, repr=False)
+
     def __post_init__(self) -> None:
-        if not isinstance(self.server, str):
-            if self.token:
-                raise ConfigError("`token` goes with a URL: it is a header of HTTP requests")
-        elif not self.token:
-            self.server = _endpoint_of(self.server)
-        else:
-            url = _endpoint_of(self.server)
+        if isinstance(self.server, str):
+            url = endpoint_of(self.server)
             if self.cache is not None and self.cache.target_id is None:
-                self.cache = replace(self.cache, target_id=_plain(url))
-            self.server = _with_token(url, self.token)
-        super().__post_init__()
+                self.cache = replace(self.cache, target_id=plain(url))
+            self.server = self._endpoint = Endpoint(url, self.token)
+            super().__post_init__()
+            self.server = url
+        elif self.token:
+            raise ConfigError("`token` goes with a URL: it is a header of HTTP requests")
+        else:
+            super().__post_init__()
 
     async def __aenter__(self) -> Self:
-        await super().__aenter__()
+        """Connect.
+
+        Raises:
+            NotConnected: with a URL: nobody answers there, the token is refused, or it is no MCP server.
+        """
+        try:
+            await super().__aenter__()
+        except Exception as error:
+            self._explain(error)
+            raise
+        self._check_listed_only()
         return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        """Disconnect. What the block raised goes on as it is: task groups of the SDK would wrap it.
+
+        Raises:
+            NotConnected: the connection broke meanwhile, and what ran in the block was cancelled for that.
+        """
+        try:
+            await super().__aexit__(exc_type, exc_val, exc_tb)
+        except BaseException as ended:
+            if exc_val is None or exc_val not in leaves(ended):
+                self._explain(ended)
+                raise
+
+    def _explain(self, error: BaseException) -> None:
+        """Raise what says it in one sentence, if there is such a thing."""
+        if self._endpoint is not None and (problem := self._endpoint.problem(error)) is not None:
+            said, cause = problem
+            raise said from cause
+
+    def _check_listed_only(self) -> None:
+        """See to it that results are checked against the schema of their tool where a list has one.
+
+        Bridges have more tools than they list, and take ids for names. The SDK would ask for the list after each
+        result of such a tool, and then warn that it could check nothing.
+        """
+        check = self.session.validate_tool_result
+
+        async def check_listed(name: str, result: CallToolResult) -> None:
+            if name not in self._listed and name not in self._unlisted and not name.startswith(f"{BRIDGE}/"):
+                await self.list_tools()
+                if name not in self._listed:
+                    self._unlisted.add(name)
+            if name in self._listed:
+                await check(name, result)
+
+        self.session.validate_tool_result = check_listed
 
     # -- as every client has it, and more
 
@@ -84,15 +135,21 @@ class Client(mcp.Client):
         query: str = "",
         limit: int | None = None,
     ) -> ListToolsResult:
-        """List tools. `query`: what they are for, in a few words; a bridge then lists those for it, best first.
+        """List tools. `query`: what they are for, in a few words; a bridge then lists those for it alone.
 
-        `limit`: at most so many of the page.
+        `limit`: at most so many, of those for a query the best; of others the first of the page.
         """
         if query:
-            meta = _with(meta, {QUERY: query})
+            meta = _with(meta, {QUERY: query if limit is None else {"query": query, "limit": limit}})
             cache_mode = "bypass"  # the next list without a query is another one
         listed = await super().list_tools(cursor=cursor, meta=meta, cache_mode=cache_mode)
-        return listed if limit is None else listed.model_copy(update={"tools": listed.tools[:limit]})
+        names = {tool.name for tool in listed.tools}
+        is_whole = cursor is None and listed.next_cursor is None
+        self._listed = names if is_whole else self._listed | names  # the SDK keeps their schemas by the same rule
+        if limit is None:
+            return listed
+        found = [tool for tool in listed.tools if not query or tool.name not in _FINDERS]
+        return listed.model_copy(update={"tools": found[:limit]})
 
     async def call_tool(
         self,
@@ -234,36 +291,3 @@ def _said(result: CallToolResult) -> str:
 
 def _text_of(result: CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
-
-
-def _endpoint_of(url: str) -> str:
-    """The URL, which means the endpoint of all servers where it has no path.
-
-    Raises:
-        ConfigError: it is no URL of HTTP.
-    """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"'{_plain(url)}' is no address of a bridge: it begins with http:// or https:// and a host")
-    return parts._replace(path=_ENDPOINT).geturl() if parts.path in ("", "/") else url
-
-
-def _plain(url: str) -> str:
-    """Without what may be a secret."""
-    return url.rpartition("@")[2].partition("?")[0]
-
-
-@asynccontextmanager
-async def _with_token(url: str, token: str) -> AsyncGenerator[Any]:
-    import httpx2
-
-    # A token for a bridge on this machine is no business of a proxy.
-    async with (
-        httpx2.AsyncClient(
-            headers={"authorization": f"Bearer {token}"},
-            timeout=httpx2.Timeout(_PATIENCE, read=_SILENCE),
-            trust_env=urlsplit(url).hostname not in _HERE,
-        ) as http,
-        streamable_http_client(url, http_client=http) as streams,
-    ):
-        yield streams

@@ -70,6 +70,8 @@ def all_given(things: "Iterable[Tool[Any, Any] | Callable[..., Any] | tuple[str,
     Raises:
         ConfigError: one of them is no tool, or two have one name.
     """
+    if isinstance(things, Tool) or callable(things):
+        raise ConfigError("this is one tool, not several", key="tools", hint="Give a list: `tools=[…]`.")
     found: dict[str, Given] = {}
     for thing in things:
         name, given = given_of(thing)

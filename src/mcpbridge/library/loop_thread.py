@@ -2,13 +2,17 @@
 
 It is entered and left in one task, as task groups want it. Whoever waits for work in it may be any other thread; an
 interrupt (Ctrl-C) while waiting cancels that work alone. What is still open when the interpreter exits is left then.
+
+Work need not heed its cancellation, and leaving may wait for such work: each is given some time, and then the loop is
+closed around it. Processes that somebody in the loop owned are killed when it goes (`wire/process.py`).
 """
 
 import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -22,8 +26,31 @@ __all__ = ["LoopThread"]
 
 log = get_logger("mcpbridge")
 
+END_SECONDS = 1.0
+"""What is cancelled has as long to end, before nobody waits for it any more."""
+LEAVE_SECONDS = 15.0
+"""What is held has as long to be left in: more than servers get to end by themselves."""
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class _Work(Future[R]):
+    """Something to be done in the loop, and what comes of it."""
+
+    def __init__(self, work: Coroutine[Any, Any, R]) -> None:
+        super().__init__()
+        self.work = work
+        self.has_begun = False
+        self.is_over = threading.Event()
+        """It has ended, or never will: a future that is cancelled says nothing about that."""
+
+    def drop(self) -> None:
+        """Nobody runs it any more, or ever."""
+        self.cancel()
+        if not self.has_begun:
+            self.work.close()
+        self.is_over.set()
 
 
 class LoopThread(Generic[T]):
@@ -35,11 +62,13 @@ class LoopThread(Generic[T]):
         self._process = os.getpid()
         self._changes = threading.RLock()  # what is forgotten ends itself, perhaps while its thread has this
         self._is_open = self._must_end = False
-        self._waited_for = dict[Future[Any], Coroutine[Any, Any, Any]]()
+        self._ends_by: float | None = None
+        self._waited_for = set[_Work[Any]]()
         self._tasks = set[asyncio.Task[Any]]()
         self._begun = Future[T]()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: Callable[[], object] | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
         # A daemon, so that the interpreter does not wait for it before it has been told to end.
         self._thread = threading.Thread(target=self._run, name="mcpbridge", daemon=True)
@@ -57,24 +86,26 @@ class LoopThread(Generic[T]):
     def wait(self, work: Coroutine[Any, Any, R]) -> R:
         """Have it done in the loop, and wait for what comes of it.
 
+        An interrupt is raised once the work has ended, or has not within `END_SECONDS`.
+
         Raises:
             BridgeClosed: it is over, or ended meanwhile; or this is no place to wait.
         """
+        future = _Work(work)
         try:
             self._refuse_to_wait_here()
-            future = self._begin(work)
-        except BaseException:
-            work.close()
-            raise
-        try:
+            self._begin(future)
             return future.result()
         except CancelledError:
             raise BridgeClosed("the bridge was closed meanwhile") from None
         except BaseException:
-            future.cancel()
+            if future not in self._waited_for:
+                future.drop()
+            elif future.cancel():
+                future.is_over.wait(END_SECONDS)
             raise
         finally:
-            self._waited_for.pop(future, None)
+            self._waited_for.discard(future)
 
     def do(self, work: Callable[[], R]) -> R:
         """The same for what does not wait itself."""
@@ -89,43 +120,76 @@ class LoopThread(Generic[T]):
         if os.getpid() != self._process:
             return  # it lives in the parent
         with self._changes:
-            self._must_end = True
-            stop, loop = self._stop, self._loop
-            if stop is not None and loop is not None:
+            if self._must_end:
+                return
+            self._must_end, self._ends_by = True, time.monotonic() + LEAVE_SECONDS + 4 * END_SECONDS
+            if self._loop is not None:
                 with suppress(RuntimeError):  # it has ended by itself
-                    loop.call_soon_threadsafe(stop)
+                    self._loop.call_soon_threadsafe(self._leave)
 
     def close(self) -> None:
-        """Leave it, and wait until everything that it ran has ended. Again: nothing."""
+        """Leave it, and wait until everything that it ran has ended, or will not. Again: nothing."""
         self.end()
-        if os.getpid() == self._process and threading.current_thread() is not self._thread:
-            with suppress(RuntimeError):  # an interrupt came before it was seen to start; it ends by itself
-                self._thread.join()
-            failure, self._failure = self._failure, None
-            if failure is not None:
-                raise failure
+        if os.getpid() != self._process or threading.current_thread() is self._thread:
+            return
+        with suppress(RuntimeError):  # an interrupt came before it was seen to start; it ends by itself
+            self._thread.join(max(0.0, (self._ends_by or 0.0) - time.monotonic()))
+        if self._thread.is_alive():
+            log.error("a bridge does not end: something blocks its thread; its servers end with this process")
+            with self._changes:
+                self._is_open = False
+            for future in list(self._waited_for):
+                future.cancel()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     # -- in the thread
 
     def _run(self) -> None:
+        loop = _new_loop()
         try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(self._live())
-        except asyncio.CancelledError:
-            if not self._begun.done():
-                self._begun.set_exception(BridgeClosed("the bridge was closed before it was open"))
+            living = loop.create_task(self._live())
+            living.add_done_callback(lambda _: loop.stop())
+            try:
+                loop.run_forever()
+                self._tell_end_of(living)
+            finally:
+                if self._patience is not None:
+                    self._patience.cancel()
+                _close(loop)
         except BaseException as error:  # noqa: BLE001 - whoever opened or closes it hears of it
-            if self._begun.done():
-                self._failure = error
-            else:
-                self._begun.set_exception(error)
+            self._tell(error)
         finally:
             with self._changes:
                 self._is_open, self._stop = False, None
-            for future, work in list(self._waited_for.items()):
-                future.cancel()
-                work.close()  # it came in the last moment and never began
+            for future in list(self._waited_for):
+                future.drop()  # some came in the last moment
             _open.discard(self)
+
+    def _tell_end_of(self, living: asyncio.Task[None]) -> None:
+        if not living.done():
+            log.error(
+                "a bridge does not end: something in it does not heed that it is cancelled; its servers are killed"
+            )
+        if not living.done() or living.cancelled():
+            self._tell(None)
+        elif (error := living.exception()) is not None:
+            self._tell(error)
+
+    def _tell(self, error: BaseException | None) -> None:
+        """Have whoever opens it, or else who closes it, hear of this; None: of no error."""
+        if self._begun.done():
+            self._failure = error
+        else:
+            self._begun.set_exception(error or BridgeClosed("the bridge was closed before it was open"))
+
+    def _leave(self) -> None:
+        """Have it left; in the loop."""
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_later(LEAVE_SECONDS, loop.stop)
+        if self._stop is not None:
+            self._stop()
 
     async def _live(self) -> None:
         task, ended = asyncio.current_task(), asyncio.Event()
@@ -133,7 +197,7 @@ class LoopThread(Generic[T]):
         with self._changes:
             self._loop, self._stop = asyncio.get_running_loop(), task.cancel
             if self._must_end:
-                task.cancel()
+                self._leave()
         async with self._make() as held:
             with self._changes:
                 self._is_open, self._stop = True, ended.set
@@ -143,23 +207,22 @@ class LoopThread(Generic[T]):
             finally:
                 with self._changes:
                     self._is_open = False
-                for task in self._tasks:
-                    task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+                await _cancelled(self._tasks)
 
-    def _start(self, work: Coroutine[Any, Any, Any], future: Future[Any]) -> None:
+    def _start(self, future: _Work[Any]) -> None:
         if future.cancelled():
-            work.close()
+            future.drop()
             return
         assert self._loop is not None
-        task = self._loop.create_task(work)
+        future.has_begun = True
+        task = self._loop.create_task(future.work)
         self._tasks.add(task)
         task.add_done_callback(partial(self._done, future))
         future.add_done_callback(partial(self._given_up, task))
 
-    def _done(self, future: Future[Any], task: asyncio.Task[Any]) -> None:
+    def _done(self, future: _Work[Any], task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
+        future.is_over.set()
         error = None if task.cancelled() else task.exception()
         if task.cancelled():
             future.cancel()
@@ -177,14 +240,12 @@ class LoopThread(Generic[T]):
 
     # -- parts
 
-    def _begin(self, work: Coroutine[Any, Any, R]) -> Future[R]:
+    def _begin(self, future: _Work[Any]) -> None:
         with self._changes:
             if not self._is_open or self._loop is None:
                 raise BridgeClosed("the bridge is closed")
-            future = Future[R]()
-            self._loop.call_soon_threadsafe(self._start, work, future)
-            self._waited_for[future] = work
-        return future
+            self._waited_for.add(future)
+            self._loop.call_soon_threadsafe(self._start, future)
 
     def _refuse_to_wait_here(self) -> None:
         if os.getpid() != self._process:
@@ -196,12 +257,50 @@ class LoopThread(Generic[T]):
             )
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _new_loop() -> asyncio.AbstractEventLoop:
     if find_spec("uvloop") is None:
-        return None
+        return asyncio.new_event_loop()
     from uvloop import new_event_loop  # not on Windows
 
-    return new_event_loop
+    return new_event_loop()
+
+
+async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel them, and wait for their ends, but not for ever."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await _within(tasks)
+
+
+async def _within(tasks: Collection[asyncio.Task[Any]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks, timeout=END_SECONDS)
+
+
+async def _drop(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """End them where they stand: as long as there is a loop, which what they do last may look for."""
+    for task in tasks:
+        work = task.get_coro()
+        what = getattr(work, "__qualname__", "")
+        log.warning("something does not heed that it is cancelled, and is dropped", what=what)
+        task._log_destroy_pending = False  # noqa: SLF001  # pyright: ignore  # this was said just now
+        with suppress(Exception):
+            work.close()
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """End all that runs in a loop, and the loop. Each part has `END_SECONDS`; what does not end is dropped."""
+    try:
+        tasks = asyncio.all_tasks(loop)
+        loop.run_until_complete(_cancelled(tasks))
+        if all(task.done() for task in tasks):  # else somebody may be in the middle of one
+            tasks = {loop.create_task(loop.shutdown_asyncgens())}
+            loop.run_until_complete(_within(tasks))
+        loop.run_until_complete(_drop([task for task in tasks if not task.done()]))
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
 
 
 _open = set[LoopThread[Any]]()

@@ -6,14 +6,18 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.backends.outputs import json_of
 from mcpbridge.downstream.channel import Notify
-from mcpbridge.library.call_results import failed, result_of
+from mcpbridge.errors import ConfigError
+from mcpbridge.library.call_hearing import Listener
+from mcpbridge.library.call_results import failed, meta_of, result_of
+from mcpbridge.library.naming import check_names
+from mcpbridge.library.request_json import arguments_json, encoded
 from mcpbridge.model import Session
 from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall
 from mcpbridge.wire.envelope import CALL, TURN, WHOLE
+from mcpbridge.wire.python_values import decoded
 
-__all__ = ["Asked", "Progress", "Requesting", "make_call"]
+__all__ = ["Asked", "Progress", "Requesting", "encoded", "make_call", "said_id"]
 
 R = TypeVar("R")
 
@@ -34,6 +38,17 @@ class Asked(msgspec.Struct, frozen=True):
     """The model's turn: calls of one run side by side, a few at a time."""
     meta: Mapping[str, Any] | None = None
     """Further members of the request's `_meta`."""
+
+    def __post_init__(self) -> None:
+        """Refuse names that calls would be made without, of which nobody would hear.
+
+        Raises:
+            ConfigError: one is no text, or too long.
+        """
+        check_names(run=self.run, user=self.user, tenant=self.tenant)
+        for key, name in (("run", self.run), ("user", self.user), ("tenant", self.tenant)):
+            if _text_of(name) != name:
+                raise ConfigError("it has characters that are none", key=key)
 
 
 class Requesting(Protocol):
@@ -56,8 +71,10 @@ class Requesting(Protocol):
         """What a result's `_meta` leads to, for the program alone."""
         ...
 
-    async def paused_of(self, meta: Mapping[str, Any], user: str) -> PausedCall | None:
-        """The call that a result says is paused."""
+    async def paused_of(
+        self, meta: Mapping[str, Any], call: ToolCall[Any, Any], *, run: str = "", user: str = "", tenant: str = ""
+    ) -> PausedCall | None:
+        """The call, if its result says that it is paused, and the bridge itself said so."""
         ...
 
 
@@ -69,21 +86,24 @@ async def make_call(
     whole: bool = False,
     on_progress: Progress | None = None,
 ) -> CallResult[R]:
-    """What came of a call.
+    """What came of a call. Whatever `on_progress` does, the call is made to its end.
 
     Raises:
+        ArgumentsRefused: its arguments are no JSON.
         RequestFailed: it could not be made.
+        CallbackFailed: `on_progress` failed; the error has the result.
     """
     if call.problem:
         return failed(call.problem, call)
-    meta: dict[str, Any] = {**(asked.meta or {}), CALL: call.id}
+    meta: dict[str, Any] = {**(asked.meta or {}), CALL: said_id(call)}
     if whole:
         meta[WHOLE] = "whole"
     if asked.turn:
         meta[TURN] = asked.turn
     if on_progress is not None:
-        meta["progressToken"] = call.id
-    params = {"name": call.name, "arguments": Raw(_json_of(call.arguments)), "_meta": meta}
+        meta["progressToken"] = said_id(call)
+    params = {"name": call.name, "arguments": arguments_json(call), "_meta": meta}
+    heard = Listener(on_progress) if on_progress is not None else None
     raw = await bridge.request(
         "tools/call",
         params,
@@ -92,34 +112,42 @@ async def make_call(
         metadata=asked.metadata,
         run=asked.run,
         session=asked.session,
-        notify=_hearing(on_progress),
+        notify=_hearing(heard),
     )
-    said = cast("Mapping[str, Any]", raw.get("_meta") or {})
+    said = meta_of(raw)
     artifacts = await bridge.artifacts_of(said, asked.user)
-    return result_of(raw, call, artifacts=artifacts, paused=await bridge.paused_of(said, asked.user))
+    paused = await bridge.paused_of(said, call, run=asked.run, user=asked.user, tenant=asked.tenant)
+    result: CallResult[R] = result_of(raw, call, artifacts=artifacts, paused=paused)
+    if heard is not None:
+        heard.settle([result])
+    return result
 
 
-_encode = msgspec.json.Encoder(decimal_format="number").encode
-"""Numbers that no Python number is came as `Decimal`, and go as they came."""
+def said_id(call: ToolCall[Any, Any]) -> str:
+    """A call's id as its request has it: some models write what is no text."""
+    return _text_of(call.id)
 
 
-def _json_of(arguments: object) -> bytes:
-    try:
-        return _encode(arguments)
-    except (TypeError, ValueError, RecursionError):  # models, or no JSON at all
-        return json_of(arguments)
+def _text_of(name: str) -> str:
+    return name.encode("utf-8", "replace").decode()
 
 
-def _hearing(on_progress: Progress | None) -> Notify:
+def _hearing(heard: Listener[Mapping[str, Any]] | None) -> Notify:
     def hear(message: bytes) -> None:
-        if on_progress is not None:
-            told = msgspec.json.decode(message, type=_Told)
-            if told.method == "notifications/progress":
-                on_progress(told.params)
+        if heard is None:
+            return
+        told = msgspec.json.decode(message, type=_Told)
+        if told.method == "notifications/progress":
+            try:
+                params: object = decoded(bytes(told.params))
+            except msgspec.DecodeError:  # what it tells is not worth the call
+                return
+            if isinstance(params, dict):
+                heard(cast("Mapping[str, Any]", params))
 
     return hear
 
 
 class _Told(msgspec.Struct):
     method: str = ""
-    params: dict[str, Any] = {}
+    params: Raw = Raw(b"{}")

@@ -1,8 +1,9 @@
 """The calls that wait for an answer from outside, for the program that gives it.
 
 An answer is checked, and then the call is made once more, as its caller made it: by the same principal, in the same
-session and run, with the arguments that the tool got. So rules, hooks, logs and the shortening of results apply; it is
-not counted again, and nobody who agreed to it is asked again. The tool finds the answer with the call (`Resuming`).
+session and run, with the arguments that the tool got. So rules, hooks on results, logs and the shortening of results
+apply; it is not counted again, hooks before calls have had their say, and nobody who agreed to it is asked again. The
+tool finds the answer with the call (`Resuming`).
 
 Of several who answer, in whatever process that shares the store, one holds the claim of the call. It lapses soon after
 its process ended, and is given back when the tool could not take the answer: the call waits as before.
@@ -18,27 +19,32 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpbridge.backends.outputs import Misshapen, check_of, json_of
+from mcpbridge.approvals.request import PAUSE
 from mcpbridge.backends.paused_record import KIND, PausedRecord, State, label_of, record_of
 from mcpbridge.backends.pausing import CALL_ID, PAUSED, RESUME, Resuming
-from mcpbridge.context import BridgeContext, Session
-from mcpbridge.errors import AlreadyResumed, ArgumentsRefused, BridgeError, CallFailed, UnknownName
-from mcpbridge.library.call_results import failed, result_of
+from mcpbridge.context import BridgeContext, Session, short
+from mcpbridge.errors import AlreadyResumed, BridgeError, CallFailed, UnknownName
+from mcpbridge.library.call_results import failed, meta_of, result_of
+from mcpbridge.library.one_call import encoded
 from mcpbridge.library.paused_claims import claimed
+from mcpbridge.library.pausing_answers import STAYS, plain
+from mcpbridge.library.pausing_told import call_of, is_of
+from mcpbridge.logs import get_logger
 from mcpbridge.storage.store import Store
-from mcpbridge.toolcalls import CallResult, PausedCall, ToolResult
+from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall
 from mcpbridge.wire.envelope import APPROVALS, CONTEXT, RUN
 from mcpbridge.wire.frame import encode
+from mcpbridge.wire.python_values import decoded
 
 __all__ = ["CANCELLED", "RESUMED", "PausedCalls", "Requests"]
+
+log = get_logger("mcpbridge.library")
 
 RESUMED, CANCELLED = "paused.resumed", "paused.cancelled"
 """The events with the `PausedCall` when it was answered, and when it was given up."""
 
 KEEP_SECONDS = 10.0
 """Seconds for writing down what came of a call, whatever happens meanwhile."""
-
-_STAYS = "The call stays paused."
 
 
 class Requests(Protocol):
@@ -61,14 +67,14 @@ class PausedCalls:
         self._store, self._around, self._requests = store, around, requests
 
     async def list(self, user: str = "", *, run: str = "") -> list[PausedCall]:
-        """Those that wait, oldest first. `run`: of this run only."""
+        """Those that wait, oldest first, of all tenants. `run`: of this run only. What cannot be read is left out."""
         found: list[PausedCall] = []
         for entry in await self._store.entries(KIND, principal=user):
             label = label_of(entry.label)
             if label.state == "waiting" and run in ("", label.run):
                 record = await self._record(entry.handle, user)
-                if record is not None and record.state == "waiting":
-                    found.append(record.call)
+                if record is not None and record.state == "waiting" and (call := call_of(record)) is not None:
+                    found.append(call)
         return found
 
     async def get(self, id: str, user: str = "") -> PausedCall:  # noqa: A002 - what it is
@@ -76,19 +82,41 @@ class PausedCalls:
 
         Raises:
             UnknownName: there is none, or not any more.
+            msgspec.DecodeError: its arguments are nested too deep for here.
         """
         return (await self._known(id, user)).call
 
-    async def told(self, meta: Mapping[str, Any], user: str = "") -> PausedCall | None:
-        """The call that a result says is paused, by `_meta` of that; None: it says nothing, or what is not true."""
+    async def told(
+        self, meta: Mapping[str, Any], call: ToolCall[Any, Any], *, run: str = "", user: str = "", tenant: str = ""
+    ) -> PausedCall | None:
+        """The call, if its result says in `_meta` that it is paused; None: it says nothing, or what is not true."""
         said = meta.get(PAUSED)
         id_ = cast("Mapping[str, object]", said).get("id") if isinstance(said, Mapping) else None
         record = await self._record(id_, user) if isinstance(id_, str) and id_ else None
-        return record.call if record is not None else None
+        return call_of(record) if record is not None and is_of(record, call, run, tenant) else None
 
-    async def answered(self, run: str, call_id: str, user: str = "") -> CallResult[Any] | None:
-        """What came of the call that a model made under this id in this run; None: nothing yet."""
-        record = await self._of_call(run, call_id, user)
+    async def answered(
+        self,
+        run: str,
+        call_id: str,
+        user: str = "",
+        tenant: str = "",
+        *,
+        id: str = "",  # noqa: A002 - what it is
+    ) -> CallResult[Any] | None:
+        """What came of the call that a model made under this id in this run, of several the latest; None: nothing yet.
+
+        `id`: of the paused call, which tells calls apart that a model gave one id. One that is forgotten came to an
+        error that says so.
+        """
+        if id:
+            record = await self._record(id, user)
+            if record is None:
+                return failed("The call was paused and is not known any more: nobody answered it in time.")
+            if (record.run, record.tenant) != (short(run), short(tenant)):
+                return None
+        else:
+            record = await self._of_call(run, call_id, user, tenant)
         return await self._result(record) if record is not None else None
 
     async def result(self, id: str, user: str = "") -> CallResult[Any] | None:  # noqa: A002
@@ -112,9 +140,9 @@ class PausedCalls:
             CallFailed: the tool is not there, may not be called, or failed at the answer; the call stays paused.
         """
         record = await self._waiting(id, user)
-        plain = _plain(answer, record)
+        given = plain(answer, record)
         async with claimed(self._store, record, self._waiting):
-            resuming = Resuming(record, plain)
+            resuming = Resuming(record, given)
             raw = await self._gone_on(resuming)
             record = await self._keep(record, "answered", raw)
         self._publish(RESUMED, record)
@@ -154,24 +182,27 @@ class PausedCalls:
             raise AlreadyResumed(f"The paused call {id_} of {record.tool} was {record.state} already")
         return record
 
-    async def _of_call(self, run: str, call_id: str, user: str) -> PausedRecord | None:
+    async def _of_call(self, run: str, call_id: str, user: str, tenant: str) -> PausedRecord | None:
         for entry in await self._store.entries(KIND, principal=user, newest_first=True):
             label = label_of(entry.label)
-            if call_id and (label.run, label.call_id) == (run, call_id):
+            if call_id and (label.run, label.call_id, label.tenant) == (short(run), short(call_id), short(tenant)):
                 return await self._record(entry.handle, user)
         return None
 
     async def _result(self, record: PausedRecord) -> CallResult[Any] | None:
         if not record.result:
             return None
-        raw: dict[str, Any] = msgspec.json.decode(record.result)
-        said = cast("Mapping[str, Any]", raw.get("_meta") or {})
-        return result_of(raw, artifacts=await self._requests.artifacts_of(said, record.principal))
+        try:
+            raw: dict[str, Any] = decoded(bytes(record.result))
+        except msgspec.DecodeError as error:
+            log.warning("what came of a paused call cannot be read", id=record.id, error=str(error))
+            return failed(f"What came of {record.tool} cannot be read: {error}")
+        return result_of(raw, artifacts=await self._requests.artifacts_of(meta_of(raw), record.principal))
 
     async def _keep(self, record: PausedRecord, state: State, raw: Mapping[str, Any]) -> PausedRecord:
         """Write down what came of a call; it is kept for as long as it could have waited."""
         seconds = max(1.0, record.expires - record.created)
-        done = replace(record, state=state, result=Raw(encode(raw)), expires=time.time() + seconds)
+        done = replace(record, state=state, result=Raw(encoded(raw)), expires=time.time() + seconds)
         with anyio.CancelScope(shield=True), anyio.fail_after(KEEP_SECONDS):  # the tool has done its work
             await self._store.put(
                 KIND, encode(done), principal=done.principal, expires_in=seconds, handle=done.id, label=done.label
@@ -188,7 +219,7 @@ class PausedCalls:
         """
         record, pauses, key = resuming.record, self._around.pauses, secrets.token_hex(16)
         said = {"user": record.user, "tenant": record.tenant, "metadata": record.metadata}
-        meta = {RESUME: key, CONTEXT: said, CALL_ID: record.call_id, APPROVALS: "pause"}
+        meta = {RESUME: key, CONTEXT: said, CALL_ID: record.call_id, APPROVALS: PAUSE}
         if record.run:
             meta[RUN] = record.run
         session = pauses.sessions.get(record.session)
@@ -201,40 +232,27 @@ class PausedCalls:
             raw = await self._requests.request("tools/call", params, user=record.principal, session=session)
         except BridgeError as error:
             raise CallFailed(
-                f"The paused call of {record.tool} cannot be gone on with: {error.told()}. {_STAYS}"
+                f"The paused call of {record.tool} cannot be gone on with: {error.told()}. {STAYS}"
             ) from error
         finally:
             del pauses.resuming[key]
         if resuming.refused is not None:
-            resuming.refused.advice = _STAYS
+            resuming.refused.advice = STAYS
             raise resuming.refused
         if not resuming.is_done:
             why = result_of(raw).text or "the tool took no answer"
-            raise CallFailed(f"The answer came to nothing: {why.rstrip('. ')}. {_STAYS}")
+            raise CallFailed(f"The answer came to nothing: {why.rstrip('. ')}. {STAYS}")
         return raw
 
     def _publish(self, name: str, record: PausedRecord) -> None:
-        self._around.events.publish(name, record.call, run=record.run, session=record.session, tool=record.tool)
-
-
-def _plain(answer: object, record: PausedRecord) -> object:
-    """The answer as a JSON value, or a `ToolResult` with one.
-
-    Raises:
-        ArgumentsRefused: it is none, or does not fit the schema.
-    """
-    given = cast("ToolResult[object]", answer) if isinstance(answer, ToolResult) else None
-    if given is not None and record.kind != "manual":
-        raise ArgumentsRefused(f"The answer for {record.tool} is a value; its result is what the tool makes of that")
-    content = cast("object", answer) if given is None else given.content
-    try:
-        value: object = msgspec.json.decode(json_of(content))
-    except Misshapen as error:
-        raise ArgumentsRefused(f"The answer is no JSON: {error}") from error
-    if record.schema is not None and (given is None or not given.is_error):
-        fault = check_of(record.schema)(value)
-        if fault:
-            refused = ArgumentsRefused(f"The answer does not fit what {record.tool} asks for: {fault}")
-            refused.advice = _STAYS
-            raise refused
-    return value if given is None else replace(given, content=value)
+        call = call_of(record)
+        if call is not None:
+            self._around.events.publish(
+                name,
+                call,
+                run=record.run,
+                session=record.session,
+                tool=record.tool,
+                principal=record.principal,
+                tenant=record.tenant,
+            )

@@ -1,16 +1,19 @@
 """The configuration of a program: a file, tables as that file has them, or none."""
 
 import os
+import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from mcpbridge.config import foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
-from mcpbridge.config.load import Loaded, load, read
+from mcpbridge.config.load import Loaded, find, load, read
 from mcpbridge.config.schema import Settings
+from mcpbridge.errors import ConfigError
 
 __all__ = ["Config", "patient", "read_config"]
 
@@ -33,19 +36,25 @@ def patient(settings: Settings) -> Settings:
     return settings.model_copy(update={"bridge": bridge})
 
 
-def read_config(config: Config, environ: Mapping[str, str] | None = None) -> Loaded:
+def read_config(config: Config, environ: Mapping[str, str] | None = None, *, is_replayed: bool = False) -> Loaded:
     """What a configuration says, variables filled in.
+
+    `is_replayed`: what fetches answers out of a cassette, so no variable of it need be set.
 
     Raises:
         ConfigError: it cannot be read, or is wrong; says where.
     """
     environ = os.environ if environ is None else environ
+    if is_replayed:
+        environ = {**dict.fromkeys(_names_for_fetching(config, environ), _NOT_SET), **environ}
     if config is None:
         return load(None, environ)
     if isinstance(config, Settings):
         return Loaded(config)
     if isinstance(config, Mapping):
         return _of_tables(config, environ)
+    if not isinstance(config, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance] - of programs without types
+        raise ConfigError(f"a configuration is a file or its tables, not {type(config).__name__}", key="config")
     return read(Path(config).expanduser(), environ)
 
 
@@ -58,6 +67,31 @@ def _of_tables(tables: Mapping[str, Any], environ: Mapping[str, str]) -> Loaded:
     checked = check(document, Path(_HERE), environ, _no_line)  # paths in it are relative to the working directory
     loaded = Loaded(checked.settings, (*warnings, *checked.warnings), tuple(sorted(checked.secrets)), checked.missing)
     return replace(loaded, settings=checked.settings.model_copy(update={"source": None}))
+
+
+_FETCHING = ("web_search", "http_get", "crypto_price")
+"""Tables of `[builtin]`. A variable that is missing for a server or a tool of `[tools]` only turns that off, which a
+replay takes back."""
+_NOT_SET = "http://not-set.invalid"
+_NAMED = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _names_for_fetching(config: Config, environ: Mapping[str, str]) -> list[str]:
+    """The variables that built-in tools which fetch cannot do without."""
+    try:
+        if isinstance(config, Mapping):
+            tables = config
+        elif isinstance(config, Settings):
+            return []
+        else:
+            path = find(None, environ) if config is None else Path(config).expanduser()
+            tables = {} if path.suffix.lower() in (".json", ".jsonc") else tomllib.loads(path.read_text("utf-8"))
+    except (ConfigError, OSError, ValueError, TypeError):
+        return []  # which reading it tells
+    builtin = tables.get("builtin")
+    if not isinstance(builtin, Mapping):
+        return []
+    return _NAMED.findall(str([cast("Mapping[str, Any]", builtin).get(name) for name in _FETCHING]))
 
 
 def _no_line(_: object) -> None:

@@ -1,6 +1,7 @@
 """What happens in a run, as programs that show progress hear it: one class for each kind, in the order of happening.
 
-`match event:` tells them apart by class; `event.name` is the same as a text.
+`match event:` tells them apart by class. `event.name` is a text for it; that of a `BusEvent` is what its publisher
+named it, whatever that is.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,6 +99,7 @@ class ApprovalPending(Struct, frozen=True):
     tool: str
     """Id of the tool (`server/tool`)."""
     arguments: Any
+    """None: they are nested too deep to be read; the pending approval has their JSON."""
     call_id: str
     reason: str = ""
 
@@ -105,7 +107,7 @@ class ApprovalPending(Struct, frozen=True):
 class RunPaused(Struct, frozen=True):
     """The run ends here until these calls are answered."""
 
-    name: ClassVar[str] = "paused"
+    name: ClassVar[str] = "run.paused"
     paused: Sequence[PausedCall]
 
 

@@ -46,10 +46,14 @@ def run(
     """A run, which begins when it is awaited or iterated. The parameters are those of `Bridge.run`.
 
     Raises:
-        ValueError: `max_rounds` is none. FormatError: the model speaks a format that there is not.
+        ValueError: `max_rounds` or `approvals` is none.
+        ConfigError: a name is none.
+        FormatError: the model speaks a format that there is not.
     """
     if max_rounds < 1:
         raise ValueError("max_rounds must be at least 1")
+    if approvals not in ("pause", "wait"):
+        raise ValueError(f'approvals must be "pause" or "wait", not {approvals!r}')
     options = RunOptions(
         format=format_of(model),
         asked=Asked(run or new_run(), user, tenant, metadata),

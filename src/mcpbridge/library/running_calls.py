@@ -1,22 +1,23 @@
 """The calls of a run: read from what the model wrote, made, and found again by who goes on after a pause."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from msgspec import DecodeError, Struct
 from msgspec.structs import replace
 
 from mcpbridge.approvals.request import ASKED, ApprovalRequest
 from mcpbridge.builtin.deliverables import DELIVERABLE
-from mcpbridge.errors import UnknownName, nearest
+from mcpbridge.errors import FormatError, UnknownName, nearest
 from mcpbridge.events import Event, Subscription
-from mcpbridge.library.call_results import failed
 from mcpbridge.library.calling import run_calls
 from mcpbridge.library.finished import Finished
 from mcpbridge.library.formats.front import Offered, unanswered
 from mcpbridge.library.formats.gemini import MADE_UP
 from mcpbridge.library.models.model import INVALID_JSON
+from mcpbridge.library.paused_claims import in_turn
 from mcpbridge.library.run_events import ApprovalPending, BusEvent, CallReturned, RunEvent
 from mcpbridge.library.running_options import Running, RunOptions
 from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall
@@ -29,13 +30,36 @@ Result = CallResult[Any]
 Wanted = ToolCall[Any, Any]
 
 
+RECALL = "mcpbridge/recall"
+"""The tool that the previews of large results point to."""
+
+
+class _Open(Struct, frozen=True):
+    """A call that is to be made."""
+
+    call: Wanted
+    record: str
+    """Under which what it comes to is kept."""
+    approval: str = ""
+    """Of what it was paused for, if it is made again."""
+
+    def is_of(self, known: Set[str]) -> bool:
+        """Whether it is of one of these tools, or says itself why it is not made."""
+        return bool(self.call.problem) or self.call.name in known
+
+
 class RunCalls:
-    """All calls of one run."""
+    """All calls of one run.
+
+    The bridge's own `recall` may be called in every run, whatever tools that is of: a model that is shown the preview
+    of a large result must be able to ask for the rest.
+    """
 
     def __init__(self, bridge: Running, options: RunOptions, emit: Callable[[RunEvent], object]) -> None:
         self._bridge, self._options, self._emit = bridge, options, emit
-        self._run, self._user = options.asked.run, options.asked.user
-        self._finished = Finished(bridge.store, run=self._run, user=self._user)
+        self._run, self._user, self._tenant = options.asked.run, options.asked.user, options.asked.tenant
+        self._finished = Finished(bridge.store, run=self._run, user=self._user, tenant=self._tenant)
+        self._untold: dict[str, Result] = {}
         self.deliverable: Mapping[str, Any] | None = None
         """See `RunOutcome`."""
 
@@ -45,65 +69,94 @@ class RunCalls:
         named = [_findable(call, f"{len(history)}_{place}") for place, call in enumerate(found)]
         return offered.restored(named)
 
-    async def make(
-        self, calls: Sequence[Wanted], offered: Offered, earlier: Mapping[str, str] | None = None
-    ) -> list[Result]:
-        """What comes of calls, in their order. One of a tool that the model is not offered is not made.
+    @property
+    def untold(self) -> Sequence[Result]:
+        """What came of calls of a turn that failed before all of them were over."""
+        return list(self._untold.values())
 
-        `earlier`: ids of approvals by the ids of calls that are made again.
-        """
+    async def with_recall(self, offered: Offered) -> Offered:
+        """These tools and `recall`, where the bridge has it for this user and the API takes one more."""
+        try:
+            return await self._offered([*offered.names.values(), RECALL])
+        except (UnknownName, FormatError):
+            return offered
+
+    async def make(self, calls: Sequence[Wanted], offered: Offered) -> list[Result]:
+        """What comes of all calls of a turn, in their order. One of a tool that is not offered is not made."""
+        return await self._make(
+            [_Open(*one) for one in zip(calls, self._finished.handles(calls), strict=True)], offered
+        )
+
+    async def _make(self, calls: "Sequence[_Open]", offered: Offered) -> list[Result]:
         known = set(offered.names.values())
-        possible = [call for call in calls if call.name in known or call.problem]
+        if not all(one.is_of(known) for one in calls):
+            offered = await self.with_recall(offered)
+            calls = [one if one.is_of(known) else replace(one, call=offered.restored([one.call])[0]) for one in calls]
+            known |= set(offered.names.values())
+            calls = [one if one.is_of(known) else replace(one, call=_unknown(one.call, offered)) for one in calls]
+
+        async def keep(place: int, result: Result) -> None:
+            if result.call is not None and result.call.problem:  # it was not made, nor will it be by others
+                return
+            record = calls[place].record
+            self._untold[record] = result
+            await self._finished.keep(record, result)
+
         async with self._hearing():
             made = await run_calls(
                 self._bridge,
-                possible,
+                [one.call for one in calls],
                 self._options.asked,
                 at_once=self._bridge.calls_at_once,
                 pauses=self._options.pauses,
-                earlier=earlier,
+                earlier=[one.approval for one in calls],
                 hooks=self._options.hooks,
                 on_event=self._emit,
-                keep=self._finished.keep,
+                keep=keep,
             )
-        results = iter(made)
-        return [next(results) if call.name in known or call.problem else self._unknown(call, offered) for call in calls]
+        self._untold = {}
+        return made
 
-    def _unknown(self, call: Wanted, offered: Offered) -> Result:
-        """Whatever else there is in the bridge: this model was offered no such tool."""
-        error = UnknownName("tool", call.name, candidates=nearest(call.name, offered.names))
-        result = failed(error.told(), call)
-        self._emit(CallReturned(result))
-        return result
+    async def _offered(self, tools: Sequence[str]) -> Offered:
+        asked = self._options.asked
+        return await self._bridge.tools_for(
+            self._options.format, tools=tools, strict=self._options.strict, user=asked.user, run=asked.run
+        )
 
     async def settle(self, calls: Sequence[Wanted], offered: Offered) -> list[Result]:
-        """What came of calls that an earlier run left open; those are made now that never were, or may be now."""
+        """What came of calls that an earlier run left open; those are made now that never were, or may be now.
+
+        One at a time does that for a run, in whatever process that shares the store: the next finds what it came to.
+        """
+        async with in_turn(self._bridge.store, self._finished.name, self._user):
+            return await self._settled(calls, offered)
+
+    async def _settled(self, calls: Sequence[Wanted], offered: Offered) -> list[Result]:
         known: list[Result | None] = []
-        earlier: dict[str, str] = {}
-        for call in calls:
-            before = await self._finished.find(call)
+        rest: list[_Open] = []
+        for call, record in zip(calls, self._finished.handles(calls), strict=True):
+            before, approval = await self._finished.find(record, call), ""
             if before is not None and before.paused is not None:
                 approval = before.paused.id
-                before = await self._gone_on(call, before, before.paused)
-                if before is None:
-                    earlier[call.id] = approval
-            if before is not None and before.paused is None:
+                before = await self._gone_on(call, record, before, before.paused)
+            if before is None:
+                rest.append(_Open(call, record, approval))
+            elif before.paused is None:
                 self._emit(CallReturned(before))
             known.append(before)
-        rest = [call for call, result in zip(calls, known, strict=True) if result is None]
-        made = iter(await self.make(rest, offered, earlier))
+        made = iter(await self._make(rest, offered))
         return [result if result is not None else next(made) for result in known]
 
-    async def _gone_on(self, call: Wanted, before: Result, paused: PausedCall) -> Result | None:
+    async def _gone_on(self, call: Wanted, record: str, before: Result, paused: PausedCall) -> Result | None:
         """What a call came to that was paused: perhaps that it still is. None: it is to be made again."""
         if paused.kind == "approval":
             pending = await self._bridge.pending_approvals()
             return before if any(one.request.id == paused.id for one in pending) else None
-        answer = await self._bridge.answered(self._run, call.id, user=self._user)
+        answer = await self._bridge.answered(self._run, call.id, id=paused.id, user=self._user, tenant=self._tenant)
         if answer is None:
             return before
         answer = replace(answer, call=call)
-        await self._finished.keep(call, answer)
+        await self._finished.keep(record, answer)
         return answer
 
     @asynccontextmanager
@@ -121,11 +174,16 @@ class RunCalls:
 
     async def _hear(self, subscription: Subscription) -> None:
         async for event in subscription:
-            if event.run != self._run:
+            if event.run != self._run or not self._is_ours(event):
                 continue
             if event.name == DELIVERABLE:
                 self.deliverable = cast("Mapping[str, Any]", event.data)
             self._emit(_told(event))
+
+    def _is_ours(self, event: Event) -> bool:
+        """Whether it is of this run, and not of one that another client gave the same name."""
+        is_programs = not event.session and not event.principal
+        return (is_programs or event.principal == self._user) and event.tenant in ("", self._tenant)
 
 
 def _findable(call: Wanted, place: str) -> Wanted:
@@ -136,9 +194,19 @@ def _findable(call: Wanted, place: str) -> Wanted:
     return replace(call, arguments={}, problem=_CUT_OFF) if is_cut_off else call
 
 
+def _unknown(call: Wanted, offered: Offered) -> Wanted:
+    """A call that is not made: whatever else there is in the bridge, this model was offered no such tool."""
+    error = UnknownName("tool", call.name, candidates=nearest(call.name, offered.names))
+    return replace(call, problem=error.told())
+
+
 def _told(event: Event) -> RunEvent:
     """An event of the bus, as those hear it who follow the run."""
     if event.name == ASKED and isinstance(event.data, ApprovalRequest):
         asked = event.data
-        return ApprovalPending(asked.id, asked.tool, asked.arguments, asked.call, asked.reason)
+        try:
+            arguments = asked.arguments
+        except DecodeError:  # nested too deep for here: somebody has to agree all the same
+            arguments = None
+        return ApprovalPending(asked.id, asked.tool, arguments, asked.call, asked.reason)
     return BusEvent(event)

@@ -53,6 +53,7 @@ class Loop:
         try:
             return await self._go_on(self._turn(0)) or await self._rounds()
         except Exception as error:
+            self._results += self._calls.untold
             raise RunFailed(f"{type(error).__name__}: {error}", self._outcome("failed")) from error
 
     async def _go_on(self, turn: Turn) -> RunOutcome | None:
@@ -84,8 +85,14 @@ class Loop:
             wanted = await _awaited(wanted(turn))
         options = self._options
         self._offer = await self._bridge.tools_for(
-            options.format, tools=wanted, strict=options.strict, user=options.asked.user
+            options.format,
+            tools=wanted,
+            strict=options.strict,
+            user=options.asked.user,
+            run=options.asked.run,
         )
+        if wanted is not None and self._offer and any(result.handle for result in self._results):
+            self._offer = await self._calls.with_recall(self._offer)  # for the rest of what it was shown a preview of
         return self._offer
 
     async def _round(self, number: int) -> Turn:
@@ -97,7 +104,7 @@ class Loop:
         offered = await self._offered(before, prepared.tools if prepared is not None else None)
         self._emit(RoundStarted(number))
         request = ModelRequest(tuple(self._messages), offered, self._options.asked.run, number, self._listener)
-        response = await self._model(request)
+        response = await _awaited(self._model(request))
         api = self._options.format
         written, text = assistant_message(api, response), text_of(api, response)
         self._messages += written

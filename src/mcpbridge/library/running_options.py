@@ -5,12 +5,13 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from mcpbridge.context import Keeping
+from mcpbridge.approvals.desk import Pending
 from mcpbridge.events import EventBus
-from mcpbridge.library.calling import Calling, CallingHooks
+from mcpbridge.library.calling import CallingHooks
 from mcpbridge.library.formats.front import Format, Offered, Strictness
-from mcpbridge.library.one_call import Asked
+from mcpbridge.library.one_call import Asked, Requesting
 from mcpbridge.library.run_outcome import Turn
+from mcpbridge.storage.store import Store
 from mcpbridge.toolcalls import CallResult
 
 __all__ = ["Prepare", "Prepared", "RunOptions", "Running", "StopWhen", "Tools", "ToolsOf"]
@@ -53,7 +54,7 @@ class RunOptions(Struct, frozen=True):
     hooks: CallingHooks = CallingHooks()
 
 
-class Running(Calling, Protocol):
+class Running(Requesting, Protocol):
     """The bridge, as far as runs need it."""
 
     @property
@@ -62,7 +63,7 @@ class Running(Calling, Protocol):
         ...
 
     @property
-    def store(self) -> Keeping:
+    def store(self) -> Store:
         """What outlives the process."""
         ...
 
@@ -72,11 +73,23 @@ class Running(Calling, Protocol):
         ...
 
     async def tools_for(
-        self, api: Format, *, tools: Tools = None, strict: Strictness = False, user: str = ""
+        self, api: Format, *, tools: Tools = None, strict: Strictness = False, user: str = "", run: str = ""
     ) -> Offered:
         """Tools in the format of a model's API."""
         ...
 
-    async def answered(self, run: str, call_id: str, *, user: str = "") -> CallResult[Any] | None:
-        """What came of a paused call that was resumed; None: it was not, or is not known."""
+    async def pending_approvals(self) -> Sequence[Pending]:
+        """The calls that wait for somebody to agree."""
+        ...
+
+    async def answered(
+        self,
+        run: str,
+        call_id: str,
+        *,
+        id: str = "",  # noqa: A002 - what it is
+        user: str = "",
+        tenant: str = "",
+    ) -> CallResult[Any] | None:
+        """What came of a paused call that was resumed; None: it was not, or is not known. `id`: of the paused call."""
         ...

@@ -3,6 +3,7 @@
 For whom it is kept must be said as it is for calls: the run, the user, the tenant.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -10,8 +11,8 @@ import msgspec
 from mcpbridge.backends.context_shapes import Misfit, Shape
 from mcpbridge.backends.context_slots import RunName
 from mcpbridge.backends.run_contexts import RunContexts
-from mcpbridge.context import short
-from mcpbridge.errors import ConfigError, ContextRefused
+from mcpbridge.errors import ConfigError, ContextRefused, UnknownName
+from mcpbridge.library.naming import check_names
 from mcpbridge.model import TOOLS
 
 __all__ = ["get_context", "set_context"]
@@ -51,18 +52,29 @@ async def get_context(
 
 
 async def set_context(
-    contexts: RunContexts, run: str, value: object, tool: str = "", *, user: str = "", tenant: str = ""
+    contexts: RunContexts,
+    run: str,
+    value: object,
+    tool: str = "",
+    *,
+    user: str = "",
+    tenant: str = "",
+    unknown: Callable[[str], UnknownName | None] = lambda tool: None,
 ) -> None:
     """Set what a tool keeps of a run, or (`tool` empty) what all tools share; calls under way see it at once.
 
     Set before the first call of the run, it stands in the place of what an initialiser would make. A tool's value is
     checked now if the tool was called before, else at its next call: what does not fit then is not used, which the log
-    tells.
+    tells. `unknown`: why there can be no tool of this id; None: there may be.
 
     Raises:
+        UnknownName: there is no such tool.
         ContextRefused: it does not fit, or is too large.
     """
-    await contexts.write(_name(run, user, tenant), value, _id(tool))
+    name, id_ = _name(run, user, tenant), _id(tool)
+    if id_ and (problem := unknown(id_)) is not None:
+        raise problem
+    await contexts.write(name, value, id_)
 
 
 def _id(tool: str) -> str:
@@ -70,10 +82,11 @@ def _id(tool: str) -> str:
 
 
 def _name(run: str, user: str, tenant: str) -> RunName:
-    if not short(run):
+    check_names(run=run)
+    if not run:
         raise ConfigError(
             "contexts are kept of runs that have a name",
             key="run",
-            hint='Give one of at most 200 characters: `run="…"`.',
+            hint='Give one: `run="…"`.',
         )
     return RunName(user, tenant, run)

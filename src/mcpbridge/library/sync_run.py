@@ -1,11 +1,12 @@
 """A run for programs that are not asynchronous: `Run`, in the loop of another thread."""
 
-from collections.abc import AsyncGenerator, Generator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import suppress
 from typing import Any
 
 from mcpbridge.errors import BridgeClosed
-from mcpbridge.library.loop_thread import LoopThread
+from mcpbridge.library.loop_thread import END_SECONDS, LoopThread
 from mcpbridge.library.run_events import RunEvent
 from mcpbridge.library.run_outcome import RunOutcome
 from mcpbridge.library.running import Run
@@ -41,25 +42,33 @@ class SyncRun:
         return self._thread.wait(self._finished())
 
     def __iter__(self) -> Generator[RunEvent, None, None]:
+        if self._has_begun:
+            raise RuntimeError("a run can be used once; `outcome` is what came of it")
         self._has_begun = True
-        events = self._thread.do(self._run.__aiter__)
+        events: AsyncIterator[RunEvent] | None = None
+        try:
+            # In here: it begins with this, and from then on an interrupt has to end it.
+            events = self._thread.do(self._run.__aiter__)
+            while (event := self._thread.wait(_next(events))) is not None:
+                yield event
+        finally:
+            with suppress(BridgeClosed):
+                self._thread.wait(self._over(events))
 
-        async def following() -> RunEvent | None:
-            return await anext(events, None)
-
-        async def over() -> None:
-            if isinstance(events, AsyncGenerator):
-                await events.aclose()
-
-        def iterated() -> Generator[RunEvent, None, None]:
-            try:
-                while (event := self._thread.wait(following())) is not None:
-                    yield event
-            finally:
-                with suppress(BridgeClosed):
-                    self._thread.wait(over())
-
-        return iterated()
+    async def _over(self, events: AsyncIterator[RunEvent] | None) -> None:
+        """Have it end, where it has not; in bounded time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_SECONDS), self._run:
+                pass  # leaving it cancels it
+        if isinstance(events, AsyncGenerator):
+            # It may wait for the same end; or somebody who is cancelled in there has not left it yet, and ends it.
+            with suppress(TimeoutError, RuntimeError):
+                async with asyncio.timeout(END_SECONDS):
+                    await events.aclose()
 
     async def _finished(self) -> RunOutcome:
         return await self._run
+
+
+async def _next(events: AsyncIterator[RunEvent]) -> RunEvent | None:
+    return await anext(events, None)

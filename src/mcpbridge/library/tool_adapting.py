@@ -37,15 +37,16 @@ def adapt_function(
 
     `input_schema`: JSON Schema of the arguments, an object; left out, what `args` or else the function's annotations
     say. `output_schema`: of the structured result; left out, what `returns` or else they say. `event_schema`: of what
-    it yields. `args`, `returns`: the types that calls and results have in the program, for type checkers and at run
-    time. The function gets JSON values by name; if its one parameter is annotated as `args`, it gets that.
-    `name`, `description`: left out, the function's, as its docstring says. `context_init`: makes what its `Context[T]`
-    begins with, once a run. Further ones: see `ToolOptions`.
+    it yields; left out, they. All of it is kept to; what the annotations alone say of what is returned is told to
+    clients only where it is an object, as of `@tool`. `args`, `returns`: the types that calls and results have in the
+    program, for type checkers and at run time. The function gets JSON values by name; if its one parameter is annotated
+    as `args`, it gets that. `name`, `description`: left out, the function's, as its docstring says. `context_init`:
+    makes what its `Context[T]` begins with, once a run. Further ones: see `ToolOptions`.
 
     Raises:
         ConfigError: the schema is none, or the function cannot be called as it says; names what is wrong.
     """
-    from mcpbridge.library.tool_function import looked_at, maker_of
+    from mcpbridge.library.tool_backends import looked_at, maker_of
     from mcpbridge.library.tool_schemas import refuse_misfit, typed, whole_parameter, without_hint
     from mcpbridge.library.tool_values import reader_of
 

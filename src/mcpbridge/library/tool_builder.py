@@ -121,11 +121,14 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
     @overload
     def output(self, kind: object, /) -> "ToolBuilder[Any]": ...
     def output(self, kind: Any, /) -> "ToolBuilder[Any]":
-        """What results are: a Python type, the name of a JSON type or a JSON Schema. Those that are not, are errors."""
+        """What results are: a Python type, the name of a JSON type or a JSON Schema. Those that are not, are errors.
+
+        Clients are told it. Left out, the handler's annotation is kept to, as `@tool` does.
+        """
         return cast("ToolBuilder[Any]", replace(self, said_output=kind))
 
     def events(self, kind: object, /) -> "ToolBuilder[R]":
-        """What a generator yields: a Python type, the name of a JSON type or a JSON Schema."""
+        """What a generator yields: a Python type, the name of a JSON type or a JSON Schema. Left out: as annotated."""
         return replace(self, said_events=kind)
 
     def handler(

@@ -10,9 +10,9 @@ from mcpbridge.backends.docstrings import documented
 from mcpbridge.backends.outputs import Misshapen, check_of, json_of
 from mcpbridge.errors import ConfigError
 from mcpbridge.library.tool_adapting import returned_by
+from mcpbridge.library.tool_backends import looked_at, maker_of
 from mcpbridge.library.tool_base import Tool
 from mcpbridge.library.tool_builder import Param, ToolBuilder
-from mcpbridge.library.tool_function import looked_at, maker_of
 from mcpbridge.library.tool_options import asks_of, check_name, settings_of
 from mcpbridge.library.tool_schemas import Schema, Stated, refuse_misfit, stated, typed
 

@@ -2,6 +2,13 @@
 
 Types, defaults and docstring make its schema (`backends/signatures.py`). Functions may be `async`, yield events, take a
 context, and return any value, or a `ToolResult`.
+
+The annotation of the result is kept to: what is not of that type (as JSON, or read from it: `-> date` may return a
+text) is an error of the tool, which says so. Clients are told a schema where that is an object with known members; of
+`-> int`, `-> list[str]` and the like they are told none, and get the texts that they would get without a check. What is
+yielded is an event, of the type that `Iterator[Step]`, `Generator[Step, None, Total]` or
+`AsyncIterator[Step | Result[Total]]` say, which is kept to unless it is `str` or `Any`. `Iterator[Step]` does not say
+what is returned in the end: its value is any.
 """
 
 import functools
@@ -11,19 +18,26 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Generator,
+    Iterable,
     Iterator,
     Mapping,
 )
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
+from typing_extensions import TypeVar as DefaultTypeVar
+
 from mcpbridge.errors import ConfigError
+from mcpbridge.library.tool_backends import looked_at, maker_of
 from mcpbridge.library.tool_base import Tool
 from mcpbridge.library.tool_options import ToolOptions, asks_of, name_of, settings_of
 from mcpbridge.toolcalls import ToolCall, ToolResult
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from mcpbridge.backend_parts import Given
     from mcpbridge.backends.contexts import Context, Init
     from mcpbridge.backends.events import Result
@@ -32,7 +46,7 @@ if TYPE_CHECKING:
     from mcpbridge.context import CallContext
     from mcpbridge.model import Asks
 
-__all__ = ["SignedTool", "ToolDecorator", "ToolFunction", "looked_at", "maker_of", "tool"]
+__all__ = ["SignedTool", "ToolDecorator", "ToolFunction", "tool"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -41,6 +55,9 @@ Y_co = TypeVar("Y_co", covariant=True)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
+RA = DefaultTypeVar("RA", default=Any)
+C = TypeVar("C", bound="Collection[Any] | BaseModel")
+"""What is iterable without being events."""
 
 
 class _Nothing:
@@ -79,6 +96,8 @@ class SignedTool(Tool[dict[str, Any], R_co], Generic[P, R_co]):
     def call(self, *args: Any, **kwargs: Any) -> ToolCall[dict[str, Any], R_co]:
         """A call of it, for `Bridge.call`, with the arguments of the function; a context is none of them.
 
+        Type checkers know that of a context that is the first parameter: put it there.
+
         Raises:
             TypeError: the function does not take them.
             ArgumentsRefused: one of them is no JSON.
@@ -106,7 +125,7 @@ class ToolFunction(SignedTool[P, R_co], Generic[P, Y_co, R_co]):
         from mcpbridge.backends.parameters import result_hint
         from mcpbridge.library.tool_values import reader_of
 
-        hint = result_hint(hints_of(function).get("return", Any))
+        hint = result_hint(hints_of(function).get("return", Any), function)
         returns = reader_of(str(made.definition["name"]), hint, is_wrapped=made.is_wrapped)
         super().__init__(function, made.definition, maker_of(made, settings, asks), returns)
         functools.update_wrapper(self, function)
@@ -152,14 +171,18 @@ class ToolDecorator:
     def __call__(self, function: Callable[P, Iterator[Y]], /) -> ToolFunction[P, Iterator[Y], Any]: ...
     @overload
     def __call__(
-        self, function: "Callable[P, AsyncGenerator[Y | Result[R], S]]", /
-    ) -> "ToolFunction[P, AsyncGenerator[Y | Result[R], S], R]": ...
+        self, function: "Callable[P, AsyncGenerator[Y | Result[RA], Any]]", /
+    ) -> "ToolFunction[P, AsyncGenerator[Y | Result[RA], Any], RA]": ...
     @overload
     def __call__(
-        self, function: "Callable[P, AsyncIterator[Y | Result[R]]]", /
-    ) -> "ToolFunction[P, AsyncIterator[Y | Result[R]], R]": ...
+        self, function: "Callable[P, AsyncIterator[Y | Result[RA]]]", /
+    ) -> "ToolFunction[P, AsyncIterator[Y | Result[RA]], RA]": ...
     @overload
     def __call__(self, function: Callable[P, ToolResult[R]], /) -> ToolFunction[P, ToolResult[R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, C], /) -> ToolFunction[P, C, C]: ...  # pyright: ignore[reportOverlappingOverload] - the first that fits counts
+    @overload
+    def __call__(self, function: Callable[P, Iterable[Y]], /) -> ToolFunction[P, Iterable[Y], Any]: ...  # pyright: ignore[reportOverlappingOverload] - as above
     @overload
     def __call__(self, function: Callable[P, R], /) -> ToolFunction[P, R, R]: ...
     @overload
@@ -181,7 +204,8 @@ class ToolDecorator:
         `name`: left out, the function's. `description`: left out, what its docstring says. `input_schema`,
         `output_schema`: JSON Schemas in place of those of its annotations; arguments then arrive as the JSON values
         that they are. `event_schema`: JSON Schema of what it yields. `context_init`: makes what its `Context[T]` begins
-        with, once a run. Further ones: see `ToolOptions`.
+        with, once a run. Further ones: see `ToolOptions`. Without schemas by hand, the annotations of what it returns
+        and yields are kept to.
 
         Raises:
             ConfigError: no tool can be made of it, or an option is not as it must be; says why.
@@ -222,37 +246,6 @@ def _made(
     )
     made = looked_at(called, function, settings, context_init)
     return ToolFunction(function, made, settings, asks_of(called, given))
-
-
-def looked_at(
-    name: str, function: Callable[..., Any], settings: "FunctionSettings", context_init: "Init | None" = None
-) -> "FunctionTool":
-    """A function as a tool. `context_init`: see `Keeps.init`.
-
-    Raises:
-        ConfigError: it cannot be one; says why.
-    """
-    from mcpbridge.backends.function_tool import tool_of
-    from mcpbridge.backends.signatures import Unusable
-
-    try:
-        return tool_of(name, function, settings, context_init=context_init)
-    except Unusable as error:
-        raise ConfigError(f"'{name}' cannot be a tool: {error}", key=name) from error
-
-
-def maker_of(made: "FunctionTool", settings: "FunctionSettings", asks: "Asks | None") -> "Callable[[], Given]":
-    """Makes a backend of a function that was looked at, each time for another bridge."""
-
-    def make() -> "Given":
-        from mcpbridge.backend_parts import Given
-        from mcpbridge.backends.function import FunctionBackend
-
-        backend = FunctionBackend.of_tool(made, settings)
-        backend.asks = asks
-        return Given(backend, settings)
-
-    return make
 
 
 def _refuse_method(name: str, function: Callable[..., Any]) -> None:

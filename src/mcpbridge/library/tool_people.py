@@ -12,6 +12,7 @@ from mcpbridge.library.tool_adapting import arguments_of, reading, returned_by
 from mcpbridge.library.tool_base import Tool
 from mcpbridge.library.tool_function import SignedTool
 from mcpbridge.library.tool_options import ToolOptions, asks_of, check_name, modelled, name_of
+from mcpbridge.toolcalls import ToolResult
 
 if TYPE_CHECKING:
     from mcpbridge.backend_parts import Given
@@ -61,7 +62,7 @@ def manual_tool(
 
 def human_tool(
     on_tool_called: Callable[P, Any],
-    on_response_received: Callable[..., R | Awaitable[R]],
+    on_response_received: Callable[..., ToolResult[R] | R | Awaitable[ToolResult[R] | R]],
     *,
     name: str | None = None,
     description: str | None = None,
@@ -79,10 +80,11 @@ def human_tool(
 
     `on_tool_called` has the parameters of the tool, and returns its result, or None or a `Pause` to wait for an answer.
     `on_response_received(response)` makes the result of the answer that `Bridge.resume` brings. Both results are
-    checked against the output schema, which the annotations say where it is left out, as they do the `input_schema` and
-    the `response_schema`. `reason`: what people are asked. `ask_client`: the user of the client that calls is asked
-    first, where it shows forms. `expires_in`: seconds that a call waits; a week, left out. `context_init`: makes what
-    its `Context[T]` begins with, once a run. Further ones: see `ToolOptions`.
+    checked against the output schema, which the annotation of `on_response_received` says where it is left out (clients
+    are told it where it is an object), as annotations do the `input_schema` and the `response_schema`. `reason`: what
+    people are asked. `ask_client`: the user of the client that calls is asked first, where it shows forms.
+    `expires_in`: seconds that a call waits; a week, left out. `context_init`: makes what its `Context[T]` begins with,
+    once a run. Further ones: see `ToolOptions`.
 
     Raises:
         ConfigError: no tool can be made of it, or an option is not as it must be.
@@ -106,7 +108,7 @@ def human_tool(
     definition = backend().tools[0]
     output = settings.output_schema
     is_inner = output is not None and is_wrapped(output, wrapped(output))
-    hint = result_hint(hints_of(on_response_received).get("return", Any))
+    hint = result_hint(hints_of(on_response_received).get("return", Any), on_response_received)
     make = _maker(backend, settings, asks_of(called, options))
     returns = cast("Callable[[Any], R] | None", reader_of(called, hint, is_wrapped=is_inner))
     return SignedTool(on_tool_called, definition, make, returns)

@@ -145,6 +145,7 @@ def without_hint(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     seen.__doc__ = inspect.getdoc(function)
     seen.__name__ = str(getattr(function, "__name__", type(function).__name__))
     seen.__annotations__ = {key: hint for key, hint in hints_of(function).items() if key != name}
+    seen.__wrapped__ = function  # pyright: ignore[reportFunctionMemberAccess] - it tells whether it is a generator
     seen.__signature__ = inspect.signature(function)  # pyright: ignore[reportFunctionMemberAccess] - inspect reads it
     return seen
 

@@ -45,7 +45,11 @@ class _Reader:
         from mcpbridge.backends.typed_dicts import readable
 
         if self._adapter is None:
-            self._adapter = TypeAdapter(readable(self._hint))
+            try:
+                self._adapter = TypeAdapter(readable(self._hint))
+            except Exception as error:  # types bring code of their own
+                what = f"no value of {self._hint!r} can be made of JSON"
+                raise CallFailed(f"the result of {self._tool}: {what}; `content` and `structured` have it") from error
         fault: ValidationError | None = None
         for candidate in self._candidates(value):
             try:

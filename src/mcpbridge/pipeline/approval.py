@@ -13,6 +13,7 @@ from typing import Protocol
 
 from mcpbridge.approvals.grants import Grants
 from mcpbridge.approvals.request import (
+    PAUSE,
     ApprovalEvent,
     ApprovalRequest,
     Audit,
@@ -36,7 +37,8 @@ from mcpbridge.wire.envelope import APPROVAL, APPROVALS, CALL
 __all__ = ["PAUSED_SECONDS", "Approval", "Approver"]
 
 PAUSED_SECONDS = 7 * 24 * 3600.0
-"""How long a call can be approved that does not wait for it, and then be made."""
+"""How long a call of the program can be approved that does not wait for it, and then be made. Clients that do not wait
+have what the settings give them."""
 
 
 class Approver(Protocol):
@@ -174,7 +176,8 @@ class Approval:
         arguments = bytes(call.params.get("arguments") or b"{}")
         definition = tool.definition if tool is not None else call.method.encode()
         digest = canonical_digest(arguments)
-        waits = text_in(call.meta, APPROVALS) != "pause"
+        said = text_in(call.meta, APPROVALS)
+        lasts = PAUSED_SECONDS if said == PAUSE else self._grants.once_seconds if said == "pause" else 0.0
         return ApprovalRequest(
             id=new_id(),
             server=call.upstream,
@@ -185,10 +188,10 @@ class Approval:
             client=caller.name,
             session=caller.session.id,
             at=now,
-            expires=now + self._seconds if waits else now,
-            binding=binding_of(caller.principal, name, definition, digest, self._policy()),
+            expires=now if lasts else now + self._seconds,
+            binding=binding_of(caller.principal, name, definition, digest, self._policy(), call.context.tenant),
             digest=digest,
             run=run_of(call.meta),
             call=text_in(call.meta, CALL),
-            lasts=0.0 if waits else PAUSED_SECONDS,
+            lasts=lasts,
         )

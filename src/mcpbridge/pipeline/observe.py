@@ -132,7 +132,15 @@ class _Observe:
         if self._events.is_heard:
             # Events may wait for who listens: without the content, which can be megabytes each.
             told = record if self._keeps_content else replace(record, arguments=b"", result=b"")
-            self._events.publish(FINISHED, told, run=record.run, session=record.session, tool=record.tool)
+            self._events.publish(
+                FINISHED,
+                told,
+                run=record.run,
+                session=record.session,
+                tool=record.tool,
+                principal=record.principal,
+                tenant=context.tenant if context is not None else "",
+            )
 
 
 class _ObserveRest(_Observe):

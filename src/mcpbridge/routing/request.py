@@ -1,5 +1,7 @@
 """What a client says it is about to do, in `_meta["mcpbridge/query"]` of a list request: a text, or messages.
 
+A text may stand as the member `query` of an object, with a `limit` beside it: how many tools it wants at most.
+
 Messages are those of a sampling request (`role`, `content`): the newest of the user counts, with the one before it.
 """
 
@@ -8,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-__all__ = ["LONGEST", "request_of"]
+__all__ = ["LONGEST", "limit_of", "request_of"]
 
 LONGEST = 4000
 """Characters of a request that are looked at: the last ones of messages, the first of a text."""
@@ -24,7 +26,12 @@ def request_of(said: "Raw | bytes") -> str:
         return ""
     if isinstance(value, str):
         return value[:LONGEST]
-    messages = value.get("messages") if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    messages: Any = value
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        if isinstance(text := members.get("query"), str):
+            return text[:LONGEST]
+        messages = members.get("messages")
     if not isinstance(messages, list):
         return ""
     texts: list[str] = []
@@ -34,6 +41,19 @@ def request_of(said: "Raw | bytes") -> str:
         if len(texts) == _NEWEST:
             break
     return "\n".join(texts)[-LONGEST:]
+
+
+def limit_of(said: "Raw | bytes") -> int | None:
+    """How many tools it wants at most; None where it does not say."""
+    try:
+        limit = msgspec.json.decode(said, type=_Limited).limit
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+    return limit if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else None
+
+
+class _Limited(msgspec.Struct):
+    limit: Any = None
 
 
 def _of_the_user(message: object) -> str:

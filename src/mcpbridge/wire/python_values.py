@@ -16,12 +16,26 @@ def decoded(data: bytes) -> Any:
     """The value of a JSON text that was read before: it is one.
 
     Raises:
-        msgspec.DecodeError: it is nested too deep.
+        msgspec.DecodeError: it is nested too deep for here, or is no JSON after all.
     """
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:  # also of numbers that are too large
+        return _by_hand(data)
+    except RecursionError:
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+
+
+_TOO_DEEP = "it is nested too deep"
+
+
+def _by_hand(data: bytes) -> Any:
+    try:
         return json.loads(data, parse_int=_int, parse_float=_float)
+    except RecursionError:
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def _int(text: str) -> Any:

@@ -33,6 +33,7 @@ __all__ = [
     "text_of",
     "unanswered",
     "unstricted",
+    "user_message",
 ]
 
 
@@ -104,6 +105,13 @@ def results_for(api: str, results: Sequence[CallResult[Any]]) -> list[Message]:
         FormatError: there is no such format.
     """
     return _SPOKEN[known_format(api)].results(results)
+
+
+def user_message(api: Format, text: str) -> Message:
+    """The message with which the user says something."""
+    if api == "gemini":
+        return {"role": "user", "parts": [{"text": text}]}
+    return {"role": "user", "content": {"type": "text", "text": text} if api == "mcp" else text}
 
 
 def assistant_message(api: str, response: Any) -> list[Message]:

@@ -99,7 +99,8 @@ def tools_in(api: Format, tools: Iterable[Described], *, strict: Strictness = Fa
     if api in ("openai", "openai-responses") and len(by_name) > MOST_TOOLS:
         raise FormatError(
             f"OpenAI takes {MOST_TOOLS} tools in a request, and these are {len(by_name)}: "
-            "say what they are to be for (`query=`), or how many (`limit=`)"
+            'say what they are for (`tools="…"`), name some (`tools=[…]`), or let the model find them'
+            ' (`tools=["mcpbridge/find_tools", "mcpbridge/call_tool"]`)'
         )
     offering = _Offering(api, strict)
     listed = [offering.tool(name, tool) for name, tool in by_name.items()]
