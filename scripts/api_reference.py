@@ -255,6 +255,8 @@ def _field(owner: str, name: str, field: griffe.Attribute, link: Callable[[str],
 
 
 def _fenced(text: str) -> str:
+    if '"' not in text:
+        text = text.replace("'", '"')  # as the formatter has it, which looks at pages too
     return f"```python signature\n{text}\n```\n"
 
 
