@@ -144,14 +144,15 @@ class Bridge(Engine):
         limit: int | None = None,
         only: Sequence[str] = (),
         user: str = "",
+        tenant: str = "",
         run: str = "",
     ) -> "list[ToolInfo]":
         """The tools that may be called, in the order of the catalog, or those that fit a query, best first.
 
         `query`: what somebody wants to do, in a few words; where nothing seems to fit, there are none. `only`: names,
         ids, or globs on ids (`github/*`), of which the list is then, in this order; the bridge's own finders can be
-        named, too (`mcpbridge/find_tools`, `mcpbridge/call_tool`). `user`: as whom to look; `run`: in
-        which run, where a resolver computes tools for single ones.
+        named, too (`mcpbridge/find_tools`, `mcpbridge/call_tool`). `user`: as whom to look; `run`: in which run
+        (of which `tenant`), where single ones have tools of their own.
 
         Raises:
             UnknownName: one of `only` is no tool.
@@ -163,7 +164,9 @@ class Bridge(Engine):
         await self.startup.settled()
         self.catalog.flush()
         extra = self.backends.extra
-        client = self._program.client(user, self._program.session(user, run) if run and extra.are_any else None)
+        tenant = self._context.tenants.get(user, "") or tenant  # as for calls
+        session = self._program.session(user, run, tenant) if run and extra.are_any else None
+        client = self._program.client(user, session)
         audience = self.catalog.audience(client.name, client.principal)
         snapshot = self.catalog.view("", audience)
         refs = {**(await extra.refs(client)), **snapshot.tools}
@@ -424,6 +427,7 @@ class Bridge(Engine):
         strict: "Strictness" = False,
         limit: int | None = None,
         user: str = "",
+        tenant: str = "",
         run: str = "",
     ) -> "Offered":
         """The tools in the format of a model's API, to be handed to it as they are.
@@ -439,17 +443,17 @@ class Bridge(Engine):
         """
         from mcpbridge.library.formats.front import offered
 
-        return offered(api, await self._offerable(tools, limit, user, run), strict=strict)
+        return offered(api, await self._offerable(tools, limit, user, tenant, run), strict=strict)
 
-    async def _offerable(self, tools: "Tools", limit: int | None, user: str, run: str) -> "list[ToolInfo]":
+    async def _offerable(self, tools: "Tools", limit: int | None, user: str, tenant: str, run: str) -> "list[ToolInfo]":
         if tools is None:
-            return await self.list_tools(limit=limit, user=user, run=run)
+            return await self.list_tools(limit=limit, user=user, tenant=tenant, run=run)
         if isinstance(tools, str):
-            return await self.list_tools(tools, limit=limit, user=user, run=run)
-        only = [one if isinstance(one, str) else await self._offered(one, user, run) for one in tools]
-        return await self.list_tools(limit=limit, only=only, user=user, run=run) if only else []
+            return await self.list_tools(tools, limit=limit, user=user, tenant=tenant, run=run)
+        only = [one if isinstance(one, str) else await self._offered(one, user, tenant, run) for one in tools]
+        return await self.list_tools(limit=limit, only=only, user=user, tenant=tenant, run=run) if only else []
 
-    async def _offered(self, tool: Any, user: str, run: str) -> str:
+    async def _offered(self, tool: Any, user: str, tenant: str, run: str) -> str:
         """The id of a tool of the program, which the bridge has from here on, or this run alone."""
         name, given = _given_of(tool)
         if name in self._given:
@@ -457,7 +461,7 @@ class Bridge(Engine):
                 hint = "`replace_tool` puts it in its place."
                 raise ConfigError(f"there is another tool {name!r} already", key=name, hint=hint)
         elif run:
-            self._run_tools.lend(user, run, name, tool)
+            self._run_tools.lend(user, run, self._context.tenants.get(user, "") or tenant, name, tool)
         else:
             await self.add_tool(tool)
         return name if given.has_several else f"{TOOLS}/{name}"
@@ -624,9 +628,9 @@ class Bridge(Engine):
             messages = [user_message(known_format(getattr(model, "format", "openai")), messages)]
         if isinstance(tools, Tool):  # it can be called, but says nothing of turns
             tools = [tools]
-        run = run or new_run()
+        run, tenant = run or new_run(), self._context.tenants.get(user, "") or tenant  # as for calls
         if resolver is not None:
-            self._run_tools.resolve(user, run, resolver)
+            self._run_tools.resolve(user, run, tenant, resolver)
         return begin(
             self,
             model,
@@ -637,7 +641,7 @@ class Bridge(Engine):
             prepare=prepare,
             run=run,
             user=user,
-            tenant=self._context.tenants.get(user, "") or tenant,  # as for calls
+            tenant=tenant,
             metadata=metadata,
             strict=strict,
             approvals=approvals,

@@ -630,7 +630,8 @@ class Engine:
             params = {**params, "_meta": {**params.get("_meta", {}), **said}}
         self.require_running()
         if run and session is None and self.backends.extra.are_any:
-            session = self._program.session(user, run)  # it may have tools of its own
+            whose = self._context.tenants.get(user, "") or tenant
+            session = self._program.session(user, run, whose)  # it may have tools of its own
         frame = Frame(id=Raw(self._program.next_id()), method=method, params=_as_json(params))
         answer = await self.server.answer(self._program.client(user, session), frame, notify)
         message = decoded(answer.data)

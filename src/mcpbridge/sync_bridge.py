@@ -126,10 +126,11 @@ class SyncBridge:
         limit: int | None = None,
         only: Sequence[str] = (),
         user: str = "",
+        tenant: str = "",
         run: str = "",
     ) -> "list[ToolInfo]":
         """The tools that may be called, or those that fit a query, best first."""
-        return self._wait(self._bridge.list_tools(query, limit=limit, only=only, user=user, run=run))
+        return self._wait(self._bridge.list_tools(query, limit=limit, only=only, user=user, tenant=tenant, run=run))
 
     def call_tool(
         self,
@@ -246,10 +247,13 @@ class SyncBridge:
         strict: "Strictness" = False,
         limit: int | None = None,
         user: str = "",
+        tenant: str = "",
         run: str = "",
     ) -> "Offered":
         """The tools in the format of a model's API, to be handed to it as they are."""
-        return self._wait(self._bridge.tools_for(api, tools=tools, strict=strict, limit=limit, user=user, run=run))
+        return self._wait(
+            self._bridge.tools_for(api, tools=tools, strict=strict, limit=limit, user=user, tenant=tenant, run=run)
+        )
 
     def calls_from(self, response: Any, offered: "Offered | None" = None) -> list[ToolCall[Any, Any]]:
         """The calls that a model's response wants made: an object of an official package, or as JSON values."""

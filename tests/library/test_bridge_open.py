@@ -226,12 +226,14 @@ async def test_a_tool_of_one_run_is_no_other_runs_and_no_clients() -> None:
 
     async with Bridge.open({}, remember=False) as bridge:
         for whose in ("ann", "bob"):
-            outcome = await bridge.run(model, "go", tools=[closure(whose)], user=whose)
+            outcome = await bridge.run(model, "go", tools=[closure(whose)], run="chat", tenant=whose)
             assert [result.text for result in outcome.results] == [f"data of {whose}"] * 2
             assert outcome.text == f"data of {whose}"
         assert "tools/secret" not in [tool.id for tool in await bridge.list_tools()]
         with pytest.raises(RequestFailed):
-            await bridge.call_tool("secret", user="bob")
+            await bridge.call_tool("secret", run="chat", tenant="eve")
+        with pytest.raises(RequestFailed):
+            await bridge.call_tool("secret", run="chat", tenant="ann", user="eve")
 
 
 async def test_a_bridge_that_does_not_run_says_so() -> None:

@@ -236,7 +236,9 @@ async def test_a_server_that_ignores_that_is_killed(monkeypatch: pytest.MonkeyPa
 async def test_what_a_server_says_while_it_ends_can_still_be_read() -> None:
     told: list[bytes] = []
     with anyio.fail_after(20):
-        running = ServerProcess.start(spec("import sys; sys.stdin.read(); print('bye', file=sys.stderr)"))
+        code = "import sys; print('up', flush=True); sys.stdin.read(); print('bye', file=sys.stderr)"
+        running = ServerProcess.start(spec(code))
+        assert await says(running) == "up"  # before that, a stop may be in time to end it by a signal
         await running.stop(lambda: told.append(os.read(running.stderr, 100)))
     assert told == [b"bye\n"]
 

@@ -102,9 +102,9 @@ class Program:
         self._requests += 1
         return b"%d" % self._requests
 
-    def session(self, user: str, run: str) -> Session:
-        """The session of one run alone."""
-        session = self._sessions.of(user, "", run)
+    def session(self, user: str, run: str, tenant: str = "") -> Session:
+        """The session of one run alone; runs of other tenants are others, whatever they are called."""
+        session = self._sessions.of(user, "", f"{tenant}\0{run}")
         session.run = run
         return session
 

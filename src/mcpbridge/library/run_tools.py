@@ -17,23 +17,23 @@ __all__ = ["RunTools"]
 class RunTools:
     """What the runs of one bridge have besides. It lasts as long as their sessions."""
 
-    def __init__(self, extra: ExtraTools, session_of: Callable[[str, str], Session]) -> None:
-        """`session_of` gives the session of a user's run."""
+    def __init__(self, extra: ExtraTools, session_of: Callable[[str, str, str], Session]) -> None:
+        """`session_of` gives the session of a run, by user, run and tenant."""
         self._extra, self._session_of = extra, session_of
         self._lent: WeakKeyDictionary[Session, dict[str, Any]] = WeakKeyDictionary()
         self._resolvers: WeakKeyDictionary[Session, Resolve] = WeakKeyDictionary()
 
-    def lend(self, user: str, run: str, name: str, tool: Any) -> None:
+    def lend(self, user: str, run: str, tenant: str, name: str, tool: Any) -> None:
         """The run has this tool from here on, in the place of one of the same name."""
-        session = self._session_of(user, run)
+        session = self._session_of(user, run, tenant)
         lent = self._lent.setdefault(session, {})
         if lent.get(name) is not tool:
             lent[name] = tool
             self._give(session)
 
-    def resolve(self, user: str, run: str, resolver: Resolver) -> None:
+    def resolve(self, user: str, run: str, tenant: str, resolver: Resolver) -> None:
         """The run has a resolver of its own, in place of the bridge's."""
-        session = self._session_of(user, run)
+        session = self._session_of(user, run, tenant)
         self._resolvers[session] = resolving(resolver)
         self._give(session)
 

@@ -120,7 +120,12 @@ class RunCalls:
     async def _offered(self, tools: Sequence[str]) -> Offered:
         asked = self._options.asked
         return await self._bridge.tools_for(
-            self._options.format, tools=tools, strict=self._options.strict, user=asked.user, run=asked.run
+            self._options.format,
+            tools=tools,
+            strict=self._options.strict,
+            user=asked.user,
+            tenant=asked.tenant,
+            run=asked.run,
         )
 
     async def settle(self, calls: Sequence[Wanted], offered: Offered) -> list[Result]:

@@ -89,6 +89,7 @@ class Loop:
             tools=wanted,
             strict=options.strict,
             user=options.asked.user,
+            tenant=options.asked.tenant,
             run=options.asked.run,
         )
         if wanted is not None and self._offer and any(result.handle for result in self._results):

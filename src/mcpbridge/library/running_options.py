@@ -73,7 +73,14 @@ class Running(Requesting, Protocol):
         ...
 
     async def tools_for(
-        self, api: Format, *, tools: Tools = None, strict: Strictness = False, user: str = "", run: str = ""
+        self,
+        api: Format,
+        *,
+        tools: Tools = None,
+        strict: Strictness = False,
+        user: str = "",
+        tenant: str = "",
+        run: str = "",
     ) -> Offered:
         """Tools in the format of a model's API."""
         ...
