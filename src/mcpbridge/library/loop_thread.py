@@ -31,6 +31,9 @@ END_SECONDS = 1.0
 LEAVE_SECONDS = 15.0
 """What is held has as long to be left in: more than servers get to end by themselves."""
 
+_LOOK = 0.5
+"""Seconds between two looks of who waits."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -75,7 +78,7 @@ class LoopThread(Generic[T]):
         _end_at_exit(self)
         try:
             self._thread.start()
-            self.held: T = self._begun.result()
+            self.held: T = _result_of(self._begun)
             """What was entered. To be used in the loop alone: see `wait` and `do`."""
         except BaseException:
             self.close()
@@ -95,7 +98,7 @@ class LoopThread(Generic[T]):
         try:
             self._refuse_to_wait_here()
             self._begin(future)
-            return future.result()
+            return _result_of(future)
         except CancelledError:
             raise BridgeClosed("the bridge was closed meanwhile") from None
         except BaseException:
@@ -255,6 +258,19 @@ class LoopThread(Generic[T]):
                 "this is the bridge's own thread, which cannot wait for itself: an async handler awaits the methods "
                 "of `Bridge`; a handler that is no coroutine runs elsewhere and may wait"
             )
+
+
+def _result_of(future: Future[R]) -> R:
+    """What comes of it. An interrupt is heard at the latest at the next look.
+
+    One that comes in the moment before a thread begins to wait does not end the wait, and would be heard after it.
+    """
+    while True:
+        try:
+            return future.result(_LOOK)
+        except TimeoutError:
+            if future.done():  # it is what came of it, or it came just now
+                return future.result()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
