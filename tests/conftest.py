@@ -3,6 +3,8 @@
 import gc
 import itertools
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,15 @@ def _own_logs() -> Iterator[None]:
     yield
     Logger.sink = None
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def _own_interrupts() -> Iterator[None]:
+    """What it makes of Ctrl-C is not for them either."""
+    yield
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -252,6 +252,7 @@ def interrupt_after(entered: threading.Event) -> threading.Thread:
 
     def interrupt() -> None:
         assert entered.wait(10)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "nobody would hear of it"
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
