@@ -3,11 +3,11 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from anyio import CancelScope, move_on_after
@@ -85,16 +85,9 @@ log = get_logger("mcpbridge")
 _BUILT = frozenset(
     ("server", "pool", "catalog", "startup", "backends", "looking", "results", "approvals", "_now", "_standing")
 )
+"""What there is once the bridge runs."""
 _OF_PROGRAMS, _ROOM = ("artifact", "context", "finished"), 64 * 1024**2
 """What tools and runs of programs keep, and bytes of each kind: what is used least makes room."""
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for one in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(one)
-    else:
-        yield error
 
 
 def _as_json(params: Mapping[str, Any]) -> Raw:
@@ -276,12 +269,7 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._has_ended = True
-        try:
-            return await self._stack.__aexit__(kind, error, trace)
-        except BaseExceptionGroup as group:
-            if error is not None and list(_leaves(group)) == [error]:
-                return False  # task groups wrap what the body raised; who wrote it expects it as it is
-            raise
+        return await self._stack.__aexit__(kind, error, trace)
 
     @asynccontextmanager
     async def _running(self) -> AsyncGenerator[Self]:
