@@ -7,12 +7,13 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+import uvloop
 
 from mcpbridge.wire import guard, process
 from mcpbridge.wire.process import ProcessSpec, ServerProcess, child_environment
@@ -257,6 +258,43 @@ async def test_stopping_is_finished_by_force_when_nobody_waits_for_it_any_more()
             assert running.exit_text == "killed by SIGKILL"
         finally:
             await running.stop(lambda: None)
+
+
+@pytest.mark.parametrize("code", [LEAVES_GRANDCHILD, LEAVES_GROUP_MEMBER], ids=["another session", "the same group"])
+async def test_no_descendant_outlives_a_stop_that_was_cancelled(code: str) -> None:
+    """At any of its awaits."""
+    with anyio.fail_after(20):
+        for turns in range(1, 7):
+            running = ServerProcess.start(spec(code))
+            grandchild = int(await says(running))
+            stopping = asyncio.ensure_future(running.stop(lambda: None))
+            if turns > 1:
+                await running.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            stopping.cancel()
+            await asyncio.wait([stopping])
+            await ended(grandchild)
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_no_descendant_outlives_the_loop_that_its_server_ended_on(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """The server is gone, what it started is not, and nobody gets to look for that: the loop is closed."""
+
+    async def exits() -> tuple[ServerProcess, int]:
+        running = ServerProcess.start(spec(LEAVES_GRANDCHILD))
+        grandchild = int(await says(running))
+        running.close_stdin()
+        await running.wait()
+        return running, grandchild
+
+    loop = make_loop()
+    running, grandchild = loop.run_until_complete(exits())
+    loop.close()
+    asyncio.run(ended(grandchild))
+    assert running.exit_text == "exit code 0"
 
 
 @pytest.mark.parametrize("code", [LEAVES_GRANDCHILD, LEAVES_GROUP_MEMBER], ids=["another session", "the same group"])

@@ -78,7 +78,7 @@ class ServerProcess:
         """What marks it and all its descendants; see `guard`."""
         self._exited = asyncio.Event()
         self._code: int | None = None
-        self._watch_exit()
+        self._let_go = self._own() if hasattr(os, "pidfd_open") else self._own_without_pidfd()
 
     @classmethod
     def start(cls, spec: ProcessSpec) -> "ServerProcess":
@@ -184,12 +184,17 @@ class ServerProcess:
                 if not await self._exits_within(TERM_GRACE):
                     self._signal_group(signal.SIGKILL)
                     await self._exits_within(TERM_GRACE)
-        finally:
-            # Whatever of the group outlived its leader goes at once, also when this wait was cancelled.
+            # Whatever of the group outlived its leader goes at once.
             self._signal_group(signal.SIGKILL)
-        # Reaped only now: until then nobody else can get the id that the group signals went to.
-        self._popen.poll()
-        await sweep(self.cookie)
+            # Reaped only now: until then nobody else can get the id that the group signals went to.
+            self._popen.poll()
+            await sweep(self.cookie)
+        except BaseException:  # cancelled all the same, or its loop was closed
+            if self._let_go():
+                before_closing()
+                _end_unowned(self._popen, self.cookie, self._owner, set())
+            raise
+        self._let_go()
         guarding.ended(self.cookie)
         before_closing()
         for pipe in (self._popen.stdout, self._popen.stderr):
@@ -217,29 +222,58 @@ class ServerProcess:
             else:
                 os.killpg(self.pid, number)
 
-    def _watch_exit(self) -> None:
+    def _own(self) -> Callable[[], bool]:
+        """Hear of its exit, and see that it is ended should the loop be closed before `stop` is through.
+
+        Returns what takes the latter back, and tells whether it was in time.
+        """
         loop = asyncio.get_running_loop()
-        if not hasattr(os, "pidfd_open"):
-            _when_exited(self._popen, self._has_exited)
-            return
-        descriptor = os.pidfd_open(self.pid)
+        never = os.eventfd(0)
+        try:
+            ends = os.pidfd_open(self.pid)
+        except BaseException:
+            os.close(never)
+            raise
+        descriptors = {never, ends}
 
         def exited() -> None:
-            unowned.detach()
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
+            loop.remove_reader(ends)
+            descriptors.discard(ends)
+            os.close(ends)
             self._has_exited()
 
-        # The loop alone holds it, and lets go of it when it is closed: nobody can end the server any more then.
-        unowned = weakref.finalize(exited, _end_unowned, self._popen, self.cookie, self._owner, descriptor)
+        def keep() -> None:
+            """The loop alone holds this, and lets go of it when it is closed: nobody can end the server any more then.
+
+            Until `stop` is through and not until the exit: what the server started may live on.
+            """
+
+        unowned = weakref.finalize(keep, _end_unowned, self._popen, self.cookie, self._owner, descriptors)
         unowned.atexit = False  # the guard sees to that
-        loop.add_reader(descriptor, exited)
+        loop.add_reader(ends, exited)
+        loop.add_reader(never, keep)
+
+        def let_go() -> bool:
+            if unowned.detach() is None:
+                return False
+            loop.remove_reader(never)
+            os.close(never)
+            return True
+
+        return let_go
+
+    def _own_without_pidfd(self) -> Callable[[], bool]:
+        _when_exited(self._popen, self._has_exited)
+        return lambda: True
 
     def _has_exited(self) -> None:
-        if self._popen.returncode is not None:
-            self._code = self._popen.returncode
-        elif info := os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT):
-            self._code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        try:
+            if self._popen.returncode is not None:
+                self._code = self._popen.returncode
+            elif info := os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT):
+                self._code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        except ChildProcessError:  # the thread that ends it after all is just reaping it
+            self._code = self._popen.wait()
         self._exited.set()
 
 
@@ -259,7 +293,7 @@ def _kill_unowned(popen: subprocess.Popen[bytes]) -> None:
     with suppress(OSError):
         if _ON_WINDOWS:
             popen.kill()
-        else:
+        elif popen.returncode is None:  # else the id may be another's by now
             os.killpg(popen.pid, signal.SIGKILL)
     popen.wait()
     for pipe in (popen.stdin, popen.stdout, popen.stderr):
@@ -267,18 +301,18 @@ def _kill_unowned(popen: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-def _end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int, descriptor: int) -> None:
-    """End a server whose loop was closed, without any grace. `descriptor` told the loop of its end."""
-    os.close(descriptor)
+def _end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int, descriptors: set[int]) -> None:
+    """End a server whose loop was closed, without any grace. `descriptors` are those of the loop for it."""
+    for descriptor in descriptors:
+        os.close(descriptor)
     if os.getpid() == owner:  # else this is a fork
         with suppress(RuntimeError):  # the interpreter exits: then the guard does it
             threading.Thread(target=_end_tree, args=(popen, cookie), name=f"end {popen.pid}").start()
 
 
 def _end_tree(popen: subprocess.Popen[bytes], cookie: str) -> None:
-    if popen.returncode is None:
-        _kill_unowned(popen)
-        guard.kill_carriers({cookie})
+    _kill_unowned(popen)
+    guard.kill_carriers({cookie})
     guarding.ended(cookie)
 
 
