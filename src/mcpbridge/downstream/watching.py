@@ -7,10 +7,9 @@ a server keeps its clients apart, the instance that gets a client's calls is the
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from mcpbridge.downstream.asking import LegacyAsker, Unasked
 from mcpbridge.downstream.channel import Client, Notify
@@ -22,6 +21,7 @@ from mcpbridge.errors import BadRequest, BridgeError, Overloaded, UnknownName
 from mcpbridge.interaction import Asker, Profile
 from mcpbridge.routing.scopes import Scope
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.wanted import Wanted
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcpbridge.wire.frame import Frame, decode_fields
@@ -70,11 +70,12 @@ class Watching:
     async def _subscribe(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
         uri = text(Body(frame.params), "uri")
         if uri not in client.subscriptions:
-            end = await self._watch(client, uri, notify)
+            watched = await self._watch(client, uri, notify)
             if uri in client.subscriptions:  # the same was asked for twice while its server started
-                end()
+                watched.end()
             else:
-                client.subscriptions[uri] = end
+                client.subscriptions[uri] = watched.end
+            await watched.begun()
         return EMPTY
 
     async def _unsubscribe(self, client: Client, frame: Frame, _: Notify) -> bytes | Raw:
@@ -92,7 +93,7 @@ class Watching:
         if client.channel is not None and self._open[client.channel] >= MAX_OPEN:
             raise Overloaded(f"{MAX_OPEN} streams of this client are open; end one of them first")
         self._open[client.channel] += 1
-        watched: dict[str, Callable[[], None]] = {}
+        watched: dict[str, _Watched] = {}
         task = asyncio.current_task()
         assert task is not None, "a request is answered in one"
         self.listening.add(task)
@@ -102,6 +103,7 @@ class Watching:
                     watched[uri] = await self._watch(client, uri, notify)
                 except BridgeError:
                     continue  # not honoured, so not acknowledged
+            await asyncio.gather(*(one.begun() for one in watched.values()))
             async with self._news.heard_on(listen, client) as tasks:
                 self._listeners.listens.add(listen)
                 listen.acknowledge(list(watched), tasks)
@@ -112,12 +114,12 @@ class Watching:
             if not self._open[client.channel]:
                 del self._open[client.channel]
             self._listeners.listens.discard(listen)
-            for end in watched.values():
-                end()
+            for one in watched.values():
+                one.end()
         return listen.result
 
-    async def _watch(self, client: Client, uri: str, notify: Notify) -> Callable[[], None]:
-        """One subscriber more; returns what ends that.
+    async def _watch(self, client: Client, uri: str, notify: Notify) -> "_Watched":
+        """One subscriber more, of whom the server may not have heard yet.
 
         Raises:
             CallRefused: nobody has the resource, or its server announces no changes.
@@ -129,17 +131,32 @@ class Watching:
             raise UnknownName("resource", uri)
         base = self._pool.upstreams.get(server)
         if base is None:
-            return _nothing
+            return _Watched(None, own)  # it never changes
         if base.lacks("resources", "subscribe"):
             raise BadRequest(METHOD_NOT_FOUND, f"Server '{server}' does not announce changes of its resources")
         upstream = base if base.is_shared else await self._pool.serving(base, _subscriber(client, notify))
         wanted = upstream.wanted  # an instance stays while anything is wanted of it
         wanted.subscribe(own)
-        return partial(wanted.unsubscribe, own)
+        return _Watched(wanted, own)
 
 
-def _nothing() -> None:
-    """There is nothing to end."""
+class _Watched(Struct, frozen=True):
+    """One subscriber of one resource."""
+
+    wanted: Wanted | None
+    """Of the server; None: nobody tells of changes."""
+    uri: str
+    """As the server has it."""
+
+    async def begun(self) -> None:
+        """Return when the server has taken the subscription, or takes too long to."""
+        if self.wanted is not None:
+            await self.wanted.follows(self.uri)
+
+    def end(self) -> None:
+        """One subscriber less."""
+        if self.wanted is not None:
+            self.wanted.unsubscribe(self.uri)
 
 
 class _ModernSubscriber(Unasked):

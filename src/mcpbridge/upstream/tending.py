@@ -153,6 +153,8 @@ class Tending:
                     held = None
                     continue
                 if held is not None and held.uris == uris:
+                    if held.opened.is_set():
+                        wanted.follow(uris)  # one that nobody wanted for a moment
                     await wanted.changed.wait()  # also when it ends; a log level concerns requests
                     continue
                 last, held = held, None
@@ -201,7 +203,7 @@ class Tending:
         for uri in uris:
             if is_after_gap and uri in self._wanted.followed:
                 self._heard("notifications/resources/updated", Raw(encode({"uri": uri})), b"")
-        self._wanted.followed.update(set(uris) & set(self._wanted.uris))
+        self._wanted.follow(uris)
 
     async def _keep_subscribed(self) -> None:
         """Legacy: the server's subscriptions and log level are brought to what the clients want."""
@@ -212,6 +214,7 @@ class Tending:
             wanted.changed.clear()
             try:
                 if session.has_subscriptions:
+                    wanted.follow(subscribed)  # one that nobody wanted for a moment
                     for uri in sorted(set(wanted.uris) - subscribed):
                         await _unless_refused(self._name, session.subscribe(uri, seconds))
                         subscribed.add(uri)

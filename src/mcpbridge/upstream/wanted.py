@@ -5,7 +5,7 @@ It outlives the sessions with the server; `tending` brings each of them to it.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import anyio
 
@@ -13,6 +13,8 @@ from mcpbridge.wire.log_levels import LEVELS
 
 __all__ = ["Wanted"]
 
+FOLLOW_SECONDS = 2.0
+"""Seconds that a subscriber waits for the server to take the subscription."""
 LEVEL_SECONDS = 1.0
 """Seconds that a call waits for its server to take the level that the call asks for."""
 QUIET_LEVEL = "emergency"
@@ -36,6 +38,7 @@ class Wanted:
         self.requests_level = ""
         """Of it the part of single requests."""
         self.changed = asyncio.Event()
+        self._follows_more = asyncio.Event()
         self._is_told = asyncio.Event()
         self._is_told.set()
         self._heir: Wanted | None = None
@@ -48,6 +51,7 @@ class Wanted:
         heir.adopt_log_level(self)
         heir.changed.set()
         self._heir = heir
+        self._follows_more.set()
         heir.hold()
         self.forget()
 
@@ -78,6 +82,26 @@ class Wanted:
             self.followed.discard(uri)
             self.changed.set()
             self.hold()
+
+    def follow(self, uris: Iterable[str]) -> None:
+        """The server tells of these from now on, if they are still wanted."""
+        self.followed.update(uri for uri in uris if uri in self.uris)
+        self._follows_more.set()
+
+    async def follows(self, uri: str) -> None:
+        """Return when the server tells of this: who is answered earlier could change it before that, unheard.
+
+        Soon also if it takes too long. What changes until it does is then told as missed, as it is after a gap.
+        """
+        wanted = self
+        with anyio.move_on_after(FOLLOW_SECONDS):
+            while uri not in wanted.followed:
+                wanted._follows_more.clear()
+                if wanted._heir is None:
+                    await wanted._follows_more.wait()
+                wanted = wanted._heir or wanted
+            return
+        wanted.follow([uri])
 
     def want_log_level(self, level: str, *, is_heard: bool = False) -> None:
         """The least severe level that any session wants; empty when none wants one. `is_heard`: sessions are there."""
