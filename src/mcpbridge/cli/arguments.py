@@ -1,4 +1,4 @@
-"""The arguments of `mcpbridge call`, from `key=value` words or a JSON object; pure."""
+"""The arguments of `mcpbridge call` and the like, from `key=value` words or a JSON object; pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ __all__ = ["from_json", "from_words"]
 Schema = Mapping[str, Any]
 
 
-def from_json(text: str) -> dict[str, Any]:
-    """The arguments as one JSON object.
+def from_json(text: str, option: str = "--json") -> dict[str, Any]:
+    """The arguments as one JSON object, given with this option.
 
     Raises:
         CommandFailed: it is none.
@@ -20,15 +20,15 @@ def from_json(text: str) -> dict[str, Any]:
     try:
         value: object = json.loads(text)
     except json.JSONDecodeError as error:
-        fail(USAGE, f"--json: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}")
+        fail(USAGE, f"{option}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}")
     except RecursionError:
-        fail(USAGE, "--json: nested too deeply")
+        fail(USAGE, f"{option}: nested too deeply")
     if not isinstance(value, dict):
-        fail(USAGE, "--json: expected a JSON object", 'For instance --json \'{"city": "Berlin"}\'.')
+        fail(USAGE, f"{option}: expected a JSON object", f'For instance {option} \'{{"city": "Berlin"}}\'.')
     return cast("dict[str, Any]", value)
 
 
-def from_words(words: Sequence[str], schema: Schema) -> dict[str, Any]:
+def from_words(words: Sequence[str], schema: Schema, option: str = "--json") -> dict[str, Any]:
     """The arguments given as `key=value`. What the schema calls a string stays text; the rest is JSON if it parses.
 
     Raises:
@@ -38,7 +38,7 @@ def from_words(words: Sequence[str], schema: Schema) -> dict[str, Any]:
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key:
-            fail(USAGE, f"expected key=value, found {word!r}", "Or pass all arguments at once with --json '{…}'.")
+            fail(USAGE, f"expected key=value, found {word!r}", f"Or give all at once with {option} '{{…}}'.")
         if key in arguments:
             fail(USAGE, f"the argument {key!r} stands twice", 'A list is written as JSON: key=\'["a", "b"]\'.')
         arguments[key] = text if _is_text(schema, key) else _json_or_text(text)

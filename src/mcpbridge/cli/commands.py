@@ -30,6 +30,7 @@ _SUMMARIES = {
     "remove": "Take one out of it.",
     "enable": "Switch a server or a tool on.",
     "disable": "Switch one off.",
+    "manage": "Have a tool of your own do a management command.",
     "list": "List what the servers offer.",
     "search": "Find tools by what they do.",
     "call": "Call a tool.",

@@ -61,9 +61,9 @@ class Found:
         """What it says of itself as a daemon; None: it is another kind of bridge."""
         return cast("Mapping[str, Any] | None", self.status.get("daemon"))
 
-    def ask(self, do: str, *, patience: float = 5.0) -> Document:
+    def ask(self, do: str, *, patience: float = 5.0, **more: object) -> Document:
         """Put a request to it; `error` is in the answer if that is nothing useful."""
-        return ask(self.path, {"do": do}, patience=patience) or {"pid": self.pid, "error": "it has ended"}
+        return ask(self.path, {"do": do, **more}, patience=patience) or {"pid": self.pid, "error": "it has ended"}
 
 
 def config_path(explicit: str | None) -> Path:

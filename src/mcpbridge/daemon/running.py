@@ -11,6 +11,7 @@ from msgspec import Struct
 from mcpbridge.admin.approvals import answers as approval_answers
 from mcpbridge.admin.cache import answers as cache_answers
 from mcpbridge.admin.control_socket import Answers, Document, publish
+from mcpbridge.admin.managing import answers as managing_answers
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.load import Loaded
 from mcpbridge.logs import Level, get_logger
@@ -111,4 +112,5 @@ def _answers(
         return redact.values_of({"pid": os.getpid(), "config": bridge.settings.source, **await reloading.reload()})
 
     own: Answers = {"status": told, "stats": counted, "reload": reloaded}
-    return {**own, **approval_answers(bridge.approvals), **cache_answers(bridge), **(more or {})}
+    more = {**managing_answers(bridge, redact), **(more or {})}
+    return {**own, **approval_answers(bridge.approvals), **cache_answers(bridge), **more}

@@ -1,0 +1,94 @@
+"""`mcpbridge manage`: have a tool that runs do a management command."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from mcpbridge.admin.control_socket import SILENT, Document
+from mcpbridge.admin.managing import answers
+from mcpbridge.cli import engine
+from mcpbridge.cli.arguments import from_json, from_words
+from mcpbridge.cli.daemons import config_path, survey
+from mcpbridge.cli.exits import OK, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE, fail
+from mcpbridge.cli.options import as_json_option, config_option
+from mcpbridge.cli.output import note, print_json, print_text, visible
+from mcpbridge.config.load import Loaded
+from mcpbridge.redaction import Redactor
+
+__all__ = ["command"]
+
+_PATIENCE = 610.0
+"""Seconds: somewhat more than a bridge grants a management command."""
+_LARGEST_DATA = 60_000
+"""Bytes, somewhat less than a bridge takes as one request."""
+_CODES = {"unknown": USAGE, "invalid": USAGE, "unsupported": USAGE, "timeout": TIMED_OUT, SILENT: TIMED_OUT}
+_CODES["failed"] = TOOL_ERROR
+
+
+@click.command("manage")
+@click.argument("name")
+@click.argument("action", metavar="COMMAND")
+@click.argument("words", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--data", metavar="JSON", help="All data as a JSON object; - reads it from standard input.")
+@config_option
+@as_json_option
+def command(
+    *, name: str, action: str, words: tuple[str, ...], data: str | None, config: str | None, as_json: bool
+) -> int:
+    """Have the tool NAME of [tools], or the pack, do the management COMMAND with this data, and print what came of it.
+
+    Every running bridge with this configuration does it; where none runs, one does that is there for this alone:
+    mcpbridge manage glossary reindex language=de
+
+    Exit code 2: there is no such tool or command; 5: it failed; 7: no answer in time.
+    """
+    if data is not None and words:
+        raise click.UsageError("Give the data as KEY=VALUE or with --data, not both.")
+    text = sys.stdin.read() if data == "-" else data
+    given = from_words(words, {}, "--data") if text is None else from_json(text, "--data")
+    if len(json.dumps(given)) > _LARGEST_DATA:
+        fail(USAGE, f"the data is larger than {_LARGEST_DATA} bytes", "Let it name a file instead.")
+    request = {"name": name, "command": action, "data": given}
+    path = config_path(config)
+    around = survey(path)
+    told = [one.ask("command", patience=_PATIENCE, **request) for one in around.bridges]
+    around.require_answer(path)
+    if told:
+        return _show(told, as_json=as_json)
+
+    async def alone(loaded: Loaded, redact: Redactor) -> int:
+        if not as_json:
+            note("no bridge runs with this configuration: what the command changes in memory ends with it")
+        async with engine.settle(loaded, redact, ()) as bridge:
+            await bridge.startup.settled()
+            return _show([await answers(bridge, redact)["command"](request)], as_json=as_json)
+
+    return engine.run(alone, config, as_json=as_json)
+
+
+def _show(told: Sequence[Document], *, as_json: bool) -> int:
+    failed = [document for document in told if "error" in document]
+    if as_json:
+        print_json({"ok": not failed, "bridges": list(map(dict, told))})
+    else:
+        for document in told:
+            _print(document, who=f"process {document.get('pid')}: " if len(told) > 1 else "")
+    return _CODES.get(str(failed[0].get("code")), UNREACHABLE) if failed else OK
+
+
+def _print(document: Mapping[str, Any], *, who: str) -> None:
+    if "error" in document:
+        note(visible(f"{who}{document['error']}"))
+        return
+    if who:
+        print(who.strip())
+    result = document.get("result")
+    if isinstance(result, str):
+        print_text(result)
+    elif result is not None:
+        print_json(result)
+    elif not who:
+        print_text("done")
