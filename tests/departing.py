@@ -21,9 +21,6 @@ from mcpbridge.library import loop_thread
 from mcpbridge.sync_bridge import SyncBridge
 from mcpbridge.wire import process
 
-process.STDIN_GRACE = process.TERM_GRACE = 0.05
-loop_thread.END_SECONDS = 0.1
-
 WAYS: dict[str, Callable[[str], object]] = {}
 
 
@@ -224,4 +221,6 @@ def never_left(config: str) -> None:
 
 
 if __name__ == "__main__":
+    process.STDIN_GRACE = process.TERM_GRACE = 0.05
+    loop_thread.END_SECONDS = 0.1
     WAYS[sys.argv[1]](sys.argv[2])

@@ -71,6 +71,7 @@ LAYERS = [
     "registry",
     "telling",
     "library",
+    "observing",
     "engine",
     "bridge",
     "sync_bridge",

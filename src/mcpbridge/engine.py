@@ -24,7 +24,7 @@ from mcpbridge.builtin_parts import BuiltinParts
 from mcpbridge.catalog.forms import Forms
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.representation import Representation
-from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
+from mcpbridge.catalog.snapshot import Builder, Kind, Snapshot
 from mcpbridge.config.changes import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import BridgeContext, new_run
@@ -39,11 +39,12 @@ from mcpbridge.generation import Generation, Standing, build, identity_of, serve
 from mcpbridge.health import Looking
 from mcpbridge.holdings import Holdings, Lease
 from mcpbridge.hooks.calls import Hook
-from mcpbridge.interaction import NOTHING, Asker
+from mcpbridge.interaction import NOTHING
 from mcpbridge.library.naming import check_names
 from mcpbridge.logs import get_logger
 from mcpbridge.making import making_of
 from mcpbridge.model import Call, Session
+from mcpbridge.observing import Observing
 from mcpbridge.owned_tasks import OwnedTasks
 from mcpbridge.pipeline.metrics import Metrics
 from mcpbridge.policy.decide import Policy
@@ -62,12 +63,10 @@ from mcpbridge.upstream.auth import Authorization
 from mcpbridge.upstream.auth_account import Show, Surroundings
 from mcpbridge.upstream.auth_flights import Flights
 from mcpbridge.upstream.auth_grant import SecretStore
-from mcpbridge.upstream.listings import Lists
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup import StartupWait
-from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports import TransportMaker
 from mcpbridge.wire.envelope import CONTEXT, RUN, TURN
 from mcpbridge.wire.frame import Frame, encode
@@ -195,9 +194,6 @@ class Engine:
         )
         self._transports.signed_in = self._signed_in
         self._started = time.monotonic()
-        self._settled: set[str] = set()
-        self._stood: dict[str, tuple[Upstream, str]] = {}
-        """By name, which instance stepped last, and to which state."""
         self._has_settled = False
         self._stack: Any = None
         self._has_ended = False
@@ -227,11 +223,13 @@ class Engine:
         self.approvals: Desk
         """Calls that wait for a person to agree."""
 
-    def __getattr__(self, name: str) -> Any:
-        """What is built when the bridge begins to run is not there before."""
-        if name in _BUILT:
-            raise BridgeClosed(f"the bridge does not run yet, so it has no `{name}`: use `async with`")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # else every name would pass for one that there is
+
+        def __getattr__(self, name: str) -> Any:
+            """What is built when the bridge begins to run is not there before."""
+            if name in _BUILT:
+                raise BridgeClosed(f"the bridge does not run yet, so it has no `{name}`: use `async with`")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def require_running(self) -> None:
         """Refuse work before the bridge runs, or afterwards.
@@ -305,10 +303,11 @@ class Engine:
         identity = identity_of(settings)
         forms = Forms(self._manifest.aside, self._manifest.put_aside) if self._manifest is not None else None
         self.catalog = Catalog({}, Builder(forms=forms))
+        self._observing = Observing(self.catalog)
         self.pool = Pool(
             servers_of(settings),
             self._make_transport,
-            self,
+            self._observing,
             client_info={"name": identity.name, "version": identity.version},
             manifest=self._manifest,
             warm_up=settings.daemon.warm_up,
@@ -367,6 +366,7 @@ class Engine:
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
         )
+        self._observing.begin(self.server.news, lasting.cache, self.startup, lambda: self._now.unmatched)
         self._now.take_effect(self._standing)
         self._note_own()
 
@@ -490,7 +490,7 @@ class Engine:
         changed = await self.pool.configure(after.servers)
         for name in changed.removed:
             self._transports.forget(name)
-            self._stood.pop(name, None)
+            self._observing.forget(name)
         self._tell_project()
         self.server.servers_changed()
         return Reloaded(
@@ -524,7 +524,7 @@ class Engine:
         self._note_own()
         for upstream in self.pool.upstreams.values():
             if upstream.lists:
-                self._note_unmatched(upstream.name, upstream.lists)
+                self._observing.note_unmatched(upstream.name, upstream.lists)
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks in which calls run."""
@@ -560,7 +560,7 @@ class Engine:
         """Every upstream was ready or had failed once, or `bridge.startup_wait` was over; true from then on."""
         if not self._has_settled:
             is_late = time.monotonic() - self._started >= self.settings.bridge.startup_wait
-            self._has_settled = is_late or self._settled >= self.pool.upstreams.keys()
+            self._has_settled = is_late or self._observing.settled >= self.pool.upstreams.keys()
         return self._has_settled
 
     def status(self) -> dict[str, Any]:
@@ -670,47 +670,6 @@ class Engine:
         """What is kept of results and how it served since the start, as JSON values; sizes in bytes."""
         return self._standing.lasting.cache.status()
 
-    # -- Observer of the upstreams
-
-    def offered(self, upstream: Upstream, lists: Lists) -> None:
-        """An upstream listed anew."""
-        self._note_unmatched(upstream.name, lists)
-        self._standing.lasting.cache.offered(upstream.name, lists)
-        tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
-        ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
-        self.catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
-
-    def resource_updated(self, upstream: Upstream, params: Raw) -> None:
-        """A resource of an upstream changed."""
-        self.server.news.resource_updated(upstream, params)
-
-    def logged(self, upstream: Upstream, params: Raw) -> None:
-        """An upstream logged something that belongs to no call."""
-        self.server.news.logged(upstream, params)
-
-    def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
-        """A page that an upstream had somebody open has done its work."""
-        self.server.news.elicitation_completed(upstream, params)
-
-    def beside(self, upstream: Upstream) -> Asker | None:
-        """Who can be asked for roots outside of any call."""
-        return self.server.news.beside(upstream)
-
-    def stepped(self, upstream: Upstream) -> None:
-        """An upstream changed its state."""
-        log.debug("upstream state", upstream=upstream.name, state=upstream.status.state)
-        before, state_before = self._stood.get(upstream.name, (None, ""))
-        status = upstream.status
-        self._stood[upstream.name] = upstream, status.state
-        is_lost = bool(status.reason) and status.state in ("retrying", "failed", "idle")
-        if before is not upstream or is_lost or (status.state == "starting" and state_before == "ready"):
-            # What it held in memory is gone. So it is of one that nobody used and that was stopped, but that tells
-            # nothing of what was read there.
-            self._standing.lasting.cache.forget(upstream.name)
-        if upstream.has_settled:
-            self._settled.add(upstream.name)
-        self.startup.noticed()
-
     # -- parts
 
     def _backend_changed(self) -> None:
@@ -731,10 +690,6 @@ class Engine:
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         self._now.routing.changed(snapshot, kinds)
-
-    def _note_unmatched(self, server: str, lists: Lists) -> None:
-        for unmatched in self._now.unmatched.listed(server, lists.get("tools", ())):
-            log.warning("settings match no tool", note=str(unmatched))
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         if self._cassette is not None:
