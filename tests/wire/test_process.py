@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -75,6 +75,15 @@ async def ended(pid: int) -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+
+
+def descriptors_of_waiting() -> int:
+    """How many descriptors of this process are there to be waited for alone."""
+    found = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            found += any(kind in str(entry.readlink()) for kind in ("pidfd", "eventfd"))
+    return found
 
 
 def guards(owner: int) -> list[int]:
@@ -295,6 +304,48 @@ def test_no_descendant_outlives_the_loop_that_its_server_ended_on(
     loop.close()
     asyncio.run(ended(grandchild))
     assert running.exit_text == "exit code 0"
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_loop_that_is_closed_during_a_stop_leaves_no_descriptor(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """The stop is cancelled, and the server not gone yet when the loop is closed."""
+
+    async def begins_to_stop() -> int:
+        running = ServerProcess.start(spec(IGNORES_STOP))
+        assert os.read(running.stdout, 100) == b"up\n"  # not by a thread, whose end the loop would wait for
+        stopping.append(asyncio.ensure_future(running.stop(lambda: None)))
+        await asyncio.sleep(0)
+        return running.pid
+
+    stopping: list[asyncio.Task[None]] = []
+    before = descriptors_of_waiting()
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        pid = runner.run(begins_to_stop())
+    assert stopping[0].cancelled()
+    assert descriptors_of_waiting() == before
+    asyncio.run(ended(pid))
+
+
+async def test_no_member_of_the_group_outlives_a_stop_that_was_cancelled_where_nothing_else_finds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on macOS: no process descriptors, no /proc to look through, and the server is reaped by a thread."""
+    monkeypatch.delattr(os, "pidfd_open")
+    monkeypatch.setattr(process, "_ON_LINUX", False)
+    monkeypatch.setattr(guard, "kill_carriers", lambda _: 0)
+    with anyio.fail_after(20):
+        running = ServerProcess.start(spec(LEAVES_GROUP_MEMBER))
+        member = int(await says(running))
+        stopping = asyncio.ensure_future(running.stop(lambda: None))
+        await asyncio.sleep(0)
+        running._popen.wait()  # the loop is busy meanwhile
+        stopping.cancel()
+        await asyncio.wait([stopping])
+        assert stopping.cancelled()
+        monkeypatch.undo()
+        await ended(member)
 
 
 @pytest.mark.parametrize("code", [LEAVES_GRANDCHILD, LEAVES_GROUP_MEMBER], ids=["another session", "the same group"])

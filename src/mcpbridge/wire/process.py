@@ -5,7 +5,8 @@ the process group; the parent-death signal (`launch.py`), should the bridge die;
 (`guard.py`), for the rest of the group in that case, which knows of a server before it is started; and a cookie in the
 environment, by which descendants are found that left the group with setsid.
 
-What nobody can end any more, since its event loop was closed, is killed at that moment. A fork of the bridge ends none.
+What nobody can end any more, since its event loop was closed, is killed at that moment where there are process
+descriptors (Linux), and elsewhere when the bridge ends. A fork of the bridge ends none.
 """
 
 import asyncio
@@ -175,6 +176,7 @@ class ServerProcess:
         if os.getpid() != self._owner:
             return  # a fork of the bridge ends, and with it its copy of this
         self.close_stdin()
+        is_killed = False
         try:
             if at_once:
                 self._signal_group(signal.SIGKILL)
@@ -186,13 +188,18 @@ class ServerProcess:
                     await self._exits_within(TERM_GRACE)
             # Whatever of the group outlived its leader goes at once.
             self._signal_group(signal.SIGKILL)
+            is_killed = True
             # Reaped only now: until then nobody else can get the id that the group signals went to.
             self._popen.poll()
             await sweep(self.cookie)
         except BaseException:  # cancelled all the same, or its loop was closed
             if self._let_go():
-                before_closing()
-                _end_unowned(self._popen, self.cookie, self._owner, set())
+                if not is_killed:
+                    self._signal_group(signal.SIGKILL)
+                try:
+                    before_closing()
+                finally:
+                    _end_unowned(self._popen, self.cookie, self._owner)
             raise
         self._let_go()
         guarding.ended(self.cookie)
@@ -228,19 +235,6 @@ class ServerProcess:
         Returns what takes the latter back, and tells whether it was in time.
         """
         loop = asyncio.get_running_loop()
-        never = os.eventfd(0)
-        try:
-            ends = os.pidfd_open(self.pid)
-        except BaseException:
-            os.close(never)
-            raise
-        descriptors = {never, ends}
-
-        def exited() -> None:
-            loop.remove_reader(ends)
-            descriptors.discard(ends)
-            os.close(ends)
-            self._has_exited()
 
         def keep() -> None:
             """The loop alone holds this, and lets go of it when it is closed: nobody can end the server any more then.
@@ -248,7 +242,13 @@ class ServerProcess:
             Until `stop` is through and not until the exit: what the server started may live on.
             """
 
-        unowned = weakref.finalize(keep, _end_unowned, self._popen, self.cookie, self._owner, descriptors)
+        def exited() -> None:
+            loop.remove_reader(ends)
+            self._has_exited()
+
+        never = _closed_with(keep, os.eventfd(0))
+        ends = _closed_with(exited, os.pidfd_open(self.pid))
+        unowned = weakref.finalize(keep, _end_unowned, self._popen, self.cookie, self._owner)
         unowned.atexit = False  # the guard sees to that
         loop.add_reader(ends, exited)
         loop.add_reader(never, keep)
@@ -257,7 +257,6 @@ class ServerProcess:
             if unowned.detach() is None:
                 return False
             loop.remove_reader(never)
-            os.close(never)
             return True
 
         return let_go
@@ -301,10 +300,14 @@ def _kill_unowned(popen: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-def _end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int, descriptors: set[int]) -> None:
-    """End a server whose loop was closed, without any grace. `descriptors` are those of the loop for it."""
-    for descriptor in descriptors:
-        os.close(descriptor)
+def _closed_with(callback: Callable[[], None], descriptor: int) -> int:
+    """The descriptor, which is closed when its loop has let go of the callback, or nobody has taken it."""
+    weakref.finalize(callback, os.close, descriptor).atexit = False
+    return descriptor
+
+
+def _end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int) -> None:
+    """End a server whose loop was closed, or whose `stop` was cancelled, without any grace."""
     if os.getpid() == owner:  # else this is a fork
         with suppress(RuntimeError):  # the interpreter exits: then the guard does it
             threading.Thread(target=_end_tree, args=(popen, cookie), name=f"end {popen.pid}").start()
