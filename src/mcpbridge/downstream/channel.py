@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from msgspec import Raw, Struct, field
 
 from mcpbridge.downstream.sessions import Sessions
+from mcpbridge.downstream.watched import Watched
 from mcpbridge.interaction import NOTHING, Asker, Profile
 from mcpbridge.model import Session
 from mcpbridge.wire.frame import Frame
@@ -99,8 +100,8 @@ class Client(Struct, eq=False):
     """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
     param_headers: Mapping[str, str] | None = None
     """Modern: the `Mcp-Param-*` headers of the request, by lower-case name; None where a channel has no headers."""
-    subscriptions: dict[str, Callable[[], None]] = field(default_factory=dict[str, Callable[[], None]])
-    """Resources that it subscribed to (legacy): URI in the client's spelling to what ends that."""
+    subscriptions: dict[str, Watched] = field(default_factory=dict[str, Watched])
+    """Resources that it subscribed to (legacy), by URI in the client's spelling."""
     conversation: str = ""
     """Modern, over HTTP: which of its conversations a request belongs to, as it says."""
     sessions: Sessions | None = None

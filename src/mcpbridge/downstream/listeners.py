@@ -85,6 +85,8 @@ class Listeners:
     def __init__(self) -> None:
         self.clients: set[Client] = set()
         self.listens: set[Listen] = set()
+        """See `add`."""
+        self._are_over = False
 
     @property
     def log_level(self) -> str:
@@ -163,8 +165,15 @@ class Listeners:
             if client.log_level and (message := log_notification(upstream, params, client.log_level)):
                 client.push(message)
 
+    def add(self, listen: Listen) -> None:
+        """One more listen stream; it has been acknowledged, or is about to be."""
+        self.listens.add(listen)
+        if self._are_over:
+            listen.ended.set_result(None)
+
     def end_all(self) -> None:
-        """End every listen stream in good order."""
+        """End every listen stream in good order, also those that come after this."""
+        self._are_over = True
         for listen in self.listens:
             if not listen.ended.done():
                 listen.ended.set_result(None)

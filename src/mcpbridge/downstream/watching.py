@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from mcpbridge.downstream.asking import LegacyAsker, Unasked
 from mcpbridge.downstream.channel import Client, Notify
@@ -17,11 +17,11 @@ from mcpbridge.downstream.finding import Finding
 from mcpbridge.downstream.handling import EMPTY, Handler, text
 from mcpbridge.downstream.listeners import Listen, Listeners
 from mcpbridge.downstream.task_news import TaskNews
+from mcpbridge.downstream.watched import Watched
 from mcpbridge.errors import BadRequest, BridgeError, Overloaded, UnknownName
 from mcpbridge.interaction import Asker, Profile
 from mcpbridge.routing.scopes import Scope
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.wanted import Wanted
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcpbridge.wire.frame import Frame, decode_fields
@@ -63,8 +63,8 @@ class Watching:
 
     def forget(self, client: Client) -> None:
         """A legacy session ended: its subscriptions with it."""
-        for end in client.subscriptions.values():
-            end()
+        for watched in client.subscriptions.values():
+            watched.end()
         client.subscriptions.clear()
 
     async def _subscribe(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
@@ -74,14 +74,21 @@ class Watching:
             if uri in client.subscriptions:  # the same was asked for twice while its server started
                 watched.end()
             else:
-                client.subscriptions[uri] = watched.end
+                client.subscriptions[uri] = watched
+        watched = client.subscriptions[uri]
+        try:
             await watched.begun()
+        except asyncio.CancelledError:
+            if client.subscriptions.get(uri) is watched and not watched.is_wanted:
+                del client.subscriptions[uri]
+                watched.end()
+            raise
         return EMPTY
 
     async def _unsubscribe(self, client: Client, frame: Frame, _: Notify) -> bytes | Raw:
-        end = client.subscriptions.pop(text(Body(frame.params), "uri"), None)
-        if end is not None:
-            end()
+        watched = client.subscriptions.pop(text(Body(frame.params), "uri"), None)
+        if watched is not None:
+            watched.end()
         return EMPTY
 
     async def _listen(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
@@ -93,7 +100,7 @@ class Watching:
         if client.channel is not None and self._open[client.channel] >= MAX_OPEN:
             raise Overloaded(f"{MAX_OPEN} streams of this client are open; end one of them first")
         self._open[client.channel] += 1
-        watched: dict[str, _Watched] = {}
+        watched: dict[str, Watched] = {}
         task = asyncio.current_task()
         assert task is not None, "a request is answered in one"
         self.listening.add(task)
@@ -105,7 +112,7 @@ class Watching:
                     continue  # not honoured, so not acknowledged
             await asyncio.gather(*(one.begun() for one in watched.values()))
             async with self._news.heard_on(listen, client) as tasks:
-                self._listeners.listens.add(listen)
+                self._listeners.add(listen)
                 listen.acknowledge(list(watched), tasks)
                 await listen.ended
         finally:
@@ -118,7 +125,7 @@ class Watching:
                 one.end()
         return listen.result
 
-    async def _watch(self, client: Client, uri: str, notify: Notify) -> "_Watched":
+    async def _watch(self, client: Client, uri: str, notify: Notify) -> Watched:
         """One subscriber more, of whom the server may not have heard yet.
 
         Raises:
@@ -131,32 +138,14 @@ class Watching:
             raise UnknownName("resource", uri)
         base = self._pool.upstreams.get(server)
         if base is None:
-            return _Watched(None, own)  # it never changes
+            return Watched(None, own)  # it never changes
         if base.lacks("resources", "subscribe"):
             raise BadRequest(METHOD_NOT_FOUND, f"Server '{server}' does not announce changes of its resources")
         upstream = base if base.is_shared else await self._pool.serving(base, _subscriber(client, notify))
-        wanted = upstream.wanted  # an instance stays while anything is wanted of it
-        wanted.subscribe(own)
-        return _Watched(wanted, own)
-
-
-class _Watched(Struct, frozen=True):
-    """One subscriber of one resource."""
-
-    wanted: Wanted | None
-    """Of the server; None: nobody tells of changes."""
-    uri: str
-    """As the server has it."""
-
-    async def begun(self) -> None:
-        """Return when the server has taken the subscription, or takes too long to."""
-        if self.wanted is not None:
-            await self.wanted.follows(self.uri)
-
-    def end(self) -> None:
-        """One subscriber less."""
-        if self.wanted is not None:
-            self.wanted.unsubscribe(self.uri)
+        watched = Watched(upstream.wanted, own)  # an instance stays while anything is wanted of it
+        if upstream.status.state in ("retrying", "failed"):
+            upstream.wanted.follow([own])  # nobody knows when it is back; what changes until then counts as missed
+        return watched
 
 
 class _ModernSubscriber(Unasked):

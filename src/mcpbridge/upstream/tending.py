@@ -5,7 +5,7 @@ Lives as long as its session. What clients want (`Wanted`) outlives it, so a new
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import anyio
 import msgspec
@@ -148,18 +148,20 @@ class Tending:
             while True:
                 wanted.changed.clear()
                 uris = sorted(wanted.uris) if self._session.has_subscriptions else []
+                if not self._session.has_subscriptions:
+                    wanted.follow(wanted.uris)  # it never tells of any: nobody need wait
                 if held is not None and held.ended.is_set():
                     delay = await self._pause(delay, held)
                     held = None
                     continue
                 if held is not None and held.uris == uris:
-                    if held.opened.is_set():
+                    if held.is_open:
                         wanted.follow(uris)  # one that nobody wanted for a moment
                     await wanted.changed.wait()  # also when it ends; a log level concerns requests
                     continue
                 last, held = held, None
                 if uris or any(kinds.values()):
-                    held = _Listening(uris, self._loop.time(), is_after_gap=last is None)
+                    held = _Listening(uris, self._loop.time(), before=last if last and last.is_open else None)
                     tasks.start_soon(self._listen_once, kinds, held)
                 if last is not None and held is not None:
                     with anyio.move_on_after(ACKNOWLEDGE_SECONDS):
@@ -184,7 +186,7 @@ class Tending:
             listening.opened.set()
             self._heard(method, params, b"")
             if is_first:
-                self._follow(listening.uris, is_after_gap=listening.is_after_gap)
+                self._follow(listening.uris, told_before=listening.told_before())
 
         with listening.scope:
             try:
@@ -193,15 +195,17 @@ class Tending:
                 log.info("listen stream ended", upstream=self._name, error=str(error))
         listening.ended.set()
         listening.opened.set()
+        listening.before = None
         self._wanted.changed.set()
 
-    def _follow(self, uris: list[str], *, is_after_gap: bool) -> None:
+    def _follow(self, uris: list[str], *, told_before: Sequence[str] = ()) -> None:
         """The server tells of these resources from now on. What it told before is lost if nobody listened meanwhile.
 
-        So such a change is told now, whether there was one or not: it means "look again".
+        So such a change is told now, whether there was one or not: it means "look again". But not of those that another
+        stream told of until now.
         """
         for uri in uris:
-            if is_after_gap and uri in self._wanted.followed:
+            if uri in self._wanted.followed and uri not in told_before:
                 self._heard("notifications/resources/updated", Raw(encode({"uri": uri})), b"")
         self._wanted.follow(uris)
 
@@ -218,10 +222,12 @@ class Tending:
                     for uri in sorted(set(wanted.uris) - subscribed):
                         await _unless_refused(self._name, session.subscribe(uri, seconds))
                         subscribed.add(uri)
-                        self._follow([uri], is_after_gap=True)
+                        self._follow([uri])
                     for uri in sorted(subscribed - set(wanted.uris)):
                         await _unless_refused(self._name, session.unsubscribe(uri, seconds))
                         subscribed.discard(uri)
+                else:
+                    wanted.follow(wanted.uris)  # it never tells of any: nobody need wait
                 if (asked := wanted.log_level) != level and session.declares("logging"):
                     await _unless_refused(self._name, session.set_log_level(asked, seconds))
                     level = asked  # another may be wanted by now
@@ -238,12 +244,22 @@ class _Listening(Struct, eq=False):
 
     uris: list[str]
     began: float
-    is_after_gap: bool
-    """No other was open before."""
+    before: "_Listening | None"
+    """The stream that was open when this one was asked for, and stays so until this one is."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     opened: anyio.Event = field(default_factory=anyio.Event)
     """The server has said something on it, or it is over."""
     ended: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def is_open(self) -> bool:
+        """The server tells of its resources."""
+        return self.opened.is_set() and not self.ended.is_set()
+
+    def told_before(self) -> list[str]:
+        """Resources that the server has told of without a gap until now, when this stream is opened."""
+        before, self.before = self.before, None  # else each would hold all those before it
+        return before.uris if before is not None and not before.ended.is_set() else []
 
 
 _ANNOUNCED_AS = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}

@@ -51,7 +51,6 @@ class Wanted:
         heir.adopt_log_level(self)
         heir.changed.set()
         self._heir = heir
-        self._follows_more.set()
         heir.hold()
         self.forget()
 
@@ -59,6 +58,7 @@ class Wanted:
         """Nothing is to be told any more: the instance ends. Who unsubscribes later need not know."""
         self.uris.clear()
         self.followed.clear()
+        self._follows_more.set()  # who waits for one of them need not
         self.hold()
 
     def subscribe(self, uri: str) -> None:
@@ -80,28 +80,37 @@ class Wanted:
         if self.uris[uri] <= 0:
             del self.uris[uri]
             self.followed.discard(uri)
+            self._follows_more.set()
             self.changed.set()
             self.hold()
 
     def follow(self, uris: Iterable[str]) -> None:
-        """The server tells of these from now on, if they are still wanted."""
+        """The server tells of these from now on, or what changes until it does counts as missed; if still wanted."""
+        if self._heir is not None:
+            self._heir.follow(uris)
+            return
         self.followed.update(uri for uri in uris if uri in self.uris)
         self._follows_more.set()
 
     async def follows(self, uri: str) -> None:
-        """Return when the server tells of this: who is answered earlier could change it before that, unheard.
+        """Return when the server tells of this, or nobody wants it any more.
 
-        Soon also if it takes too long. What changes until it does is then told as missed, as it is after a gap.
+        Who is answered earlier could change it before that, unheard. So what changes until then counts as missed if
+        the server takes too long.
         """
-        wanted = self
         with anyio.move_on_after(FOLLOW_SECONDS):
-            while uri not in wanted.followed:
-                wanted._follows_more.clear()
-                if wanted._heir is None:
-                    await wanted._follows_more.wait()
-                wanted = wanted._heir or wanted
+            await self.until_followed(uri)
             return
-        wanted.follow([uri])
+        self.follow([uri])
+
+    async def until_followed(self, uri: str) -> None:
+        """As `follows`, however long that takes."""
+        while self._heir is None:
+            if uri in self.followed or uri not in self.uris:
+                return
+            self._follows_more.clear()
+            await self._follows_more.wait()
+        await self._heir.until_followed(uri)
 
     def want_log_level(self, level: str, *, is_heard: bool = False) -> None:
         """The least severe level that any session wants; empty when none wants one. `is_heard`: sessions are there."""
