@@ -1,5 +1,6 @@
 """Backends that a program gives, and tools that it computes for single clients (issue 8)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.bridge import Bridge, RequestFailed
 from mcpbridge.config.schema import Settings
 from mcpbridge.downstream.extra_tools import ResolverContext
-from mcpbridge.errors import ConfigError, UnknownName, UpstreamTimeout
+from mcpbridge.errors import ConfigError, UnknownName, UpstreamError, UpstreamTimeout
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
@@ -261,6 +262,22 @@ async def test_a_management_command_has_a_deadline(monkeypatch: pytest.MonkeyPat
     async with Bridge(Settings(), tools={"slow": Given(Stuck("slow"), BackendSettings())}) as bridge:
         with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match="slow"):
             await bridge.command("slow", "reindex")
+
+
+async def test_a_backend_that_something_cancels_from_within_ends_nobody_else() -> None:
+    class Odd(Greeter):
+        async def check(self) -> Health:
+            raise asyncio.CancelledError
+
+        async def command(self, name: str, data: Mapping[str, Any]) -> Any:
+            raise asyncio.CancelledError
+
+    backends = {"odd": Given(Odd("odd"), BackendSettings()), "well": given("well")}
+    async with Bridge(Settings(), tools=backends) as bridge:
+        with pytest.raises(UpstreamError, match="'reindex' failed: CancelledError"):
+            await bridge.command("odd", "reindex")
+        found = {one.name: (one.ok, one.detail) for one in await bridge.looking.check_all()}
+        assert found == {"odd": (False, "CancelledError"), "well": (True, "")}
 
 
 async def test_what_a_tool_says_of_itself_is_believed_unless_it_is_not_trusted() -> None:

@@ -36,6 +36,7 @@ from mcpbridge.errors import (
 from mcpbridge.holdings import Lease
 from mcpbridge.logs import get_logger
 from mcpbridge.model import OWN, TOOLS, Asks, Call, Tool
+from mcpbridge.owned_tasks import is_asked_to_end
 from mcpbridge.sandbox.job import Runner
 from mcpbridge.upstream.offer_settings import OfferSettings, ToolSettings
 from mcpbridge.wire.body import Body
@@ -307,31 +308,37 @@ class BackendParts:
                 return await one.backend.check()
         except TimeoutError:
             return Health(ok=False, detail="no answer in time", seconds=round(time.monotonic() - began, 3))
-        except Exception as error:  # noqa: BLE001 - a backend's own code; the answer is that it does not work
-            text = self._redact(f"{type(error).__name__}: {error}")
-            return Health(ok=False, detail=text[:300], seconds=round(time.monotonic() - began, 3))
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+                raise
+            return Health(ok=False, detail=self._told(error), seconds=round(time.monotonic() - began, 3))
 
     async def command(self, name: str, command: str, data: Mapping[str, Any]) -> Any:
         """Have a backend do a management command; returns a JSON value.
 
         Raises:
             UnknownName: there is no such backend, or it has no such command.
-            UpstreamError: it failed.
+            UpstreamError: it failed, or the backend cannot be used as it is configured.
         """
         one = self._now.ones.get(name)
-        if one is None or one.settings.unavailable:
+        if one is None:
             raise UnknownName("backend", name, candidates=lambda: nearest(name, self._now.ones))
+        self._require_begun(one, f"{TOOLS}/{name}" if one.server == TOOLS else name)
         limit = asyncio.timeout(_COMMAND_SECONDS)
         try:
             async with limit:
                 return await one.backend.command(command, data)
         except BridgeError:
             raise
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+                raise
             if limit.expired():
                 raise UpstreamTimeout(name, _COMMAND_SECONDS) from error
-            told = self._redact(f"{type(error).__name__}: {error}")[:300]
-            raise UpstreamUnavailable(name, f"{command!r} failed: {told}") from error
+            raise UpstreamUnavailable(name, f"{command!r} failed: {self._told(error)}") from error
+
+    def _told(self, error: BaseException) -> str:
+        return self._redact(f"{type(error).__name__}: {error}".removesuffix(": "))[:300]
 
     async def try_again(self) -> None:
         """Try those that failed: what was wrong may have been mended meanwhile."""
@@ -364,9 +371,12 @@ class BackendParts:
         runs: dict[str, Run] = {name: partial(self._run, one) for name, one in singles.items()}
         return {**serve, TOOLS: single}
 
-    async def _run(self, one: One, call: Call) -> Body:
+    def _require_begun(self, one: One, upstream: str) -> None:
         if one.settings.unavailable or one.kept.failed is not None:
-            raise UpstreamUnavailable(call.upstream, self._redact(one.condition.reason))
+            raise UpstreamUnavailable(upstream, self._redact(one.condition.reason))
+
+    async def _run(self, one: One, call: Call) -> Body:
+        self._require_begun(one, call.upstream)
         return await self._serving.serve(call, one.backend.run, one.settings.timeouts)
 
 

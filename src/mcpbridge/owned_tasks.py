@@ -7,9 +7,19 @@ from typing import Any
 
 from mcpbridge.logs import get_logger
 
-__all__ = ["OwnedTasks", "own_group"]
+__all__ = ["OwnedTasks", "is_asked_to_end", "own_group"]
 
 log = get_logger("mcpbridge")
+
+
+def is_asked_to_end() -> bool:
+    """Whether somebody cancelled the task that runs now.
+
+    If nobody did, a `CancelledError` in it is a failure like any other: what it waited for was cancelled. Let out into
+    a task group it would pass for a cancellation of that, and end the others without a word.
+    """
+    task = asyncio.current_task()
+    return task is not None and bool(task.cancelling())
 
 
 @asynccontextmanager

@@ -6,15 +6,16 @@ import os
 import shutil
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from harness import eventually
-from mcpbridge.admin.control_socket import Answers, Document, ask_all, publish
+from mcpbridge.admin.control_socket import LARGEST_REQUEST, Answers, Document, ask_all, publish
 from mcpbridge.errors import ConfigError
 from mcpbridge.places import runtime_directory
 
@@ -82,18 +83,28 @@ async def test_the_sockets_of_clients_are_not_asked(tmp_path: Path) -> None:
         assert (tmp_path / "daemon-1234.sock").exists()
 
 
-@pytest.mark.parametrize("said", [b"{", b"[" * 100_000])
-async def test_a_bridge_that_answers_nonsense_is_listed_as_such(tmp_path: Path, said: bytes) -> None:
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"{", "its answer cannot be read"),
+        (b"[" * 100_000, "its answer cannot be read"),
+        (b"[]", "its answer cannot be read"),
+        (b"", "it ended before it had answered"),
+        (b" " * (16 * 1024**2 + 1), "its answer is larger than 16 MiB"),
+    ],
+)
+async def test_a_bridge_that_answers_nonsense_is_listed_as_such(tmp_path: Path, said: bytes, told: str) -> None:
     tmp_path.chmod(0o700)
     listener = await anyio.create_unix_listener(tmp_path / "77.sock")
 
     async def nonsense(stream: anyio.abc.ByteStream) -> None:
         async with stream:
-            await stream.send(said)
+            with suppress(anyio.BrokenResourceError):  # nobody takes all of what is too large
+                await stream.send(said)
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, nonsense)
-        assert await ask(tmp_path) == [{"pid": 77, "code": "silent", "error": "it does not answer"}]
+        assert await ask(tmp_path) == [{"pid": 77, "code": "silent", "error": told}]
         tasks.cancel_scope.cancel()
 
 
@@ -120,6 +131,41 @@ async def test_a_status_that_cannot_be_told_ends_nothing(wrong: Callable[[Docume
         for _ in range(2):
             [told] = await ask(tmp_path / "run")
             assert told == {"pid": os.getpid(), "error": "it cannot tell how it is; see its log"}
+
+
+async def cancelled_itself(_: Document) -> Document:
+    """It waits for what somebody of its own cancelled."""
+    work = asyncio.ensure_future(asyncio.sleep(10, {}))
+    work.cancel()
+    return await work
+
+
+async def cancels_its_task(_: Document) -> Document:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(0)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (cancelled_itself, "it cannot tell how it is; see its log"),
+        (cancels_its_task, "it ended before it had answered"),
+    ],
+)
+async def test_an_answer_that_is_cancelled_from_within_ends_nothing(
+    tmp_path: Path, answer: Callable[[Document], Awaitable[Document]], told: str
+) -> None:
+    """It would pass for the cancellation of all answers, and end the bridge without a word."""
+    ends: list[str] = []
+    async with publish({"status": answer}, tmp_path / "run"):
+        for _ in range(2):
+            [said] = await ask(tmp_path / "run")
+            assert cast("Document", said)["error"] == told
+        ends.append("in order")
+    assert ends == ["in order"], "the body came to its end"
 
 
 async def said_to(directory: Path, *pieces: bytes, ends: bool = False) -> Any:
@@ -152,6 +198,15 @@ async def test_a_request_is_one_line_and_gets_one_document(tmp_path: Path) -> No
         assert await said_to(directory, b'{"do":"double","word":"d"}', ends=True) == {"twice": "dd"}
         request = {"do": "double", "word": "e"}
         assert await anyio.to_thread.run_sync(ask_all, directory, request) == [{"twice": "ee"}]
+
+
+async def test_a_request_of_the_largest_size_is_taken(tmp_path: Path) -> None:
+    """Promise of LARGEST_REQUEST, which commands keep to."""
+    request = json.dumps({"do": "double", "word": ""}).encode()
+    word = "x" * (LARGEST_REQUEST - len(request))
+    request = request.replace(b'""', f'"{word}"'.encode())
+    async with publish(ANSWERS, tmp_path / "run"):
+        assert await said_to(tmp_path / "run", request + b"\n") == {"twice": word * 2}
 
 
 async def test_who_says_nothing_is_told_the_status(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -85,6 +85,95 @@ async def test_what_fails_to_close_ends_all_the_same() -> None:
 
     async with running(Sticky()) as backend:
         assert text_of(await result(backend, "tool", {})) == "x"
+
+
+class Stopped(BaseException):
+    """What no `except Exception` holds up."""
+
+
+async def cancelled_itself() -> None:
+    """Somebody of theirs cancelled what they wait for."""
+    work = asyncio.ensure_future(asyncio.sleep(10))
+    work.cancel()
+    await work
+
+
+async def stopped() -> None:
+    raise Stopped("now")
+
+
+async def left() -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("warm_up", [True, False])
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [(cancelled_itself, "CancelledError"), (stopped, "Stopped: now"), (left, "SystemExit: 3")],
+)
+async def test_nothing_that_its_methods_raise_gets_out(
+    fails: Callable[[], Awaitable[None]], told: str, *, warm_up: bool
+) -> None:
+    """Else it would pass for a cancellation of the bridge, or end that, without a word."""
+
+    class Odd:
+        is_broken = True
+        closed = False
+
+        async def deploy(self) -> None:
+            if self.is_broken:
+                await fails()
+
+        def execute(self) -> str:
+            return "done"
+
+        async def execute_command(self, name: str, data: dict[str, Any]) -> None:
+            await fails()
+
+        async def check(self) -> None:
+            await fails()
+
+        async def close(self) -> None:
+            self.closed = True
+            await fails()
+
+    instance = Odd()
+    async with running(instance, warm_up=warm_up) as backend:
+        for _ in range(2):
+            with pytest.raises(UpstreamUnavailable, match=f"`deploy` failed: {told}"):
+                await result(backend, "tool", {})
+        instance.is_broken = False
+        assert text_of(await result(backend, "tool", {})) == "done"
+        with pytest.raises(UpstreamError, match=f"the command 'x' failed: {told}"):
+            await backend.command("x", {})
+        health = await backend.check()
+        assert (health.ok, health.detail) == (False, f"its `check` failed: {told}")
+        assert text_of(await result(backend, "tool", {})) == "done"
+    assert instance.closed
+
+
+async def test_a_command_that_is_cancelled_is_cancelled() -> None:
+    began = asyncio.Event()
+    heard: list[str] = []
+
+    class Slow:
+        def execute(self) -> None: ...
+
+        async def execute_command(self, name: str, data: dict[str, Any]) -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard.append(name)
+                raise
+
+    async with running(Slow()) as backend:
+        waiting = asyncio.create_task(backend.command("reindex", {}))
+        await began.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert heard == ["reindex"]
 
 
 async def test_it_warms_up_at_the_start_where_that_is_set_and_by_command() -> None:

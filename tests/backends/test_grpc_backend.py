@@ -619,6 +619,18 @@ async def test_the_command_refresh_asks_anew(shared: Peer) -> None:
             await backend.command("refrsh", {})
 
 
+async def test_a_refresh_that_fails_is_told_as_a_failure(tmp_path: Path) -> None:
+    """Promise of `Backend`: who commands it learns that from an error, over the API and on the command line."""
+    address = f"unix:{tmp_path}/g.sock"
+    async with grpc_peer(address=address) as peer:
+        backend = made("get", "grpc", grpc=peer.address, method=f"{ORDERS}/GetOrder")
+        async with found(backend):
+            await peer.server.stop(None)
+            with pytest.raises(UpstreamUnavailable, match="UNAVAILABLE"):
+                await backend.command("refresh", {})
+            assert [tool["name"] for tool in backend.tools] == ["get"], "they stay as they are"
+
+
 @pytest.mark.parametrize(
     ("settings", "what"),
     [

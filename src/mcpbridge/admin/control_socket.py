@@ -20,8 +20,10 @@ import anyio
 
 from mcpbridge.errors import ConfigError
 from mcpbridge.logs import get_logger
+from mcpbridge.owned_tasks import OwnedTasks, is_asked_to_end
+from mcpbridge.units import show_bytes
 
-__all__ = ["SILENT", "Answers", "Document", "ask", "ask_all", "publish", "sockets"]
+__all__ = ["LARGEST_REQUEST", "SILENT", "Answers", "Document", "ask", "ask_all", "publish", "sockets"]
 
 Document = Mapping[str, object]
 """A JSON object: a request, or what is said to it."""
@@ -30,16 +32,18 @@ Answers = Mapping[str, Callable[[Document], Document | Awaitable[Document]]]
 """What a bridge answers, by `do`; `status` is one of them."""
 
 SILENT = "silent"
-"""`code` of what is put in the place of a document by `ask`, where a bridge does not answer."""
+"""`code` of what is put in the place of a document by `ask`, where no answer of a bridge comes that can be read."""
 
 _LONGEST_WAIT = 5.0
 """Seconds for a peer to take, or to give, the document, unless it takes long to make."""
 _A_MOMENT = 0.3
 """Seconds that a peer has to say what it wants."""
-_LARGEST_REQUEST = 64 * 1024
+LARGEST_REQUEST = 64 * 1024
+"""Bytes of a request, without the end of its line."""
 _LARGEST_DOCUMENT = 16 * 1024**2
 
 _STATUS: Document = {"do": "status"}
+_ENDED = "it ended before it had answered"
 
 
 @asynccontextmanager
@@ -57,10 +61,10 @@ async def publish(answers: Answers, directory: Path, *, look_every: float = 5.0)
         yield
         return
 
-    accepting = anyio.CancelScope()
+    asked = OwnedTasks()  # of no anyio group: whatever an answer does to its own task, it ends alone
 
     async def answer(connected: socket.socket) -> None:
-        with closing(connected), suppress(OSError):
+        with suppress(OSError):
             document = await _document(answers, await _request(connected))
             with anyio.move_on_after(_LONGEST_WAIT):
                 await asyncio.get_running_loop().sock_sendall(connected, document)
@@ -73,24 +77,27 @@ async def publish(answers: Answers, directory: Path, *, look_every: float = 5.0)
             except OSError:  # there are no descriptors left, or it has gone already
                 await anyio.sleep(_A_MOMENT)
                 continue
-            asked.start_soon(answer, connected)
+            answering = asked.spawn(answer(connected))
+            assert answering is not None, "it accepts only while they run"
+            answering.add_done_callback(lambda _, connected=connected: connected.close())  # also if it never began
 
     async def listen(listener: socket.socket) -> None:
-        with accepting:
-            while True:
-                with listener:
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(accept, listener)
-                        await _removed(path, look_every)
-                        tasks.cancel_scope.cancel()
-                listener = await _listen_anew(path, look_every)
+        while True:
+            with listener:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(accept, listener)
+                    await _removed(path, look_every)
+                    tasks.cancel_scope.cancel()
+            listener = await _listen_anew(path, look_every)
 
     try:
-        async with anyio.create_task_group() as asked:
-            asked.start_soon(listen, listener)
-            yield
-            accepting.cancel()
-            asked.cancel_scope.deadline = anyio.current_time() + _A_MOMENT  # for who asked for the end
+        async with asked.running():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen, listener)
+                yield
+                tasks.cancel_scope.cancel()
+            if answering := asked.under_way():  # for who asked for the end
+                await asyncio.wait(answering, timeout=_A_MOMENT)
     finally:
         listener.close()
         path.unlink(missing_ok=True)
@@ -135,8 +142,8 @@ async def _request(connected: socket.socket) -> bytes:
     connected.setblocking(False)  # noqa: FBT003 - its only parameter
     loop, received = asyncio.get_running_loop(), b""
     with anyio.move_on_after(_A_MOMENT):
-        while b"\n" not in received and len(received) <= _LARGEST_REQUEST:
-            piece = await loop.sock_recv(connected, _LARGEST_REQUEST)
+        while b"\n" not in received and len(received) <= LARGEST_REQUEST:
+            piece = await loop.sock_recv(connected, LARGEST_REQUEST)
             if not piece:
                 break
             received += piece
@@ -158,7 +165,9 @@ async def _document(answers: Answers, line: bytes) -> bytes:
         document = handler(request)
         document = document if isinstance(document, Mapping) else await document
         return json.dumps(dict(document)).encode()
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, who asks must not end the bridge
+    except (Exception, asyncio.CancelledError) as error:  # whatever is wrong with it, who asks must not end the bridge
+        if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+            raise
         get_logger().exception("a command cannot be answered", do=str(request.get("do"))[:40])
         return json.dumps({"pid": os.getpid(), "error": "it cannot tell how it is; see its log"}).encode()
 
@@ -206,8 +215,19 @@ def ask(path: Path, request: Document, *, patience: float = _LONGEST_WAIT) -> Do
         return None
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError):
-        return {"pid": int(path.stem) if path.stem.isdigit() else None, "code": SILENT, "error": "it does not answer"}
+    except _Unread as error:
+        why = str(error)
+    except ConnectionError:
+        why = _ENDED
+    except OSError:
+        why = "it does not answer"
+    except (ValueError, RecursionError):
+        why = "its answer cannot be read"
+    return {"pid": int(path.stem) if path.stem.isdigit() else None, "code": SILENT, "error": why}
+
+
+class _Unread(Exception):
+    """There is no whole answer; says why."""
 
 
 def _is_alive(path: Path) -> bool:
@@ -234,7 +254,9 @@ def _ask(path: Path, request: Document, patience: float) -> Document:
         while piece := connection.recv(65536):
             received += piece
             if len(received) > _LARGEST_DOCUMENT:
-                raise ValueError("the document is too large")
+                raise _Unread(f"its answer is larger than {show_bytes(_LARGEST_DOCUMENT)}")
+    if not received:
+        raise _Unread(_ENDED)
     document: object = json.loads(received)
     if not isinstance(document, dict):
         raise ValueError("the document is no object")

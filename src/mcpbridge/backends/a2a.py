@@ -146,10 +146,16 @@ class RemoteAgent:
         return Health(is_ok, self._redact(detail), clock() - began)
 
     async def command(self, name: str, data: Mapping[str, Any]) -> Any:
-        """See `Backend`. `refresh` reads the card anew."""
+        """See `Backend`. `refresh` reads the card anew.
+
+        Raises:
+            UpstreamUnavailable: that fails; the tools stay as they are.
+        """
         if name != "refresh":
             raise UnknownName("command", name, candidates=["refresh"])
         condition = await self._discovery.look()
+        if condition.state == "failed":
+            raise UpstreamUnavailable(self._name, condition.reason)
         return {"state": condition.state, "reason": condition.reason, "tools": [tool["name"] for tool in self.tools]}
 
     async def _find(self) -> bool:

@@ -85,7 +85,7 @@ class ExecutorBackend(PythonBackend[Executor]):
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._invoker.value(close)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the bridge goes on ending
+        except Exception as error:  # noqa: BLE001 - whatever it is, the bridge goes on ending
             log.warning("an executor did not close", tool=self._name, reason=self._invoker.told(error))
 
     async def _deploy(self, upstream: str) -> None:
@@ -112,7 +112,7 @@ class ExecutorBackend(PythonBackend[Executor]):
         try:
             await self._invoker.value(deploy)
             reason, self._is_deployed = "", True
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, its callers are told
+        except Exception as error:  # noqa: BLE001 - whatever it is, its callers are told
             self._invoker.log_failure("an executor could not be deployed", error, tool=self._name)
             reason = self._invoker.told(error)
         finally:
@@ -156,7 +156,7 @@ class ExecutorBackend(PythonBackend[Executor]):
             return await executor.commanded(execute, name, data, self._commands)
         except BridgeError:
             raise
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             if isinstance(error, NotImplementedError) or (isinstance(error, LookupError) and error.args == (name,)):
                 raise UnknownName("command", name, candidates=sorted(known or ())) from error
             self._invoker.log_failure("a command failed", error, tool=self._name, command=name)

@@ -36,6 +36,7 @@ from mcpbridge.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.model import Call
+from mcpbridge.owned_tasks import is_asked_to_end
 from mcpbridge.redaction import Redactor
 from mcpbridge.units import show_bytes
 from mcpbridge.wire.body import Body
@@ -112,8 +113,7 @@ class GrpcBackend:
                 redact=self._redact,
             )
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_asked_to_end():
                 raise
             raise UpstreamGone(call.upstream, "the connection was closed") from None  # the backend ends
 
@@ -137,10 +137,16 @@ class GrpcBackend:
         return Health(is_ok, self._redact(detail), loop.time() - began)
 
     async def command(self, name: str, data: Mapping[str, Any]) -> Any:
-        """See `Backend`. `refresh` asks the server anew what it offers."""
+        """See `Backend`. `refresh` asks the server anew what it offers.
+
+        Raises:
+            UpstreamUnavailable: that fails; the tools stay as they are.
+        """
         if name != "refresh":
             raise UnknownName("command", name, candidates=["refresh"])
         condition = await self._discovery.look()
+        if condition.state == "failed":
+            raise UpstreamUnavailable(self._name, condition.reason)
         return {"state": condition.state, "reason": condition.reason, "tools": [tool["name"] for tool in self.tools]}
 
     async def _exchange(self, server: Server, shape: Shape, messages: list[Any], call: Call) -> Body:

@@ -2,6 +2,9 @@
 
 A callable that is cancelled: a coroutine is cancelled at its next wait; a generator in a thread is closed at its next
 event; other code in a thread goes on until it looks at `context.cancelled`, or ends, and nobody waits for it.
+
+What a callable raises that is no `Exception` (`SystemExit`, or a `CancelledError` that nobody asked for, since it
+waited for something that was cancelled) would end more than itself: it comes out as `Escaped`, which is one.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from mcpbridge.context import CallContext, Cancellation
 from mcpbridge.errors import ArgumentsRefused, BadRequest, BridgeError, CallRefused, UnknownName, UpstreamGone
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call
+from mcpbridge.owned_tasks import is_asked_to_end
 from mcpbridge.wire.body import Body
 
 __all__ = ["Fold", "Invoker"]
@@ -35,6 +39,10 @@ LONGEST_TRACE = 20_000
 """Characters of a traceback that are logged, from its end."""
 LONGEST_ERROR = 2000
 """Characters of what an error says that are told."""
+
+
+class Escaped(Exception):
+    """A callable raised what is no `Exception`, which is the cause of this."""
 
 
 def _last(_: object, event: object) -> object:
@@ -72,6 +80,7 @@ class Invoker:
 
         Raises:
             UpstreamGone: the backend ended meanwhile.
+            Escaped: it raises what is no `Exception`, other than KeyboardInterrupt.
             EventRefused: it yielded what `event_check` finds wrong.
         """
         run = UserRun(self._threads, Teller(call), event_check, fold)
@@ -85,10 +94,16 @@ class Invoker:
                     if cancellation is None or not _has_context(positional, named):
                         return await outcome()
                     return await told_first(outcome, cancellation)
-                except asyncio.CancelledError:
+                except asyncio.CancelledError as error:
                     if cancellation is not None:
                         cancellation.cancel()
+                    if is_asked_to_end():
+                        raise
+                    raise Escaped from error
+                except (Exception, KeyboardInterrupt, GeneratorExit):
                     raise
+                except BaseException as error:
+                    raise Escaped from error
         except TimeoutError:
             if limit.expired():
                 gone = UpstreamGone(call.upstream if call else self._name, "it ended while the call ran")
@@ -124,7 +139,7 @@ class Invoker:
                 found = await self.value(check)
         except TimeoutError:
             return Health(ok=False, detail=f"its `check` took longer than {CHECK_SECONDS:g} s")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a check never raises
+        except Exception as error:  # noqa: BLE001 - a check never raises
             return Health(ok=False, detail=f"its `check` failed: {self.told(error)}")
         detail = self.redact(found)[:200] if isinstance(found, str) else "its `check` was asked"
         return Health(ok=found is not False, detail=detail, seconds=round(loop.time() - began, 3))
@@ -139,10 +154,7 @@ class Invoker:
             raise error
         if isinstance(error, CallRefused) and not isinstance(error, UnknownName | BadRequest):
             raise self._masked(error) from error.__cause__
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise error
-        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
             raise error
         if isinstance(error, EventRefused | Misshapen):
             log.warning("a tool gave what it should not", tool=tool, reason=self.redact(str(error)))
@@ -163,10 +175,12 @@ class Invoker:
 
     def log_failure(self, event: str, error: BaseException, **facts: str) -> None:
         """Log where the user's code failed; the lines alone, without the values of variables."""
-        log.error(event, **facts, trace=self.redact("".join(traceback.format_exception(error)))[-LONGEST_TRACE:])
+        trace = "".join(traceback.format_exception(_raised(error)))
+        log.error(event, **facts, trace=self.redact(trace)[-LONGEST_TRACE:])
 
     def told(self, error: BaseException) -> str:
         """`ValueError: …`, without secrets."""
+        error = _raised(error)
         while isinstance(error, BaseExceptionGroup):
             parts: tuple[BaseException, ...] = cast("Any", error).exceptions
             if len(parts) != 1:
@@ -175,6 +189,11 @@ class Invoker:
         error = cast("BaseException", error)
         shown = _cut(str(error))
         return self.redact(f"{type(error).__name__}: {shown}" if shown else type(error).__name__)
+
+
+def _raised(error: BaseException) -> BaseException:
+    """What the user's code raised."""
+    return error.__cause__ if isinstance(error, Escaped) and error.__cause__ is not None else error
 
 
 def _has_context(positional: tuple[Any, ...], named: Mapping[str, Any] | None) -> bool:

@@ -92,7 +92,7 @@ class PackBackend(PythonBackend[Members]):
             return cast("object", msgspec.json.decode(json_of(found)))
         except BridgeError:
             raise
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             self._invoker.log_failure("a command failed", error, tool=self._name, command=name)
             raise UpstreamError(self._name, f"the command '{name}' failed: {self._invoker.told(error)}") from error
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any, NoReturn, cast
 
 from mcpbridge.admin.control_socket import SILENT, Document, ask, sockets
@@ -88,6 +89,26 @@ class Survey:
     def daemons(self) -> list[Found]:
         """Those of the bridges that are daemons."""
         return [one for one in self.bridges if one.daemon is not None]
+
+    def ask(self, do: str, *, patience: float, **more: object) -> list[Document]:
+        """What each of the bridges says to a request, in their order; they are asked side by side."""
+        told: list[Document] = [{"pid": one.pid} for one in self.bridges]
+
+        def ask(number: int) -> None:
+            told[number] = self.bridges[number].ask(do, patience=patience, **more)
+
+        # Of no pool: that would be waited for at the end, and who presses Ctrl-C is not to wait for the answers.
+        threads = [Thread(target=ask, args=(number,), daemon=True) for number in range(len(told))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return told
+
+    def told_silent(self) -> list[str]:
+        """What there is to say to people of those that do not answer."""
+        hint = "does not answer, so it is not known what it serves; `kill -9 {0}` ends it"
+        return [f"process {pid} {hint.format(pid)}" for pid in self.silent]
 
     def require_answer(self, config: Path) -> None:
         """Make sure that the daemon of this configuration is not among those that do not answer.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mcpbridge.admin.control_socket import SILENT, Document
+from mcpbridge.admin.control_socket import LARGEST_REQUEST, SILENT, Document
 from mcpbridge.admin.managing import answers
 from mcpbridge.cli import engine
 from mcpbridge.cli.arguments import from_json, from_words
@@ -17,15 +17,20 @@ from mcpbridge.cli.options import as_json_option, config_option
 from mcpbridge.cli.output import note, print_json, print_text, visible
 from mcpbridge.config.load import Loaded
 from mcpbridge.redaction import Redactor
+from mcpbridge.units import show_bytes
 
 __all__ = ["command"]
 
 _PATIENCE = 610.0
 """Seconds: somewhat more than a bridge grants a management command."""
-_LARGEST_DATA = 60_000
-"""Bytes, somewhat less than a bridge takes as one request."""
-_CODES = {"unknown": USAGE, "invalid": USAGE, "unsupported": USAGE, "timeout": TIMED_OUT, SILENT: TIMED_OUT}
-_CODES["failed"] = TOOL_ERROR
+_CODES = {
+    "unknown": USAGE,
+    "invalid": USAGE,
+    "unsupported": USAGE,
+    "failed": TOOL_ERROR,
+    "timeout": TIMED_OUT,
+    SILENT: TIMED_OUT,
+}
 
 
 @click.command("manage")
@@ -43,21 +48,29 @@ def command(
     Every running bridge with this configuration does it; where none runs, one does that is there for this alone:
     mcpbridge manage glossary reindex language=de
 
-    Exit code 2: there is no such tool or command; 5: it failed; 7: no answer in time.
+    Exit code 2: there is no such tool or command; 4: a bridge ended, or did not take it; 5: it failed; 7: no answer
+    in time, or none that can be read.
     """
     if data is not None and words:
         raise click.UsageError("Give the data as KEY=VALUE or with --data, not both.")
     text = sys.stdin.read() if data == "-" else data
     given = from_words(words, {}, "--data") if text is None else from_json(text, "--data")
-    if len(json.dumps(given)) > _LARGEST_DATA:
-        fail(USAGE, f"the data is larger than {_LARGEST_DATA} bytes", "Let it name a file instead.")
     request = {"name": name, "command": action, "data": given}
+    if len(json.dumps({"do": "command", **request})) > LARGEST_REQUEST:
+        what = f"the command with its data is larger than {show_bytes(LARGEST_REQUEST)}"
+        fail(USAGE, what, "Let the data name a file instead.")
     path = config_path(config)
     around = survey(path)
-    told = [one.ask("command", patience=_PATIENCE, **request) for one in around.bridges]
-    around.require_answer(path)
-    if told:
-        return _show(told, as_json=as_json)
+    around.require_answer(path)  # before any other does it
+    for line in around.told_silent():
+        note(line)
+    if around.bridges:
+        told = around.ask("command", patience=_PATIENCE, **request)
+        return _show([_whole(document) for document in told], as_json=as_json)
+    if around.silent:  # one of them may be who has to do it
+        if as_json:
+            print_json({"ok": False, "bridges": []})
+        return TIMED_OUT
 
     async def alone(loaded: Loaded, redact: Redactor) -> int:
         if not as_json:
@@ -67,6 +80,15 @@ def command(
             return _show([await answers(bridge, redact)["command"](request)], as_json=as_json)
 
     return engine.run(alone, config, as_json=as_json)
+
+
+def _whole(document: Document) -> Document:
+    """What a bridge says, which is a result or an error in any case."""
+    if document.get("code") == SILENT:
+        return {**document, "error": f"{document['error']}; whether the command was done is not known"}
+    if "result" not in document and "error" not in document:  # its status: the request did not reach it in time
+        return {"pid": document.get("pid"), "error": "it did not take the command"}
+    return document
 
 
 def _show(told: Sequence[Document], *, as_json: bool) -> int:

@@ -39,8 +39,8 @@ def command(*, config: str | None, as_json: bool) -> int:
         for document in told:
             _show(document)
     around.require_answer(path)
-    for pid in around.silent:
-        note(f"process {pid} does not answer, so it is not known what it serves; `kill -9 {pid}` ends it")
+    for line in around.told_silent():
+        note(line)
     if any(document.get("code") == SILENT for document in told) or (around.silent and not found):
         return TIMED_OUT
     if not found:
