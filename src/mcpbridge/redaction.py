@@ -7,11 +7,11 @@ Only values that the configuration brought in are known here; each is also found
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from urllib.parse import quote, quote_plus
 
-__all__ = ["ISSUED_KEYS", "MASK", "MIN_LENGTH", "SECRET_NAME", "Redactor"]
+__all__ = ["ISSUED_KEYS", "MASK", "MIN_LENGTH", "SECRET_NAME", "Redactor", "masked"]
 
 MASK = "[redacted]"
 
@@ -91,6 +91,18 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self._value(item) for item in cast("Sequence[object]", value)]
         return value
+
+
+def masked(value: object, redact: Callable[[str], str]) -> object:
+    """The same JSON value without the secrets in its strings and keys, at any depth: what users' code makes."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        members = cast("Mapping[object, object]", value)
+        return {redact(key) if isinstance(key, str) else key: masked(one, redact) for key, one in members.items()}
+    if isinstance(value, list | tuple):
+        return [masked(one, redact) for one in cast("Sequence[object]", value)]
+    return value
 
 
 def _forms(secret: str) -> Iterator[str]:

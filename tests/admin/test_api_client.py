@@ -11,6 +11,7 @@ from harness import Place, python_server
 from mcpbridge.admin.api import make_api
 from mcpbridge.admin.client import ApiClient, ApiProblem
 from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.redaction import MASK, Redactor
 from registering import FILE, REMOTE, WEATHER, World, registering
 
 ADMIN = "the-token-of-the-administrator"
@@ -52,6 +53,11 @@ async def test_everything_that_the_api_can(tmp_path: Path) -> None:
         assert (await api.check("tools/shelf"))["ok"]
         assert (await api.health())["ok"]
         assert await api.command("shelf", "reindex", {"all": True}) == ["reindex", {"all": True}]
+        at.bridge.redact = Redactor(["hunter2hunter2"])
+        assert await api.command("shelf", "find", {"hunter2hunter2": ["hunter2hunter2", 1]}) == [
+            "find",
+            {MASK: [MASK, 1]},
+        ]
         await api.remove("tools", "weather")
         assert (await api.remove("servers", "more"))["changed"] == {"removed": ["more"]}
         await api.add("tools", "weather", WEATHER, keep="file")

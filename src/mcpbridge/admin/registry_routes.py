@@ -17,6 +17,7 @@ from mcpbridge.config.changes import Reloaded
 from mcpbridge.errors import BridgeError, ConfigError, StoreFailed, UnknownName
 from mcpbridge.over_http import RegistryProblem, Section, refuse_over_http
 from mcpbridge.private_values import settings_as_json
+from mcpbridge.redaction import masked
 from mcpbridge.registry import Keep
 from mcpbridge.routing.boolean_query import QueryProblem
 
@@ -136,7 +137,8 @@ class _Routes:
         name, command = request.path_params["name"], request.path_params["command"]
         result = await self._bridge.command(name, command, await self._read(request))
         try:
-            return JSONResponse({"name": name, "command": command, "result": result})
+            shown = masked(result, self._bridge.redact)
+            return JSONResponse({"name": name, "command": command, "result": shown})
         except (TypeError, ValueError) as error:
             raise Problem("failed", f"{command!r} of {name!r} returned what is no JSON") from error
 
