@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from closing_words import WORDS
 from harness import Place
 from mcpbridge.logs import Logger
+
+# How long an example takes is the machine's affair; other tests run beside it.
+settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(wrapper=True)

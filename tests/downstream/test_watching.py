@@ -163,3 +163,20 @@ async def test_nobody_waits_for_a_server_that_is_away(
     upstream.poke()
     await takes(transport)
     assert (await ear.hears("notifications/resources/updated"))["params"]["uri"] == "memo://1"
+
+
+async def test_who_listens_is_told_of_changed_lists_though_nobody_was_listed_anything_here(
+    transport: ScriptedTransport,
+) -> None:
+    """It may know a list from before the bridge was started anew."""
+    async with bridged({"up": transport}, settle=False) as bridge:
+        ear = Ear(bridge.server)
+        listening = {"notifications": {"toolsListChanged": True}}
+        stream = asyncio.ensure_future(ear.ask_modern("subscriptions/listen", listening, b"7"))
+        await ear.hears("notifications/subscriptions/acknowledged")
+        await ear.hears("notifications/tools/list_changed")  # the server is there
+        transport.script["tools/list"] = {"tools": [{"name": "grown", "inputSchema": {"type": "object"}}]}
+        transport.line.says("notifications/tools/list_changed")
+        await ear.hears("notifications/tools/list_changed", times=2)
+        bridge.server.end()
+        await stream

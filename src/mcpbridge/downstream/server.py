@@ -316,7 +316,7 @@ class Server:
         lists = {"resources" if kind == "templates" else kind for kind in kinds}
         if "tools" in kinds:
             self._exposing.refresh(view)
-        for kind in sorted(lists) if self._catalog.is_looked_at else ():
+        for kind in sorted(lists) if self._catalog.is_looked_at or self.listeners.have_lists else ():
             self.listeners.list_changed(kind, view, partial(self._sees_change, kind, view))
 
     def _sees_change(self, kind: str, view: str, client: Client) -> bool:
