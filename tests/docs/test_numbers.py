@@ -69,6 +69,7 @@ from mcpbridge.upstream import (
     sandboxed,
     session,
     tending,
+    wanted,
 )
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire import guard, memory, process
@@ -313,6 +314,7 @@ SAID = {
         f"at most {show_bytes(HTTP.max_body)}",
     ],
     "docs/protocol.md": [
+        f"has taken the subscription, or after {wanted.FOLLOW_SECONDS:g} s",
         *REVISIONS,
         f"nothing for {era.PROBE_SECONDS:g} s",
         f"at most {updates.BURST} messages at once and {updates.PER_SECOND} a second",
