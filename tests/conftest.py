@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import logging
 import os
 import signal
 import threading
@@ -60,10 +61,20 @@ def _own_state(_states: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def _own_logs() -> Iterator[None]:
-    """What a command in the test process sets up for its logs is not for the tests that follow."""
+    """What a command in the test process sets up for its logs is not for the tests that follow.
+
+    Its handler takes the lines of `logging` to our loggers; those of a bridge in a program go the other way.
+    """
+    root = logging.getLogger()
+    level = root.level
     yield
     Logger.sink = None
     structlog.reset_defaults()
+    for handler in root.handlers.copy():
+        if type(handler).__module__.startswith("mcpbridge."):
+            root.removeHandler(handler)
+            root.setLevel(level)
+            logging.captureWarnings(False)
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from catalog.catalogs import prompt, resource, resources, settings, template, tool, tools
 from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot, build
 from mcpbridge.errors import BadRequest, UnknownName
+from mcpbridge.model import OWN
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.wire.revisions import REVISIONS
 
@@ -260,7 +261,7 @@ def test_every_page_is_one_line() -> None:
     st.lists(
         st.builds(
             Offer,
-            server=st.text(max_size=8),
+            server=st.text(max_size=8).filter(lambda name: name not in OWN),
             tools=st.lists(st.binary(max_size=20) | st.text(max_size=8).map(tool), max_size=4).map(tuple),
             prompts=st.lists(st.text(max_size=8).map(prompt), max_size=3).map(tuple),
             resources=st.lists(st.text(max_size=8).map(resource), max_size=3).map(tuple),
