@@ -76,6 +76,12 @@ class Killed:
         first = [pid for pid in children(self.process.pid) if b"guard.py" in command_line(pid)]
         return [*first, *(pid for one in first for pid in children(one))]
 
+    async def both_guards(self) -> tuple[int, int]:
+        """As soon as there are two: a server may be up before the first guard, a program of its own, has forked."""
+        while len(guards := self.guards()) < 2:
+            await asyncio.sleep(0.01)
+        return guards[0], guards[1]
+
     async def leaves_nothing(self) -> None:
         while self.left():
             await asyncio.sleep(0.05)  # they are nobody's children any more: there is nothing to wait for
@@ -132,12 +138,12 @@ async def test_kill_9_of_the_bridge_and_a_guard_at_once_leaves_no_process(order:
     async with bridge(KINDS["in another session"]) as one:
         await one.says("begins")
         await one.says("ready")
-        first, second = one.guards()
+        first, second = await one.both_guards()
         pids = {"guards first": [first, one.process.pid], "bridge first": [one.process.pid, first]}
         for pid in pids.get(order, [first]):
             os.kill(pid, signal.SIGKILL)
         if order == "the first guard alone":
-            while len(one.guards()) < 2 or first in one.guards():
+            while first in await one.both_guards():
                 await asyncio.sleep(0.01)
             assert one.left() - {one.process.pid}, "the bridge goes on, and so do its servers"
             one.process.kill()
