@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def import_object(name: str, directory: Path) -> object:
         NotImportable: there is no such module or name, or the module fails.
     """
     module_name, _, attribute = name.partition(":")
-    importlib.invalidate_caches()  # the file may have been written a moment ago
+    _look_anew()  # the file may have been written a moment ago
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -92,6 +92,18 @@ def import_object(name: str, directory: Path) -> object:
     except AttributeError as error:
         file = getattr(module, "__file__", None) or module_name
         raise NotImportable(f"{file} has no '{attribute}'") from error
+
+
+def _look_anew() -> None:
+    """Forget what directories held, as `importlib.invalidate_caches` does, beside threads that import.
+
+    CPython goes through `sys.path_importer_cache` without a lock: what another thread brings in meanwhile may fail it.
+    """
+    for _ in range(100):
+        with suppress(RuntimeError, KeyError):  # the dictionary changed size, or another thread dropped the entry
+            with _changing:  # so that at least ours do not disturb each other
+                importlib.invalidate_caches()
+            return
 
 
 def _told(error: BaseException, directory: Path) -> str:
