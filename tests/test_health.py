@@ -49,7 +49,7 @@ async def test_a_look_at_all_leaves_those_alone_that_rest_and_forgets_those_that
     async with registering(tmp_path) as at:
         looking = at.bridge.looking
         await at.bridge.registry.put("servers", "more", REMOTE)
-        assert await at.bridge.settled(5)
+        assert await at.bridge.settled(30)
         found = {one.name: one.ok for one in await looking.check_all()}
         assert found == {"clock": True, "far": True, "more": True, "rates": False, "today": True}
         changed = [fields for _, event, fields in at.logged if event == "health changed"]
@@ -62,7 +62,7 @@ async def test_a_look_at_all_leaves_those_alone_that_rest_and_forgets_those_that
 async def test_a_server_that_rests_is_started_for_a_look_that_is_asked_for(tmp_path: Path) -> None:
     plain: dict[str, Any] = python_server("plain", idle_stop=0.05)
     async with Bridge(Settings.model_validate({"servers": {"one": plain}})) as bridge:
-        assert await bridge.settled(10)
+        assert await bridge.settled(30)
         upstream = bridge.pool.upstreams["one"]
 
         async def state() -> str:
@@ -79,7 +79,7 @@ async def test_what_works_no_more_is_found_out_and_the_change_is_logged() -> Non
     Logger.sink = lambda level, event, fields: logged.append((event, fields))
     settings = Settings.model_validate({"servers": {"dead": {"url": "http://127.0.0.1:9/mcp"}}})
     async with Bridge(settings) as bridge:
-        await bridge.settled(10)
+        await bridge.settled(30)
         found = await bridge.looking.check("dead")
         assert not found.ok
         assert "127.0.0.1" in found.detail

@@ -139,17 +139,18 @@ async def _of_server(upstream: Upstream, *, starts: bool) -> tuple[bool, str]:
             status = upstream.status
             if upstream.session is None and not starts and not status.reason and status.state in ("idle", "starting"):
                 return True, "it rests; it starts at its next use" if status.state == "idle" else "it is starting"
-            if upstream.session is None and starts:
-                if status.state in ("retrying", "failed"):  # who asks wants to know how it is now
-                    upstream.poke()
-                    with anyio.move_on_after(1):
-                        await upstream.stepped()
-                await upstream.ready()
-            session = upstream.session
-            if session is None:
-                return False, upstream.state_text
-            await session.ping()
-            return True, f"it answers ({upstream.version}, {len(upstream.lists.get('tools', ()))} tools)"
+            with upstream.used():  # else one that is stopped when idle may be so again before it has answered
+                if upstream.session is None and starts:
+                    if status.state in ("retrying", "failed"):  # who asks wants to know how it is now
+                        upstream.poke()
+                        with anyio.move_on_after(1):
+                            await upstream.stepped()
+                    await upstream.ready()
+                session = upstream.session
+                if session is None:
+                    return False, upstream.state_text
+                await session.ping()
+                return True, f"it answers ({upstream.version}, {len(upstream.lists.get('tools', ()))} tools)"
     except TimeoutError:
         return False, f"no answer within {_SECONDS:g} s"
     except BridgeError as error:

@@ -3,13 +3,14 @@
 import base64
 import datetime
 import math
+import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -134,11 +135,14 @@ _EVENTS = _JSON | st.fixed_dictionaries({}, optional={"progress": _JSON, "total"
 
 @settings(max_examples=60)
 @given(events=st.lists(_EVENTS, max_size=6))
+@example([{"progress": sys.float_info.max}, {"progress": None}, {"x": 1}])
+@example([{"progress": 10**400, "total": -(10**400)}, {"progress": float("inf")}, {"progress": float("nan")}, "more"])
+@example([{"progress": 2**53 + 1}, {"progress": None}, "more"])
 def test_progress_always_increases_and_is_as_the_spec_wants_it(events: list[Any]) -> None:
     last = 0.0
     for event in events:
         params = parameters_of(event, last)
-        assert params["progress"] > last
+        assert last < params["progress"] < math.inf
         assert params.keys() <= {"progress", "total", "message", "_meta"}
         assert isinstance(params.get("message", ""), str)
         assert isinstance(params.get("total", 0), int | float)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -61,7 +62,7 @@ class Heard:
         return [item for item in self.items if isinstance(item, str)]
 
     async def until(self, is_true: Callable[[], object]) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not is_true():
                 self._news.clear()
                 await self._news.wait()
@@ -75,7 +76,7 @@ def transport(code: str, redact: Callable[[str], str] = lambda text: text) -> St
 @asynccontextmanager
 async def connected(code: str | StdioTransport) -> AsyncIterator[tuple[Channel, Heard, StdioTransport]]:
     to, heard = transport(code) if isinstance(code, str) else code, Heard()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with to.connect(heard) as channel:
             yield channel, heard, to
 
@@ -124,6 +125,29 @@ async def test_what_a_server_said_before_it_died_comes_before_its_end() -> None:
     assert len(heard.ends) == 1
 
 
+async def test_how_a_server_ended_is_told_also_after_the_loop_stood_still() -> None:
+    """Then it is late for everything at once: that it closed its output says less, and is the first to be due."""
+    code = """
+import os, time
+os.close(1)
+time.sleep(0.1)  # that much is seen
+os.write(2, b"and so\\ndisk full")
+os._exit(3)
+"""
+    stood: list[str] = []
+
+    def stand_still(text: str) -> str:
+        if not stood:
+            stood.append(text)
+            time.sleep(0.8)
+        return text
+
+    async with connected(transport(code, redact=stand_still)) as (_, heard, to):
+        await heard.until(lambda: heard.ends)
+        assert (heard.ends, to.last_words()) == (["exit code 3"], "disk full")
+    assert stood == ["and so"]
+
+
 async def test_a_last_message_without_a_line_end_counts() -> None:
     async with connected("""import os; os.write(1, b'{"jsonrpc":"2.0","id":1,"result":{}}')""") as (_, heard, _):
         await heard.until(lambda: heard.ends)
@@ -146,7 +170,7 @@ async def test_a_descendant_that_keeps_the_pipes_does_not_hide_the_end() -> None
 )
 async def test_a_server_that_closes_a_pipe_and_lives_on_counts_as_ended(code: str, reason: str) -> None:
     async with connected(code) as (channel, heard, _):
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not heard.ends:
                 channel.send(Outgoing(b"{}"))  # a closed input shows when something is written
                 await asyncio.sleep(0.01)
@@ -211,7 +235,8 @@ async def test_a_new_start_forgets_the_last_words_of_the_old_one() -> None:
         assert to.last_words() == ""
 
 
-async def test_what_a_server_says_while_it_is_stopped_is_kept() -> None:
+async def test_what_a_server_says_while_it_is_stopped_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "STDIN_GRACE", 60)  # it may take its time to start
     async with connected("import sys; sys.stdin.read(); print('saved', file=sys.stderr)") as (_, _, to):
         pass
     assert to.stderr_lines == ["saved"]

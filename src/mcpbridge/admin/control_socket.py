@@ -36,8 +36,10 @@ SILENT = "silent"
 
 _LONGEST_WAIT = 5.0
 """Seconds for a peer to take, or to give, the document, unless it takes long to make."""
+_TIME_TO_ASK = 2.0
+"""Seconds that a peer has to say what it wants: enough for a command on a busy machine."""
 _A_MOMENT = 0.3
-"""Seconds that a peer has to say what it wants."""
+"""Seconds until something is tried again, or given up."""
 LARGEST_REQUEST = 64 * 1024
 """Bytes of a request, without the end of its line."""
 _LARGEST_DOCUMENT = 16 * 1024**2
@@ -138,10 +140,10 @@ async def _listen_anew(path: Path, look_every: float) -> socket.socket:
 
 
 async def _request(connected: socket.socket) -> bytes:
-    """The line that the peer sends; empty if it says nothing within a moment."""
+    """The line that the peer sends; empty if it says nothing in time."""
     connected.setblocking(False)  # noqa: FBT003 - its only parameter
     loop, received = asyncio.get_running_loop(), b""
-    with anyio.move_on_after(_A_MOMENT):
+    with anyio.move_on_after(_TIME_TO_ASK):
         while b"\n" not in received and len(received) <= LARGEST_REQUEST:
             piece = await loop.sock_recv(connected, LARGEST_REQUEST)
             if not piece:

@@ -23,6 +23,9 @@ EVENT = "mcpbridge/event"
 LONGEST_MESSAGE = 200
 """Characters of an event that is told as a message because it has none of its own."""
 
+TOO_LARGE = 1e300
+"""Numbers from here on count as none: near the largest that JSON's readers know, nothing could increase any more."""
+
 _SPOKEN = frozenset({"message", "progress", "total"})
 
 T = TypeVar("T")
@@ -79,8 +82,8 @@ def parameters_of(event: object, last: float) -> dict[str, Any]:
 
 
 def _number(value: object) -> float | None:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return cast("float", value) if is_one else None
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < TOO_LARGE
+    return cast("float", value) if is_one else None  # no NaN either
 
 
 def _short(event: object, said: Mapping[str, object]) -> str:

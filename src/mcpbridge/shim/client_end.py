@@ -35,11 +35,17 @@ class ClientGone(Exception):
 
 
 class ClientEnd:
-    """Two descriptors that are open; they are only borrowed."""
+    """Descriptors that are open; they are only borrowed."""
 
-    def __init__(self, in_fd: int, out_fd: int) -> None:
-        self._in_fd, self._out_fd = in_fd, out_fd
+    def __init__(self, in_fd: int, out_fd: int, signals_fd: int) -> None:
+        """`signals_fd`: can be read once a signal has come (`signal.set_wakeup_fd`), so that no wait outlasts one.
+
+        What handles a signal runs between two instructions of Python: after one that comes just before the wait, only
+        when that is over.
+        """
+        self._in_fd, self._out_fd, self._signals_fd = in_fd, out_fd, signals_fd
         self._poll = select.poll()
+        self._poll.register(signals_fd, select.POLLIN)
         self._watched: dict[int, int] = {}
         self._down = Outlet(lambda data: os.write(out_fd, data))
         self._lines = Lines()
@@ -69,6 +75,8 @@ class ClientEnd:
         if self._polls_out:
             self._poll.register(self._out_fd, select.POLLOUT if self._down.pending else 0)
         ready = dict(self._poll.poll(None if seconds is None else max(0.0, seconds * 1000)))
+        if ready.pop(self._signals_fd, 0):
+            os.read(self._signals_fd, _PIECE)
         flags = ready.pop(self._out_fd, 0)
         if flags & select.POLLOUT:
             self._down.flush()

@@ -45,8 +45,11 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
     if options is None or config is None or not _are_open(0, 1):
         return standalone(arguments, b"")
     before = {number: signal.getsignal(number) for number in _ENDING}
+    ends = signals_fd, wakes_fd = os.pipe()
     try:
-        return _relay(options, config, arguments, environ)
+        os.set_blocking(wakes_fd, False)
+        signal.set_wakeup_fd(wakes_fd, warn_on_full_buffer=False)
+        return _relay(options, config, arguments, environ, signals_fd)
     except Refused as refused:
         _say(str(refused))
         return _USAGE
@@ -55,16 +58,22 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
         for number, handler in before.items():
             signal.signal(number, handler)
         head = alone.head
+    finally:
+        signal.set_wakeup_fd(-1)
+        for end in ends:
+            os.close(end)
     return standalone(arguments, head)
 
 
-def _relay(options: Options, config: str, arguments: "Sequence[str]", environ: "Mapping[str, str]") -> int:
+def _relay(
+    options: Options, config: str, arguments: "Sequence[str]", environ: "Mapping[str, str]", signals_fd: int
+) -> int:
     key, cwd = key_of(config), working_directory()
     level = ("--log-level", options.log_level) if options.log_level else ()
     log = log_path(key, environ)
     daemons = Daemons(runtime_path(environ), key, lambda claim: start_daemon(claim, config, log, environ, *level))
     said = hello(environ, cwd, project=options.project, server=options.server, profile=options.profile)
-    relay = Relay(ClientEnd(0, 1), daemons, said, partial(_start_standalone, arguments, environ))
+    relay = Relay(ClientEnd(0, 1, signals_fd), daemons, said, partial(_start_standalone, arguments, environ))
     _end_on_signals(relay)
     if os.isatty(0):
         _say("waiting for an MCP client on standard input; Ctrl-D ends it, `mcpbridge serve --http` serves HTTP")

@@ -76,8 +76,9 @@ class Tending:
 
     def mark_stale(self, *kinds: str) -> None:
         """These lists may have changed."""
-        self._stale.update(kinds)
-        self._has_stale.set()
+        if kinds:
+            self._stale.update(kinds)
+            self._has_stale.set()
 
     def acknowledged(self, params: Raw) -> None:
         """A listen stream is open. Changes before this moment were announced to nobody: look once more."""

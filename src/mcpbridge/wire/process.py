@@ -163,6 +163,18 @@ class ServerProcess:
         except ValueError:
             return f"killed by signal {-code}"
 
+    @property
+    def has_exited(self) -> bool:
+        """It has ended; `wait` returns now or in a moment."""
+        if self._exited.is_set() or self._popen.returncode is not None:
+            return True
+        if not hasattr(os, "pidfd_open"):
+            return False  # a thread waits for it, and nobody else may
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        except ChildProcessError:
+            return True
+
     async def wait(self) -> None:
         """Return once it has exited."""
         await self._exited.wait()

@@ -211,6 +211,7 @@ class _StdioChannel:
 
     def drop_stderr(self) -> None:
         """Stop draining stderr: last, so that what the server says while it ends is kept."""
+        self._keep_last_words()
         self._stderr.close()
 
     def _arrived(self, data: bytes) -> None:
@@ -262,18 +263,26 @@ class _StdioChannel:
 
     def _stdout_closed(self) -> None:
         self._deliver(self._lines.end())
-        self._loop.call_later(_EXIT_WAIT, self.end, "it closed its standard output")
+        self._loop.call_later(_EXIT_WAIT, self._end_unless_exited, "it closed its standard output")
 
     def _stdin_broken(self) -> None:
-        self._loop.call_later(_EXIT_WAIT, self.end, "it closed its standard input")
+        self._loop.call_later(_EXIT_WAIT, self._end_unless_exited, "it closed its standard input")
+
+    def _end_unless_exited(self, reason: str) -> None:
+        """How it exited says more: a loop that stood still may come here before it hears of that."""
+        if not self._process.has_exited:
+            self.end(reason)
+
+    def _keep_last_words(self) -> None:
+        self._stderr.drain()
+        self._flush_stderr()
 
     async def _watch_exit(self) -> None:
         await self._process.wait()
         # What it wrote before it died may still stand in the pipes; a descendant may hold them open for ever.
         await asyncio.sleep(0)
         self._stdout.drain()
-        self._stderr.drain()
-        self._flush_stderr()
+        self._keep_last_words()
         self.end(self._exit_reason())
 
     def _exit_reason(self) -> str:
