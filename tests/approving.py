@@ -63,7 +63,7 @@ class Way:
 
     async def is_asked(self, times: int = 1) -> list[str]:
         """The ids of what waits, once there is so much of it."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while len(found := [pending.request.id for pending in await self.bridge.approvals.pending()]) < times:
                 await asyncio.sleep(0.005)
         return found
@@ -101,7 +101,7 @@ class ByCommand(Way):
         [self.path] = sockets(directory)
 
     async def is_asked(self, times: int = 1) -> list[str]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while len(found := await self._waiting()) < times:
                 await asyncio.sleep(0.005)
         return found
@@ -131,7 +131,7 @@ class ByHttp(Way):
         self.http = await stack.enter_async_context(http)
 
     async def is_asked(self, times: int = 1) -> list[str]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while True:
                 response = await self.http.get("/api/approvals")
                 assert response.status_code == 200, response.text
@@ -160,7 +160,7 @@ class ByHandler(Way):
         return await answer
 
     async def is_asked(self, times: int = 1) -> list[str]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while len(found := [request.id for request, answer in self.waiting if not answer.done()]) < times:
                 await asyncio.sleep(0.005)
         return found
@@ -183,7 +183,7 @@ class ByLegacyClient(Way):
         return [message for message in asked[self.answered :] if message["id"] not in gone]
 
     async def is_asked(self, times: int = 1) -> list[str]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while len(found := self._questions()) < times:
                 await asyncio.sleep(0.005)
         return [str(message["id"]) for message in found]
@@ -237,7 +237,7 @@ class ByModernClient(Way):
             id_ = b"%d" % self.last_id
 
     async def is_asked(self, times: int = 1) -> list[str]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while self.questions.qsize() < times:
                 await asyncio.sleep(0.005)
         return [""] * times
@@ -299,10 +299,10 @@ async def approving(
     )
     transport = ScriptedTransport(LEGACY_SERVER)
     async with AsyncExitStack() as stack:
-        stack.enter_context(anyio.fail_after(20))
+        stack.enter_context(anyio.fail_after(120))
         bridge = _Handled(settings, {"up": transport}, has_handler=kind is ByHandler)
         await stack.enter_async_context(bridge)
-        assert await bridge.settled(5)
+        assert await bridge.settled(30)
         way = kind(bridge, transport)
         await way.opens(stack, folder)
         yield way

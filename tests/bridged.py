@@ -52,10 +52,10 @@ async def bridged(
     sections = {"results": {"strategy": "off"}, **sections}
     how = {name: {"command": "scripted", **(servers or {}).get(name, {})} for name in transports}
     settings = Settings.model_validate({"servers": how, **sections})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with BridgeToScripts(settings, transports) as bridge:
             if settle:
-                assert await bridge.settled(5)
+                assert await bridge.settled(30)
             yield bridge
 
 
@@ -111,7 +111,7 @@ class Ear:
 
     async def hears(self, method: str, times: int = 1) -> Message:
         """The message with this method, beside a request or in it, now or later."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while True:
                 found = [message for message in [*self.told, *self.meanwhile] if message["method"] == method]
                 if len(found) >= times:

@@ -52,7 +52,7 @@ async def daemon(
     log = asyncio.create_task(command.read_log())
     place._running += 1  # commands that are run meanwhile leave our processes alone
     try:
-        await command.logged("daemon started", within=20)
+        await command.logged("daemon started")
         yield command
         if process.returncode is None:
             process.terminate()

@@ -253,7 +253,7 @@ class WebSocketEnd(FarEnd):
 @asynccontextmanager
 async def far_end(kind: str, *, max_bytes: int = 64 << 20) -> AsyncIterator[FarEnd]:
     """A server that speaks this transport, and in it the transport that reaches it."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         if kind == "stdio":
             stdio = StdioEnd()
             async with await asyncio.start_server(stdio.serve, "127.0.0.1", 0, limit=1 << 26) as listening:

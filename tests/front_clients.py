@@ -147,7 +147,7 @@ class OpenFront:
         """Ask, without waiting for the answer."""
         id_ = self.client.next_id() if id_ is None else id_
         message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
-        task = asyncio.create_task(self.client.exchange(message, 10))
+        task = asyncio.create_task(self.client.exchange(message, 60))
         self.started.append(task)
         return task
 

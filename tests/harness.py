@@ -21,7 +21,7 @@ from rpc import Client, HttpClient, Reply, StdioClient
 
 __all__ = ["DEADLINE", "Command", "Finished", "Place", "eventually", "explains", "python_server", "undisturbed"]
 
-DEADLINE = 5.0
+DEADLINE = 10.0
 """Seconds in which anything that should happen at once must have happened; generous, for busy machines."""
 
 STOP_DEADLINE = 15.0
@@ -40,7 +40,7 @@ def python_server(script: str, *args: str, **settings: object) -> dict[str, Any]
     return {"command": sys.executable, "args": ["-ES", str(_SERVERS / f"{script}.py"), *args], **settings}
 
 
-async def eventually(attempt: Callable[[], Awaitable[T]], accept: Callable[[T], bool], within: float = 10.0) -> T:
+async def eventually(attempt: Callable[[], Awaitable[T]], accept: Callable[[T], bool], within: float = 30.0) -> T:
     """The first acceptable outcome of `attempt`; for states that the bridge announces to nobody.
 
     Raises:
@@ -57,7 +57,7 @@ async def eventually(attempt: Callable[[], Awaitable[T]], accept: Callable[[T], 
 
 
 @asynccontextmanager
-async def undisturbed(client: Client, tool: str = "healthy__echo") -> AsyncIterator[None]:
+async def undisturbed(client: Client, tool: str = "healthy__echo", within: float = 15.0) -> AsyncIterator[None]:
     """Calls to another server go on for as long as the body runs, and each is answered in time."""
     finished = asyncio.Event()
 
@@ -65,7 +65,7 @@ async def undisturbed(client: Client, tool: str = "healthy__echo") -> AsyncItera
         number = 0
         while number < 3 or not finished.is_set():
             number += 1
-            assert (await client.call(tool, text=f"still {number}")).text == f"still {number}"
+            assert (await client.call(tool, text=f"still {number}", within=within)).text == f"still {number}"
             await asyncio.sleep(0.01)  # steps, not a flood: the body needs the processor too
 
     calling = asyncio.create_task(go_on())
@@ -117,7 +117,7 @@ class Command:
         self._ended = True
         self._grown.set()
 
-    async def logged(self, pattern: str, within: float = 10.0) -> re.Match[str]:
+    async def logged(self, pattern: str, within: float = 60.0) -> re.Match[str]:
         """The first match in standard error, now or later."""
         try:
             async with asyncio.timeout(within):

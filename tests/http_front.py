@@ -208,7 +208,7 @@ async def serving(
         if front.done():
             await front
         try:
-            async with asyncio.timeout(10), httpx2.AsyncClient(trust_env=False, timeout=10) as client:
+            async with asyncio.timeout(60), httpx2.AsyncClient(trust_env=False, timeout=60) as client:
                 yield Http(ready.result(), client, core, front, bridge)
         finally:
             core.release.set()

@@ -168,4 +168,4 @@ def as_user(*argv: str, env: dict[str, str] | None = None, **orders: object) -> 
     command = [*launched({"keeps": True, **orders}), *command]
     tests = str(Path(__file__).parent)
     whole = {"PATH": os.environ["PATH"], "PYTHONPATH": tests, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
-    return subprocess.run(command, capture_output=True, text=True, env=whole, cwd="/", timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=whole, cwd="/", timeout=150, check=False)

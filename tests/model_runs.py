@@ -55,8 +55,8 @@ def bridge_with(tmp_path: Path, *tools: Any, **settings: Any) -> Bridge:
 async def world(
     api: str, turns: Sequence[ScriptedTurn], tmp_path: Path, *tools: Any, is_sync: bool = False, **settings: Any
 ) -> AsyncIterator[tuple[ModelServer, Bridge, Model]]:
-    """All three, for at most 30 seconds."""
-    with anyio.fail_after(30):
+    """All three, for at most 90 seconds: the first loads the packages of the clients."""
+    with anyio.fail_after(90):
         async with (
             scripted_models(turns) as server,
             bridge_with(tmp_path, *tools, **settings) as bridge,

@@ -121,7 +121,7 @@ class Person:
 
     async def _answering(self, call: asyncio.Task[Reply], answers: Answers) -> Reply:
         seen = len(self.client.arrived)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 for message in self.client.arrived[seen:]:
                     seen += 1
@@ -198,7 +198,7 @@ class World:
         async def look() -> list[Message]:
             return self.sent(server, method)
 
-        return (await eventually(look, lambda found: len(found) >= times, 5))[times - 1]
+        return (await eventually(look, lambda found: len(found) >= times))[times - 1]
 
     async def _one_more(self) -> OpenFront:
         client = HttpClient(self._url, None)
@@ -241,9 +241,9 @@ async def world(
                 configured[name] = python_server(program, *words, **more)
         sections = {"results": {"strategy": "off"}, **sections}
         settings = Settings.model_validate({"servers": configured, **sections})
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(900):  # all tests of a file may share it
             bridge = await stack.enter_async_context(Bridge(settings))
-            assert await bridge.settled(10)
+            assert await bridge.settled(60)
             yield World(bridge, kind, folder, stack)
 
 

@@ -103,9 +103,9 @@ async def registering(
     bridge.broken = broken
     made = World(bridge, path, redact, Reloading(bridge, path, redact=redact, environ=environ or {}))
     Logger.sink = lambda level, event, fields: made.logged.append((level, event, fields))
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with bridge:
             if settle:
-                assert await bridge.settled(5)
+                assert await bridge.settled(30)
                 await bridge.startup.settled()
             yield made

@@ -59,7 +59,7 @@ async def remembering(
     if isinstance(transports, ScriptedTransport):
         own = {key: settings.pop(key) for key in ("warm_up", "revalidate") if key in settings}
         transports, settings = {"up": transports}, {"up": settings, **own}
-    with anyio.fail_after(15):
+    with anyio.fail_after(60):
         running = Remembering(directory, transports, **settings)
         async with running.pool.running():
             yield running
@@ -68,7 +68,7 @@ async def remembering(
 async def learned(directory: Path, transports: Any, **settings: Any) -> None:
     """Have the manifest know these servers as they are now."""
     async with remembering(directory, transports, **settings) as running:
-        assert await running.pool.settled(5)
+        assert await running.pool.settled(30)
     for transport in [transports] if isinstance(transports, ScriptedTransport) else transports.values():
         transport.lines.clear()
         transport.attempts = 0
@@ -93,6 +93,6 @@ async def remembering_bridge(
     sections = {"results": {"strategy": "off"}, "daemon": {"warm_up": 0}, **sections}
     own = {name: how(name, (servers or {}).get(name, {})) for name in transports}
     settings = Settings.model_validate({"servers": own, **sections})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with BridgeThatRemembers(settings, transports, Manifest(directory)) as bridge:
             yield bridge

@@ -97,7 +97,7 @@ class Client:
         """Send a notification."""
         raise NotImplementedError
 
-    async def request(self, method: str, params: Message | None = None, *, within: float = 5.0) -> Reply:
+    async def request(self, method: str, params: Message | None = None, *, within: float = 15.0) -> Reply:
         """Ask, and wait for the answer."""
         message = {"jsonrpc": "2.0", "id": self.next_id(), "method": method}
         return await self.exchange(message if params is None else {**message, "params": params}, within)
@@ -106,7 +106,7 @@ class Client:
         """The handshake."""
         info = {"name": "raw", "version": "1"}
         params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": info}
-        result = (await self.request("initialize", params, within=10)).result
+        result = (await self.request("initialize", params, within=60)).result
         self.initialized(result)
         await self.tell("notifications/initialized")
         return result
@@ -114,7 +114,7 @@ class Client:
     def initialized(self, result: Message) -> None:
         """The answer to `initialize` came."""
 
-    async def call(self, tool: str, *, within: float = 5.0, meta: Message | None = None, **arguments: Any) -> Reply:
+    async def call(self, tool: str, *, within: float = 15.0, meta: Message | None = None, **arguments: Any) -> Reply:
         """Call a tool."""
         params: Message = {"name": tool, "arguments": arguments}
         return await self.request("tools/call", params if meta is None else {**params, "_meta": meta}, within=within)
@@ -123,7 +123,7 @@ class Client:
         """The names of the tools listed now."""
         return [tool["name"] for tool in (await self.request("tools/list", {})).result["tools"]]
 
-    async def tools_with(self, name: str, within: float = 10.0) -> list[str]:
+    async def tools_with(self, name: str, within: float = 60.0) -> list[str]:
         """The names of the tools as soon as `name` is among them, listed anew whenever the bridge says so."""
         seen = 0
         while name not in (tools := await self.tools()):
@@ -132,7 +132,7 @@ class Client:
         return tools
 
     async def notice(
-        self, method: str, where: Callable[[Message], bool] = lambda _: True, *, after: int = 0, within: float = 5.0
+        self, method: str, where: Callable[[Message], bool] = lambda _: True, *, after: int = 0, within: float = 30.0
     ) -> Message:
         """The first message with this method, now or later, at or after a place in `arrived`."""
         try:
@@ -223,12 +223,12 @@ class StdioClient(Client):
         """Let an id be used again."""
         self._waiting.pop(json.dumps(id_), None)
 
-    async def batch(self, within: float = 5.0) -> list[Message]:
+    async def batch(self, within: float = 15.0) -> list[Message]:
         """The next array of answers."""
         async with asyncio.timeout(within):
             return await self._batches.get()
 
-    async def answer_to(self, id_: Any, within: float = 5.0) -> Reply:
+    async def answer_to(self, id_: Any, within: float = 15.0) -> Reply:
         """The answer to a request that was sent with `write`."""
         waiting = self.expect(id_)
         try:
@@ -259,6 +259,7 @@ class HttpClient(Client):
         self.session: dict[str, str] = {}
         """Headers that the session asks for."""
         self.http = httpx2.AsyncClient(timeout=60, trust_env=False)
+        self._is_listening = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -322,12 +323,26 @@ class HttpClient(Client):
                         self.take(json.loads(line[5:]))
 
             task = asyncio.create_task(read())
+            self._is_listening = True
             try:
                 yield
             finally:
+                self._is_listening = False
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    async def tools_with(self, name: str, within: float = 60.0) -> list[str]:
+        """As ever with a stream for unsolicited messages. Without one nothing tells of changes: they are looked for."""
+        if self._is_listening:
+            return await super().tools_with(name, within)
+        try:
+            async with asyncio.timeout(within):
+                while name not in (tools := await self.tools()):
+                    await asyncio.sleep(0.05)
+                return tools
+        except TimeoutError:
+            raise AssertionError(f"no {name} within {within:g} s; the log:\n{self.log.told()}") from None
 
 
 def _number(digits: str) -> int | str:

@@ -21,6 +21,7 @@ __all__ = [
     "Spoiled",
     "answer_to",
     "chunk",
+    "closed_port",
     "deaf_socket",
     "event",
     "events_head",
@@ -220,6 +221,14 @@ class Spoiled:
     ids: list[bytes]
     reason: str
     via: bytes
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port on which nothing listens, and which nobody else gets meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 @contextmanager

@@ -192,14 +192,14 @@ class ScriptedTransport:
 
     async def hears(self, method: str, times: int = 1) -> Message:
         """Return the message when this method has been heard so many times, now or later."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while len(found := self.asked(method)) < times:
                 await self._news.wait()
         return found[times - 1]
 
     async def answer(self, id_: object) -> Message:
         """The answer to a request of the server with this id, now or later."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while True:
                 for message in [message for line in self.lines for message in line.heard]:
                     if "method" not in message and message["id"] == id_:
@@ -208,7 +208,7 @@ class ScriptedTransport:
 
     async def tries(self, times: int) -> None:
         """Return when so many attempts to connect were made."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while self.attempts < times:
                 await self._news.wait()
 
@@ -291,7 +291,7 @@ class Watcher:
 
     async def until(self, is_true: Callable[[], object]) -> None:
         """Return once this is true; looked at whenever the upstream told something."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not is_true():
                 self._news.clear()
                 await self._news.wait()
@@ -307,7 +307,7 @@ async def supervised(transport: ScriptedTransport, **settings: Any) -> AsyncIter
     watcher = Watcher()
     how = ServerSettings.model_validate({"command": "scripted", **settings})
     upstream = Upstream("up", how, transport, watcher, client_info={"name": "mcpbridge", "version": "1"})
-    with anyio.fail_after(15):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(upstream.run)
             yield upstream, watcher

@@ -22,9 +22,9 @@ def settings(servers: dict[str, Any], **sections: Any) -> Settings:
 
 async def test_a_program_lists_and_calls_through_the_bridge() -> None:
     servers = {"old": python_server("plain"), "new": python_server("modern")}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(settings(servers)) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             names = {tool["name"] for tool in (await bridge.request("tools/list", {}))["tools"]}
             assert {"old__echo", "new__echo"} <= names
             for server in servers:
@@ -48,9 +48,9 @@ async def test_the_state_of_everything_is_told_as_json_values() -> None:
     def redact(text: str) -> str:
         return text.replace("hunter2", "***")
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(settings(servers, bridge={"name": "mine"}), redact=redact) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             told = json.loads(json.dumps(bridge.status()))
     assert (told["name"], told["clients"], told["config"]) == ("mine", 0, None)
     assert told["version"]
@@ -74,6 +74,9 @@ async def test_waiting_for_servers_says_whether_all_had_their_answer() -> None:
     silent = ScriptedTransport({"server/discover": SILENCE, "initialize": SILENCE})
     transports = {"silent": silent, "good": ScriptedTransport(LEGACY_SERVER)}
     async with bridged(transports, settle=False, bridge={"startup_wait": 0.02}) as bridge:
+        good = bridge.pool.upstreams["good"]
+        while good.status.state != "ready":
+            await good.stepped()
         assert not await bridge.settled(0.02)
         listed = (await bridge.request("tools/list", {}))["tools"]
         assert [tool["name"] for tool in listed] == ["good__echo"], "what is there is listed at once"
@@ -99,9 +102,9 @@ async def test_what_a_server_lost_stays_listed_and_says_why_it_is_away() -> None
 
 async def test_servers_over_http_are_made_with_their_settings() -> None:
     servers = {"up": {"url": "http://127.0.0.1:1/mcp", "headers": {"X": "y"}}}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(settings(servers)) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             [server] = bridge.status()["servers"]
     assert server["transport"] == "streamable-http"
     assert server["state"] in ("retrying", "starting")
@@ -110,21 +113,25 @@ async def test_servers_over_http_are_made_with_their_settings() -> None:
 
 async def test_a_working_directory_that_does_not_exist_is_a_reason(tmp_path: Path) -> None:
     server = python_server("plain", cwd=str(tmp_path / "gone"))
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(settings({"up": server})) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             assert "working directory does not exist" in json.dumps(bridge.status())
 
 
 async def test_a_bridge_has_settled_once_every_server_was_ready_or_failed_and_stays_so() -> None:
     """Promise of `/readyz`: 503 before that, never after."""
-    silent = {"server/discover": SILENCE, "initialize": SILENCE}
+    silent = {"initialize": SILENCE}
     servers = {"up": ScriptedTransport(LEGACY_SERVER), "slow": ScriptedTransport(silent)}
-    async with bridged(
-        servers, servers={"slow": {"init_timeout": 0.2}}, settle=False, bridge={"startup_wait": 60}
-    ) as b:
+    how = {"slow": {"era": "legacy"}}
+    async with bridged(servers, servers=how, settle=False, bridge={"startup_wait": 60}) as b:
+        up = b.pool.upstreams["up"]
+        while up.status.state != "ready":
+            await up.stepped()
+        asked = await servers["slow"].hears("initialize")
         assert not b.has_settled
-        assert await b.settled(5)
+        servers["slow"].line.gives({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32603, "message": "no"}})
+        assert await b.settled(30)
         assert b.has_settled
     async with bridged({"slow": ScriptedTransport(silent)}, settle=False, bridge={"startup_wait": 0}) as b:
         assert b.has_settled, "its time was over at once"

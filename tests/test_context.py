@@ -106,9 +106,9 @@ async def hooked(
     settings = Settings.model_validate({"servers": {name: {"command": "scripted"} for name in transports}})
     bridge = BridgeToScripts(settings, transports)
     Bridge.__init__(bridge, settings, hooks=[before(hook)], **more)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with bridge:
-            assert await bridge.settled(5)
+            assert await bridge.settled(30)
             yield bridge
 
 

@@ -25,7 +25,7 @@ def test_a_secret_never_remains(before: str, secret: str, after: str) -> None:
 def test_a_secret_is_found_in_its_usual_spellings(secret: str) -> None:
     redact = Redactor([secret])
     for spelled in (quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]):
-        assert redact(f"x {spelled} y") == f"x {MASK} y"
+        assert redact(f"[{spelled}]") == f"[{MASK}]"  # of which no secret here has a part, as six blanks have of blanks
 
 
 @given(st.binary(max_size=5), SECRETS, st.binary(max_size=5))

@@ -33,7 +33,7 @@ async def test_servers_and_tools_come_and_go_and_nothing_else_is_disturbed(tmp_p
         registry, clock = at.bridge.registry, at.bridge.pool.upstreams["clock"]
         assert (await registry.put("servers", "more", REMOTE)).added == ("more",)
         assert (await registry.put("tools", "weather", WEATHER)).sections == ("tools",)
-        assert await at.bridge.settled(5)
+        assert await at.bridge.settled(30)
         assert {"more__echo", "weather"} <= set(await at.listed())
         assert (await registry.put("tools", "weather", {**WEATHER, "tags": ["rain"]}, may_replace=True)).sections
         assert at.names("tag:rain") == ["tools/weather"]
@@ -66,7 +66,7 @@ async def test_what_the_file_has_is_taken_out_and_switched_until_the_end(tmp_pat
         assert list(registry.entries) == [("servers", "clock")], "what the file says anyway is not said again"
         await registry.switch("servers", "clock", on=True)
         assert registry.entries == {}, "what was taken out is put back"
-        assert await at.bridge.settled(5)
+        assert await at.bridge.settled(30)
         assert "clock__echo" in await at.listed()
         await registry.remove("servers", "clock")
         assert registry.owner("servers", "clock") == ("servers", "clock", "")

@@ -34,6 +34,7 @@ class Pipe:
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
     pipe = Pipe()
+    StderrLogger.lost = 0
     yield pipe
     for descriptor in (pipe.reader, pipe.writer):
         try:

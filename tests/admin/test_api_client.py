@@ -38,7 +38,7 @@ async def test_everything_that_the_api_can(tmp_path: Path) -> None:
         assert await api.add("servers", "more", REMOTE) == {"name": "more", "changed": {"added": ["more"]}}
         await api.add("tools", "weather", WEATHER, keep=False)
         await api.add("tools", "weather", {**WEATHER, "tags": ["rain"]}, replace=True)
-        assert await at.bridge.settled(5)
+        assert await at.bridge.settled(30)
         assert [tool["id"] for tool in await api.tools("tag:rain OR server:more")] == ["more/echo", "tools/weather"]
         assert [tool["id"] for tool in await api.tools(server="more", limit=1)] == ["more/echo"]
         assert (await api.tool("weather"))["settings"]["tags"] == ["rain"]

@@ -88,7 +88,7 @@ async def test_servers_are_created_read_changed_and_deleted_and_outlive_the_brid
     async with served(tmp_path) as (at, http):
         made = await http.post("/api/servers", json={"name": "more", **REMOTE, "headers": {"X-Key": SECRET}})
         assert made.json() == {"name": "more", "changed": {"added": ["more"]}}
-        assert await at.bridge.settled(5)
+        assert await at.bridge.settled(30)
         shown = (await http.get("/api/servers/more")).json()
         assert (shown["state"], shown["settings"]["headers"]) == ("ready", {"X-Key": "…"})
         assert [one["name"] for one in (await http.get("/api/servers")).json()["servers"]] == [

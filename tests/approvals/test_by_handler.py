@@ -17,7 +17,7 @@ REQUEST = ApprovalRequest("id", "up", "up/echo", b'{"a":1}', "", "", "", "", 0.0
 
 
 async def ask(handler: Any) -> Verdict | None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await HandlerApprover(handler).ask(REQUEST, call_of())
 
 
@@ -104,14 +104,14 @@ def test_a_function_that_still_waits_keeps_no_process_from_ending() -> None:
 
         asyncio.run(main())
     """
-    subprocess.run([sys.executable, "-c", program], timeout=20, check=True)
+    subprocess.run([sys.executable, "-c", program], timeout=90, check=True)
 
 
 async def test_what_is_said_when_nobody_waits_any_more_is_dropped() -> None:
     person, said = threading.Event(), threading.Event()
 
     def wait(_: ApprovalRequest) -> bool:
-        person.wait(5)
+        person.wait(60)
         said.set()
         return True
 
@@ -120,7 +120,7 @@ async def test_what_is_said_when_nobody_waits_any_more_is_dropped() -> None:
     asking.cancel()
     await asyncio.wait([asking])
     person.set()
-    assert await asyncio.to_thread(said.wait, 5)
+    assert await asyncio.to_thread(said.wait, 60)
     await asyncio.sleep(0)
 
 
@@ -129,7 +129,7 @@ async def test_a_function_that_waits_for_a_person_holds_up_nobody() -> None:
     person = threading.Event()
 
     def wait(_: ApprovalRequest) -> bool:
-        return person.wait(5)
+        return person.wait(60)
 
     asking = asyncio.ensure_future(ask(wait))
     for _ in range(3):

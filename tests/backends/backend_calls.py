@@ -37,7 +37,7 @@ async def found(backend: Backend, state: str = "ready") -> AsyncGenerator[Callab
         yield lambda: changes
 
 
-async def until(holds: Callable[[], bool], seconds: float = 10) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for something that has no event of its own."""
     with anyio.fail_after(seconds):
         while not holds():
@@ -55,7 +55,7 @@ def call_of(tool: str, arguments: dict[str, Any], heard: list[dict[str, Any]] | 
 
 async def result(backend: Backend, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The result of a call."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         return (await backend.run(call_of(tool, arguments, **more))).value()
 
 

@@ -39,7 +39,7 @@ async def case(directory: Path) -> AsyncGenerator[BackendCase]:
     (directory / f"{module}.py").write_text(MODULE)
 
     async def begun() -> None:
-        await anyio.to_thread.run_sync(sys.modules[module].begun.wait, 10)
+        await anyio.to_thread.run_sync(sys.modules[module].begun.wait, 60)
 
     def is_over() -> bool:
         return sys.modules[module].over.is_set()

@@ -32,7 +32,7 @@ async def case(directory: Path) -> AsyncGenerator[BackendCase]:
         return response
 
     async def has_begun() -> None:
-        await anyio.to_thread.run_sync(begun.wait, 10)
+        await anyio.to_thread.run_sync(begun.wait, 60)
 
     yield BackendCase(
         HumanBackend.of(greet, answered),

@@ -55,7 +55,7 @@ async def case(directory: Path) -> AsyncGenerator[BackendCase]:
     (directory / f"{module}.py").write_text(MODULE)
 
     async def begun() -> None:
-        await anyio.to_thread.run_sync(sys.modules[module].begun.wait, 10)
+        await anyio.to_thread.run_sync(sys.modules[module].begun.wait, 60)
 
     yield BackendCase(
         PackBackend(f"{module}:pack", Surroundings(Isolation(SandboxSettings()), directory=directory)),

@@ -16,10 +16,10 @@ from backends.backend_case import BackendCase
 from backends.kinds import KINDS, Factory
 from mcpbridge.errors import BridgeError, UnknownName
 
-SECONDS = 20.0
+SECONDS = 60.0
 """In which everything that should happen soon must have happened; generous, for busy machines."""
 
-STOP_SECONDS = 10.0
+STOP_SECONDS = 30.0
 
 
 @pytest.fixture(params=sorted(KINDS))

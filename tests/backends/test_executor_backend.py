@@ -37,7 +37,7 @@ class Deployed:
         if self.fails:
             self.fails -= 1
             raise ConnectionError(f"no index {SECRET}")
-        assert self.may_deploy.wait(10)
+        assert self.may_deploy.wait(60)
 
     def execute(self, word: str) -> str:
         self.log.append(f"execute {word}")
@@ -304,7 +304,7 @@ async def test_commands_that_hang_keep_no_call_from_running() -> None:
             return "done"
 
         def execute_command(self, name: str, data: dict[str, Any]) -> bool:
-            return go_on.wait(10)
+            return go_on.wait(60)
 
     async with running(Slow(), max_concurrent=1) as backend:
         hanging = [asyncio.create_task(backend.command("reindex", {})) for _ in range(4)]

@@ -57,7 +57,7 @@ async def test_a_sync_one_does_not_hold_up_others() -> None:
     go = threading.Event()
 
     def wait() -> str:
-        return "went on" if go.wait(10) else "held up"
+        return "went on" if go.wait(60) else "held up"
 
     async with running(wait) as backend:
         first = asyncio.create_task(result(backend, "tool", {}))
@@ -263,16 +263,21 @@ async def test_a_cancelled_generator_in_a_thread_is_closed() -> None:
 async def test_a_repeated_call_is_not_cancelled_because_the_first_try_was() -> None:
     """The stages above may try one call again."""
     seen: list[bool] = []
+    begun = asyncio.Event()
 
     async def look(context: CallContext) -> None:
         seen.append(context.cancelled)
+        begun.set()
         if len(seen) == 1:
             await asyncio.sleep(3600)
 
     async with running(look) as backend:
         call = call_of("tool", {})
-        with anyio.move_on_after(0.05):
-            await backend.run(call)
+        first = asyncio.create_task(backend.run(call))
+        await begun.wait()
+        first.cancel()
+        await asyncio.wait([first])
+        assert first.cancelled()
         await backend.run(call)
     assert seen == [False, False]
 
@@ -325,7 +330,7 @@ async def test_what_does_not_heed_the_end_holds_nothing_up() -> None:
             except asyncio.CancelledError:
                 pass
 
-    with anyio.fail_after(15):
+    with anyio.fail_after(60):
         async with running(deaf) as backend:
             task = asyncio.create_task(backend.run(call_of("tool", {})))
             await begun.wait()

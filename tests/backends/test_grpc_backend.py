@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -382,7 +383,7 @@ async def test_messages_of_a_stream_are_progress_and_then_the_result() -> None:
             assert jsonschema_rs.is_valid(backend.tools[0]["outputSchema"], got["structuredContent"])
             cut = (await result(backend, "watch", {"id": 100_000}))["structuredContent"]
             assert (len(cut["messages"]), cut["truncated"]) == (5, True)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await peer.cancelled.wait()
 
 
@@ -402,15 +403,15 @@ async def test_metadata_and_the_deadline_go_with_the_call() -> None:
     """Promise of the issue: deadlines, metadata."""
     async with grpc_peer() as peer:
         metadata = {"Authorization": f"Bearer {SECRET}", "trace-bin": base64.b64encode(b"\x00\x01").decode()}
-        backend = made("get", "grpc", grpc=peer.address, method=f"{ORDERS}/GetOrder", metadata=metadata, timeout=7)
+        backend = made("get", "grpc", grpc=peer.address, method=f"{ORDERS}/GetOrder", metadata=metadata, timeout=55)
         async with found(backend):
             await result(backend, "get", {"id": 1})
-            await result(backend, "get", {"id": 1}, timeouts=Timeouts(3, 5))
-            await result(backend, "get", {"id": 1}, deadline=anyio.current_time() + 2)
+            await result(backend, "get", {"id": 1}, timeouts=Timeouts(35, 90))
+            await result(backend, "get", {"id": 1}, deadline=anyio.current_time() + 15)
             assert peer.metadata[0]["authorization"] == f"Bearer {SECRET}"
             assert peer.metadata[0]["trace-bin"] == b"\x00\x01"
-            for told, meant in zip(peer.deadlines, (7, 3, 2), strict=True):
-                assert meant - 2 < told < meant + 0.9
+            for told, meant in zip(peer.deadlines, (55, 35, 15), strict=True):
+                assert meant - 15 < told < meant + 0.9
 
 
 async def test_a_call_over_its_deadline_is_told_as_such_and_ends_at_the_server() -> None:
@@ -418,10 +419,13 @@ async def test_a_call_over_its_deadline_is_told_as_such_and_ends_at_the_server()
     async with grpc_peer() as peer:
         backend = made("hang", "grpc", grpc=peer.address, method=f"{ORDERS}/Hang")
         async with found(backend):
-            with pytest.raises(UpstreamTimeout) as caught:
-                await result(backend, "hang", {}, timeouts=Timeouts(0.2, 0.2))
-            assert caught.value.upstream == "shop"
-            with anyio.fail_after(10):
+            seconds = 0.1
+            while not peer.hanging.is_set():  # a busy machine may need longer to come to the server
+                seconds *= 2
+                with pytest.raises(UpstreamTimeout) as caught:
+                    await result(backend, "hang", {}, timeouts=Timeouts(seconds, seconds))
+                assert caught.value.upstream == "shop"
+            with anyio.fail_after(60):
                 await peer.cancelled.wait()
 
 
@@ -432,10 +436,10 @@ async def test_cancelling_a_call_cancels_it_at_the_server() -> None:
         async with found(backend):
             async with anyio.create_task_group() as group:
                 group.start_soon(backend.run, call_of("hang", {}))
-                with anyio.fail_after(10):
+                with anyio.fail_after(60):
                     await peer.hanging.wait()
                 group.cancel_scope.cancel()
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await peer.cancelled.wait()
 
 
@@ -453,7 +457,7 @@ async def test_a_call_under_way_when_the_backend_ends_is_told_so() -> None:
 
         async with anyio.create_task_group() as group, found(backend):
             group.start_soon(run)
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await peer.hanging.wait()
         assert len(outcomes) == 1
         with pytest.raises(UpstreamUnavailable):
@@ -545,8 +549,14 @@ async def test_health_without_a_health_service_is_whether_it_answers(version: st
 
 async def test_a_server_that_comes_late_or_again_is_found() -> None:
     """Promise of `Backend`: tried again by itself; calls make the connection anew."""
-    async with grpc_peer() as first:
-        address = first.address
+    # Bound here as well, so that nobody else gets it meanwhile; who does not listen refuses connections.
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        kept.bind(("127.0.0.1", 0))
+        await _comes_late_and_again(f"127.0.0.1:{kept.getsockname()[1]}")
+
+
+async def _comes_late_and_again(address: str) -> None:
     backend = made("get", "grpc", grpc=address, method=f"{ORDERS}/GetOrder")
     async with found(backend, "failed"):
         assert "without TLS" in backend.condition.reason
@@ -566,7 +576,7 @@ async def test_a_server_that_comes_late_or_again_is_found() -> None:
                 except UpstreamUnavailable:
                     return False
 
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while not await works():
                     await anyio.sleep(0.05)
 

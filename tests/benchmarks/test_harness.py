@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 def run(work: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "benchmarks", "--quick", "--work", str(work), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
 
 
 @pytest.fixture

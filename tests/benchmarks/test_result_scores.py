@@ -100,11 +100,11 @@ def test_a_step_counts_where_the_names_can_be_read(rules: ModuleType) -> None:
 
 def test_the_command_prints_a_table_and_figures() -> None:
     command = [sys.executable, "-m", "benchmarks.result_scores", "--library", "--no-peers", "--budget", "2000"]
-    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=True).stdout
     assert "| 2,000 | mcpbridge, by its library |" in shown
     assert str(ROOT) not in shown
     figures = json.loads(
-        subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
+        subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=170, check=True).stdout
     )
     assert {row["method"] for row in figures["rows"]} >= {"raw", "cut at N", "truncate", "lossless form"}
     assert figures["lossless_json"]["exact"] == figures["lossless_json"]["values"]

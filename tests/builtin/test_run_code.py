@@ -21,6 +21,7 @@ from mcpbridge.routing.stubs import Callee
 from mcpbridge.sandbox.program import CallFailed, why_none
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
+from passing_time import pass_time
 
 needs_interpreter = pytest.mark.skipif(bool(why_none()), reason="needs the extra `code`")
 
@@ -60,7 +61,8 @@ class Asker:
 
     async def ask(self, question: Question) -> Raw:
         self.asked.append(question)
-        await asyncio.sleep(0.4)  # longer than the program may take altogether
+        pass_time(31)  # longer than the program may take altogether
+        await asyncio.sleep(0.01)
         return Raw(b'{"action":"accept","content":{"name":"x"}}')
 
     def finished(self, question: Question) -> None: ...
@@ -223,9 +225,9 @@ async def test_a_question_within_stops_the_clock_and_is_not_relayed(bench: Calla
         answer = await call.client.ask(Question("github", ELICIT, Raw(b'{"message":"?"}')))
         return Body(encode({"content": [], "structuredContent": answer}))
 
-    one = bench(made, total_timeout=0.3)
+    one = bench(made, timeout=100, total_timeout=30)
     call = one.call("(await github__create_issue(title='x'))['action']", client=asker)
-    with fail_after(60):
+    with fail_after(90):
         said = (await one.tool.run(call)).value()
     assert said["content"][0]["text"] == "accept", said
     assert len(asker.asked) == 1

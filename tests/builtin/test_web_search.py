@@ -24,7 +24,7 @@ from mcpbridge.errors import (
 from mcpbridge.model import BRIDGE, Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
-from scripted_http import Ask, HttpServer, http_server, reply
+from scripted_http import Ask, HttpServer, closed_port, http_server, reply
 
 KEY = "tvly-dev-0123456789abcdef"
 
@@ -241,8 +241,8 @@ async def test_a_service_that_is_away_or_silent_is_told() -> None:
     async with http_server(silent) as server:
         with anyio.fail_after(20), pytest.raises(UpstreamTimeout):
             await tool_at(server, timeout=0.1).run(call_with(query="tea"))
-    with anyio.fail_after(20), pytest.raises(UpstreamUnavailable) as away:
-        await tool_at(server).run(call_with(query="tea"))
+    with closed_port() as port, anyio.fail_after(60), pytest.raises(UpstreamUnavailable) as away:
+        await tool_at(server, url=f"http://127.0.0.1:{port}").run(call_with(query="tea"))
     assert KEY not in away.value.told()
 
 

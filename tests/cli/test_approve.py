@@ -61,7 +61,7 @@ async def bridge(
 
 
 async def command(*args: str) -> int:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         # Without the context of this task: a command begins an event loop, as a process of its own would.
         return await asyncio.get_running_loop().run_in_executor(None, run, args)
 

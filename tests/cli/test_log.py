@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness import DEADLINE, Place, eventually, python_server
+from harness import Place, eventually, python_server
 from mcpbridge.storage.call_log import CallLog
 from mcpbridge.storage.log_settings import CallLogSettings
 from mcpbridge.storage.records import CallRecord
@@ -35,7 +35,7 @@ async def test_calls_through_a_bridge_are_shown_while_it_runs_and_afterwards(pla
         await client.initialize()
         await client.call("one__echo", text="a text that is nobody's business")
         await client.call("one__raw_result", raw='{"content":[],"isError":true}')
-        calls = await eventually(lambda: log_of(place), lambda calls: len(calls) == 2)
+        calls = await eventually(lambda: log_of(place), lambda calls: len(calls) == 2, within=60)
     assert await log_of(place) == calls
     echo, failed = calls
     assert (echo["tool"], echo["server"], echo["method"], echo["outcome"]) == ("one/echo", "one", "tools/call", "ok")
@@ -199,13 +199,13 @@ async def test_what_comes_is_followed_until_the_reader_has_enough(place: Place) 
         await write(place, record(2), record(3))
         assert [await line_of(command.process.stdout) for _ in range(2)] == [2, 3]
         command.process.terminate()
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(60):
             assert await command.process.wait() == 143
         command.process._transport.close()  # pyright: ignore
 
 
 async def line_of(stream: asyncio.StreamReader) -> int:
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(60):
         return json.loads(await stream.readline())["id"]
 
 
@@ -230,7 +230,7 @@ async def test_on_a_terminal_it_is_a_table_with_titles(place: Place, config: str
     )
     os.close(inside)
     shown = b""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await process.wait()
     while b"memo://one" not in shown:
         shown += os.read(outside, 65536)

@@ -10,7 +10,7 @@ import anyio
 import httpx2
 import pytest
 
-from harness import DEADLINE, Command, Place, python_server
+from harness import Command, Place, python_server
 from oauth_world import OAuthWorld, oauth_world
 
 VISIT = "import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=20).read()"
@@ -68,7 +68,7 @@ async def test_without_a_browser_the_address_is_pasted(place: Place) -> None:
 
 
 async def _ended(command: Command) -> None:
-    with anyio.fail_after(DEADLINE * 2):
+    with anyio.fail_after(60):
         assert await command.process.wait() == 0, command.told()
 
 
@@ -77,17 +77,17 @@ async def test_a_running_bridge_needs_no_restart(place: Place) -> None:
     async with oauth_world() as world:
         config = config_for(place, world, interactive=False)
         async with place.started("serve", "--config", config) as command:
-            await command.logged("needs sign-in: run `mcpbridge login up`")
+            await command.logged("needs sign-in: run `mcpbridge login up`", within=60)
             assert world.server.asked == []
             assert (await place.run("login", "up", "--config", config)).code == 0
-            await command.logged('"up".*"upstream ready"')
+            await command.logged('"up".*"upstream ready"', within=60)
 
 
 async def test_serve_on_stdio_opens_the_browser_itself(place: Place) -> None:
     with_browser(place)
     async with oauth_world() as world:
         async with place.started("serve", "--config", config_for(place, world)) as command:
-            await command.logged('"up".*"upstream ready"')
+            await command.logged('"up".*"upstream ready"', within=60)
         assert len(world.server.asked) == 1
 
 
@@ -95,7 +95,7 @@ async def test_serve_over_http_opens_no_browser(place: Place) -> None:
     with_browser(place)
     async with oauth_world() as world:
         async with place.started("serve", "--http", "0", "--config", config_for(place, world)) as command:
-            await command.logged("needs sign-in: run `mcpbridge login up`")
+            await command.logged("needs sign-in: run `mcpbridge login up`", within=60)
         assert world.server.asked == []
 
 
@@ -107,8 +107,8 @@ async def test_two_bridges_open_one_page(place: Place) -> None:
             place.started("serve", "--config", config) as one,
             place.started("serve", "--config", config) as other,
         ):
-            await one.logged('"up".*"upstream ready"')
-            await other.logged('"up".*"upstream ready"')
+            await one.logged('"up".*"upstream ready"', within=60)
+            await other.logged('"up".*"upstream ready"', within=60)
         assert len(world.server.asked) == 1
 
 

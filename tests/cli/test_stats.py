@@ -10,10 +10,18 @@ import pytest
 
 from harness import Finished, Place, python_server
 from kept import count
+from mcpbridge.results.ledger import Ledger
 
 Run = Callable[..., Finished]
 
 DAY = 86400
+
+
+@pytest.fixture(autouse=True)
+def _no_midnight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is counted and what is told later is of one day."""
+    now = time.time()
+    monkeypatch.setitem(Ledger.__init__.__kwdefaults__, "clock", lambda: now)
 
 
 def tokens(alone: Run, *words: str) -> dict[str, Any]:

@@ -136,5 +136,5 @@ def at_a_terminal(place: Place, typed: str, *args: str) -> str:
         pass
     finally:
         os.close(ours)
-    process.wait(timeout=10)
+    process.wait(timeout=60)
     return seen.decode()

@@ -26,7 +26,7 @@ def told(command: Command, place: Place, do: str) -> Any:
 
 
 async def exit_code(command: Command) -> int:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await command.process.wait()
 
 
@@ -48,7 +48,12 @@ async def test_one_whose_files_were_removed_is_found_again(place: Place) -> None
     async with daemon(place, config, *OFTEN) as command:
         async with connected(path, command) as before:
             await before.initialize()
-            for remove in (lambda: shutil.rmtree(path.parent), path.unlink, path.with_suffix(".lock").unlink):
+
+            def remove_all() -> None:
+                gone = path.parent.rename(path.parent.with_name("gone"))  # at once: the daemon may look at any moment
+                shutil.rmtree(gone)
+
+            for remove in (remove_all, path.unlink, path.with_suffix(".lock").unlink):
                 remove()
 
                 async def is_whole() -> bool:
@@ -128,8 +133,12 @@ async def test_what_ended_before_it_starts_anew_is_buried(place: Place) -> None:
     config = place.config({"gated": {**python_server("gated"), "start": "eager"}})
 
     async def zombies(of: int) -> list[str]:
-        found = [path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
-        return [fields[0] for fields in found if fields[1] == str(of) and fields[0] == "Z"]
+        found: list[str] = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                state, parent, *_ = path.read_text().rpartition(")")[2].split()
+                found += [state] if parent == str(of) and state == "Z" else []
+        return found
 
     async with daemon(place, config) as command:
         async with connected(socket_of(place, config), command) as client:

@@ -156,7 +156,7 @@ async def test_the_running_bridge_can_be_asked_instead(place: Place) -> None:
     assert "no daemon runs" in finished.err
     async with place.bridge(servers) as client:
         await client.initialize()
-        assert await client.tools()
+        assert await client.tools_with("plain__echo")
         finished, document = await examined(place, "--no-start", "--config", config)
         started = await place.run("doctor", "plain", "--config", config)
     assert finished.code == 4

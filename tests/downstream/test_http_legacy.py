@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from http_front import LEGACY, Http, events, request, said, serving
+from mcpbridge.downstream import http_app
 from mcpbridge.downstream.channel import Answer, Client, Notify
 from mcpbridge.downstream.http_exchange import Exchange
 from mcpbridge.downstream.http_reply import Manner, Reply, Underway
 from mcpbridge.downstream.http_streams import Stream
 from mcpbridge.downstream.settings import HttpSettings, TokenSettings
 from mcpbridge.wire.frame import Frame
+from passing_time import pass_time
 
 NEWEST = "2025-11-25"
 
@@ -203,7 +206,7 @@ async def test_leaving_before_any_event_cancels_a_modern_call_only(modern: bool)
     """Spec 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request."""
     left = asyncio.Event()
     outlived = None if modern else left.set
-    manner = Manner(Underway(), keep_alive=0.01, open_stream=Stream, close_stream=Stream.finish, outlived=outlived)
+    manner = Manner(Underway(), keep_alive=60, open_stream=Stream, close_stream=Stream.finish, outlived=outlived)
     gone, working, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
     sent: list[Any] = []
     heard: list[object] = []
@@ -240,15 +243,31 @@ async def test_leaving_before_any_event_cancels_a_modern_call_only(modern: bool)
     assert sent == [], "there is nobody to answer"
 
 
+@pytest.mark.usefixtures("_one_clock")
 async def test_what_a_client_left_ends_with_its_session() -> None:
-    for settings in (HttpSettings(), HttpSettings(session_idle=0.2)):
+    for settings in (HttpSettings(session_idle=3600), HttpSettings(session_idle=10)):
         async with serving(settings) as http:
             session = await http.session()
             async with http.stream("POST", request("tell", 4), **session) as response:
                 await Reading(response).next_event()
-            if settings.session_idle > 1:
+            if settings.session_idle > 60:
                 assert (await http.delete(**session)).status_code == 204
+            else:
+                await until_idle(http.core.cancelled.qsize)
             assert await http.core.cancelled.get() == "4"
+
+
+@pytest.fixture
+def _one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions age by the clock of the loop, which `pass_time` sets."""
+    monkeypatch.setattr(http_app, "monotonic", lambda: asyncio.get_running_loop().time())
+
+
+async def until_idle(has_ended: Callable[[], object]) -> None:
+    """Time passes, a second after the other, until a session has ended that nobody uses."""
+    while not has_ended():
+        pass_time(1)
+        await asyncio.sleep(0.01)
 
 
 async def test_a_broken_stream_is_resumed_after_the_last_event_and_goes_on_live() -> None:
@@ -433,13 +452,13 @@ async def test_other_revisions_have_no_batches() -> None:
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32600)
 
 
+@pytest.mark.usefixtures("_one_clock")
 async def test_a_session_that_nobody_uses_ends_but_one_with_an_open_stream_does_not() -> None:
-    async with serving(HttpSettings(session_idle=0.05)) as http:
+    async with serving(HttpSettings(session_idle=10)) as http:
         watched = await http.session()
         async with http.stream("GET", **watched) as response:
             unused = await http.session()
-            while len(http.core.closed) < 1:
-                await asyncio.sleep(0.01)
+            await until_idle(lambda: http.core.closed)
             http.core.clients[0].push(said(1))
             await Reading(response).next_event()
         assert http.core.closed == [http.core.clients[1]]

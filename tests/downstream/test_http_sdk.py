@@ -28,7 +28,7 @@ async def bridged(server: str = "plain", **http: object) -> AsyncIterator[str]:
     settings = Settings.model_validate(how)
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     with entrance(settings.http, host="127.0.0.1", port=0) as at:
-        async with asyncio.timeout(20), Bridge(settings) as bridge:
+        async with asyncio.timeout(60), Bridge(settings) as bridge:
             await bridge.settled(10)
             front = asyncio.create_task(serve_http(bridge, settings.http, at, on_ready=ready.set_result))
             try:
@@ -52,13 +52,14 @@ async def test_it_lists_and_calls_in_either_era(mode: str) -> None:
 async def test_cancelling_a_call_leaves_the_others_alone(mode: str) -> None:
     async with bridged() as url, Client(url, mode=mode) as client:
         held = asyncio.create_task(client.call_tool("up__hold", {}))
-        await client.call_tool("up__echo", {"text": "meanwhile"})
-        held.cancel()
-        await asyncio.wait([held])
 
         async def journal() -> str:
             return (await client.call_tool("up__journal", {})).content[0].text
 
+        await eventually(journal, lambda text: '"hold"' in text)
+        await client.call_tool("up__echo", {"text": "meanwhile"})
+        held.cancel()
+        await asyncio.wait([held])
         await eventually(journal, lambda text: '"notifications/cancelled"' in text)
 
 

@@ -450,7 +450,7 @@ async def test_requests_from_a_pipe_are_answered_into_a_pipe(place: Place) -> No
     shell = await asyncio.create_subprocess_shell(
         f"printf '%s\\n' {said} | {serve} 2>/dev/null | cat", stdout=subprocess.PIPE, env=place.environment()
     )
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         out, _ = await shell.communicate()
     answers = {line["id"]: line for line in map(json.loads, out.splitlines()) if "id" in line}
     assert answers[1]["result"]["content"][0]["text"] == "hi"
@@ -469,7 +469,7 @@ async def test_requests_from_a_file_are_answered_into_a_file(place: Place) -> No
             stderr=subprocess.DEVNULL,
             env=place.environment(),
         )
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             assert await process.wait() == 0
     found = {line["id"]: line for line in map(json.loads, answers.read_text().splitlines()) if "id" in line}
     assert any(tool["name"] == "up__echo" for tool in found[1]["result"]["tools"])

@@ -15,6 +15,12 @@ async def journal(client: Client, **options: Any) -> list[Message]:
     return json.loads((await client.call("held__journal", **options)).text)
 
 
+async def heard(client: Client) -> list[Message]:
+    """The same, where this call may be out of time itself."""
+    reply = await client.call("held__journal")
+    return [] if reply.failed else json.loads(reply.text)
+
+
 def holds(sent: list[Message]) -> list[Message]:
     return [m for m in sent if m.get("params", {}).get("name") == "hold"]
 
@@ -87,11 +93,13 @@ async def test_a_call_that_its_legacy_http_client_left_ends_in_its_own_time(plac
         await client.initialize()
         await client.tools_with("held__hold")
         call = asyncio.create_task(client.call("held__hold", within=30))
-        await eventually(lambda: journal(client), lambda sent: len(holds(sent)) == 1)
+        await eventually(lambda: heard(client), lambda sent: len(holds(sent)) == 1)
         call.cancel()
         await asyncio.wait([call])
-        sent = await eventually(lambda: journal(client), lambda sent: len(cancelled(sent)) == 1)
-        assert cancelled(sent) == [holds(sent)[0]["id"]]
+        sent = await eventually(
+            lambda: heard(client), lambda sent: bool({m["id"] for m in holds(sent)} & {*cancelled(sent)})
+        )
+        assert cancelled(sent).count(holds(sent)[0]["id"]) == len(holds(sent)) == 1
 
 
 async def test_a_request_that_its_http_client_cancels_is_closed_with_an_error(place: Place) -> None:

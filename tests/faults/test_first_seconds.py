@@ -18,7 +18,7 @@ ASKED: dict[str, Message] = {
 async def test_what_a_ready_server_has_is_had_while_another_is_still_starting(place: Place) -> None:
     """The list waits for the silent server as long as the bridge waits for any; the rest has come by then."""
     servers = {"silent": python_server("stubborn", "mute"), "rich": python_server("rich")}
-    async with place.bridge(servers) as client:
+    async with place.bridge(servers, bridge={"startup_wait": 8}) as client:
         await client.initialize()
         order: list[str] = []
         answers = {method: client.expect(method) for method in ASKED}
@@ -26,7 +26,7 @@ async def test_what_a_ready_server_has_is_had_while_another_is_still_starting(pl
             answer.add_done_callback(lambda _, method=method: order.append(method))
         requests = [{"jsonrpc": "2.0", "id": method, "method": method, "params": ASKED[method]} for method in ASKED]
         await client.write(b"".join(json.dumps(request).encode() + b"\n" for request in requests))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             replies = {method: await answer for method, answer in answers.items()}
         assert order[-1] == "tools/list", order
         assert replies["tools/call"].text == "at once"

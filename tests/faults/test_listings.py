@@ -8,15 +8,16 @@ HEALTHY = {"healthy": python_server("plain")}
 async def test_a_bad_definition_loses_that_tool_only(place: Place) -> None:
     async with place.bridge({"bad": python_server("listings", "bad-tools"), **HEALTHY}) as client:
         await client.initialize()
-        tools = await client.tools()
+        tools = await client.tools_with("bad__first")
         assert [name for name in tools if name.startswith("bad__")] == ["bad__first", "bad__last"]
-        assert "healthy__echo" in tools
+        assert "healthy__echo" in await client.tools_with("healthy__echo")
 
 
 async def test_all_pages_are_read_also_behind_an_empty_cursor(place: Place) -> None:
     async with place.bridge({"long": python_server("listings", "pages")}) as client:
         await client.initialize()
-        assert await client.tools() == [f"long__tool_{page}_{n}" for page in range(3) for n in range(2)]
+        tools = await client.tools_with("long__tool_0_0")
+        assert tools == [f"long__tool_{page}_{n}" for page in range(3) for n in range(2)]
 
 
 async def test_pages_that_lead_back_to_the_first_are_read_once(place: Place) -> None:
@@ -31,7 +32,8 @@ async def test_a_tool_that_appears_is_announced_and_callable(place: Place) -> No
     async with place.bridge({"grows": python_server("listings", "grows"), **HEALTHY}) as client:
         capabilities = (await client.initialize())["capabilities"]
         assert capabilities["tools"]["listChanged"] is True
-        assert "grows__grown_1" not in await client.tools()
+        await client.tools_with("healthy__echo")
+        assert "grows__grown_1" not in await client.tools_with("grows__grow")
         before = len(client.arrived)
         await client.call("grows__grow")
         await client.notice("notifications/tools/list_changed", after=before)

@@ -13,7 +13,7 @@ from rpc import Client
 
 HEALTHY = {"healthy": python_server("plain")}
 
-SOON = 2.0
+SOON = 10.0
 """Seconds for one call to a healthy server, which takes 1 ms: generous to a busy machine, and far from the 25 s
 for which a cut line of 100 KB once froze every server."""
 
@@ -71,7 +71,7 @@ async def test_a_child_that_writes_for_ever_after_its_server_ended_freezes_nobod
 
 async def test_a_slow_tool_does_not_condemn_the_other_tools_of_a_server_that_answers(place: Place) -> None:
     """Promise of the bridge: a server is left alone only when it fails, not when one of its tools is slow."""
-    async with place.bridge({"slow": python_server("plain", call_timeout=0.5), **HEALTHY}) as client:
+    async with place.bridge({"slow": python_server("plain", call_timeout=3), **HEALTHY}) as client:
         await client.initialize()
         await client.tools_with("slow__hold")
         ids = range(900, 910)
@@ -81,7 +81,7 @@ async def test_a_slow_tool_does_not_condemn_the_other_tools_of_a_server_that_ans
             await client.write("".join(call.format(id_) for id_ in ids).encode())
             assert (await client.call("slow__echo", text="meanwhile")).text == "meanwhile"
             for reply in await asyncio.gather(*answers):
-                explains(reply, "slow", "0.5 s")
+                explains(reply, "slow", "3 s")
             assert (await client.call("slow__echo", text="as before")).text == "as before"
             journal = json.loads((await client.call("slow__journal")).text)
     assert sum(m.get("params", {}).get("name") == "hold" for m in journal) == len(ids)

@@ -137,4 +137,4 @@ async def test_a_client_that_asks_before_the_handshake_is_told_or_served_and_can
         assert "result" in reply.message or reply.message["error"]["code"] == INVALID_REQUEST
         assert (await client.request("ping")).result == {}
         await client.initialize()
-        assert "plain__echo" in await client.tools()
+        assert "plain__echo" in await client.tools_with("plain__echo")

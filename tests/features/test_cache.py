@@ -16,6 +16,7 @@ from harness import Place, eventually, python_server
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
 from mcpbridge.upstream.settings import ServerSettings
+from passing_time import pass_time
 from remembered import remembering_bridge
 from rpc import HttpClient, Message, Reply, StdioClient
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
@@ -69,7 +70,7 @@ class Local:
 @asynccontextmanager
 async def served(servers: Mapping[str, Any], **sections: Any) -> AsyncIterator[Local]:
     """A bridge in front of these servers, and its client."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         how = {"servers": servers, "results": {"strategy": "off"}, **sections}
         async with Bridge(Settings.model_validate(how)) as bridge:
             assert await bridge.settled(10)
@@ -273,7 +274,7 @@ async def test_a_result_that_is_too_large_is_not_kept() -> None:
 
 async def test_a_program_clears_what_is_kept_and_sees_how_it_served() -> None:
     settings = Settings.model_validate({"servers": {"c": counting(), "d": counting()}})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(settings) as bridge:
             assert await bridge.settled(10)
 
@@ -300,7 +301,7 @@ async def test_a_program_clears_what_is_kept_and_sees_how_it_served() -> None:
 @pytest.mark.parametrize("glob", ["get_count", "tally", "c/get_count", "c/tally"])
 async def test_what_is_kept_of_a_renamed_tool_is_cleared_by_either_name(glob: str) -> None:
     servers = {"c": counting(get_count={"cache": "60s", "rename": "tally"})}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(Settings.model_validate({"servers": servers})) as bridge:
             assert await bridge.settled(10)
             await bridge.request("tools/call", {"name": "c__tally", "arguments": {}})
@@ -333,11 +334,12 @@ async def test_a_restart_of_the_server_makes_it_forget() -> None:
 async def test_a_server_that_was_stopped_since_nobody_used_it_makes_it_forget_nothing(tmp_path: Path) -> None:
     """Its results are told on, and its next start changes nothing; a crash does."""
     upstream = ScriptedTransport(LEGACY_SERVER)
-    how = {"idle_stop": 0.03, "tool": {"echo": {"cache": 60, "read_only": True}}}
+    how = {"idle_stop": 5, "tool": {"echo": {"cache": 60, "read_only": True}}}
     async with remembering_bridge(tmp_path, {"up": upstream}, servers={"up": how}) as bridge:
         ear, server = Ear(bridge.server), bridge.pool.upstreams["up"]
         await ear.initialize()
         await ear.ask("tools/call", {"name": "up__echo"})
+        pass_time(6)
         while server.status.state != "idle":
             await server.stepped()
         for arguments in ({}, {"n": 1}, {}):

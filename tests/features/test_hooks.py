@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from mcpbridge.config.load import load
 from mcpbridge.config.schema import Settings
 from mcpbridge.errors import HookRefused
 from mcpbridge.hooks.calls import Answer, Hook, HookCall, after, before
+from passing_time import pass_time
 from rpc import Message, Reply
 from scripted_http import Ask, http_server, reply
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
@@ -54,7 +54,7 @@ async def served(
         "results": {"strategy": "off"},
         **sections,
     }
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with Bridge(Settings.model_validate(document), hooks=functions) as bridge:
             assert await bridge.settled(10)
             ear = Ear(bridge.server)
@@ -219,11 +219,14 @@ async def test_a_program_need_not_read_nor_answer() -> None:
 
 async def test_a_program_that_takes_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     file = tmp_path / "pids"
-    async with served(program("hang", str(file), timeout=1)) as client:
-        refused(await client.call("p__echo", text="hello"), "'hook 1'", "within 1 s")
-        pids = [int(pid) for pid in file.read_text().split()]
+    async with served(program("hang", str(file), timeout=10)) as client:
+        call = asyncio.create_task(client.call("p__echo", text="hello"))
+        pids = await _written(file)
         assert len(pids) == 2
-        assert not [pid for pid in pids if _lives(pid)]
+        assert not call.done()
+        pass_time(10)
+        refused(await call, "'hook 1'", "within 10 s")
+        await _ended(pids)
 
 
 async def test_a_program_is_killed_when_the_call_is_cancelled(tmp_path: Path) -> None:
@@ -231,15 +234,10 @@ async def test_a_program_is_killed_when_the_call_is_cancelled(tmp_path: Path) ->
     async with served(program("hang", str(file), timeout=60)) as client:
         params = {"name": "p__echo", "arguments": {"text": "x"}}
         call = asyncio.create_task(client.ear.ask("tools/call", params, b"77"))
-
-        async def exists() -> bool:
-            return file.exists()
-
-        await eventually(exists, bool)
+        pids = await _written(file)
         client.ear.tell("notifications/cancelled", {"requestId": 77})
         await call
-        pids = [int(pid) for pid in file.read_text().split()]
-        assert not [pid for pid in pids if _lives(pid)]
+        await _ended(pids)
 
 
 async def test_a_child_that_a_program_leaves_behind_is_no_reason_to_wait() -> None:
@@ -247,12 +245,29 @@ async def test_a_child_that_a_program_leaves_behind_is_no_reason_to_wait() -> No
         assert (await client.call("p__echo", text="hello")).text == "answered"
 
 
+async def _written(file: Path) -> list[int]:
+    """The processes of a hook that hangs, as soon as it has told them."""
+
+    async def look() -> list[int]:
+        return [int(pid) for pid in file.read_text().split()] if file.exists() else []
+
+    return await eventually(look, bool)
+
+
+async def _ended(pids: list[int]) -> None:
+    """Return when they are gone: the one that is not the bridge's child needs a moment to die of its signal."""
+
+    async def living() -> list[int]:
+        return [pid for pid in pids if _lives(pid)]
+
+    await eventually(living, lambda left: not left)
+
+
 def _lives(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
         return False
-    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
 async def test_a_program_runs_in_the_directory_of_the_file_with_a_clean_environment(
@@ -451,14 +466,15 @@ async def test_a_function_that_fails_is_treated_by_its_policy() -> None:
     def returns_nonsense(call: HookCall) -> object:
         return 17
 
-    reasons = ((fails, "ZeroDivisionError"), (sleeps, "within 0.2 s"), (returns_nonsense, "int"))
-    for function, reason in reasons:
-        async with served(functions=[before(timeout=0.2)(function)]) as client:
+    reasons = ((fails, 10, "ZeroDivisionError"), (sleeps, 0.2, "within 0.2 s"), (returns_nonsense, 10, "int"))
+    for function, seconds, reason in reasons:
+        async with served(functions=[before(timeout=seconds)(function)]) as client:
             answer = await client.call("p__echo", text="hello")
             refused(answer, function.__name__, reason)
             assert "a secret" not in answer.text
-        async with served(functions=[before(timeout=0.2, failure="open")(function), after(timeout=0.2)(function)]) as c:
-            assert (await c.call("p__echo", text="hello")).text == "hello"
+        open_ = [before(timeout=seconds, failure="open")(function), after(timeout=seconds)(function)]
+        async with served(functions=open_) as client:
+            assert (await client.call("p__echo", text="hello")).text == "hello"
 
 
 async def test_hooks_see_only_what_their_globs_match_and_cost_others_nothing() -> None:

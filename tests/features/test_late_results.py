@@ -13,6 +13,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from harness import Place, eventually, python_server
+from passing_time import pass_time
 from people import world
 from rpc import Client, HttpClient, Message, Refused, StdioClient, envelope
 
@@ -77,7 +78,7 @@ async def read(client: Client, uri: str, **more: Any) -> Message:
 
 async def test_an_sdk_client_that_gave_up_gets_the_result_with_the_same_call_and_can_read_it(place: Place) -> None:
     """The whole way with the official client, whose time for the call is far too short."""
-    config = place.config({"up": python_server("flaky")})
+    config = place.config(SERVERS)
     args = ["-m", "mcpbridge", "serve", "--config", str(config)]
     target = StdioServerParameters(command=sys.executable, args=args, env=place.environment(), cwd=str(place.folder))
     heard: asyncio.Queue[Any] = asyncio.Queue()
@@ -86,19 +87,19 @@ async def test_an_sdk_client_that_gave_up_gets_the_result_with_the_same_call_and
         if params.logger == "mcpbridge":
             heard.put_nowait(params.data)
 
-    arguments = {"beats": 1, "pause": 1.2}
-    async with asyncio.timeout(20), SdkClient(stdio_client(target), mode="legacy", logging_callback=hear) as client:
-        await client.call_tool("up__beat", {"beats": 0, "pause": 0})
+    async with asyncio.timeout(60), SdkClient(stdio_client(target), mode="legacy", logging_callback=hear) as client:
+        await client.call_tool("up__journal", {})
         with pytest.raises(MCPError, match="timed out"):
-            await client.call_tool("up__beat", arguments, read_timeout_seconds=0.4)
+            await client.call_tool("up__hold", {}, read_timeout_seconds=1.5)
+        await client.call_tool("up__release", {})
         notice = await heard.get()
-        assert notice["tool"] == "up__beat"
+        assert notice["tool"] == "up__hold"
         assert notice["uri"] in notice["message"]
-        result = await client.call_tool("up__beat", arguments, read_timeout_seconds=5)
-        assert result.content[0].text == "done"
+        result = await client.call_tool("up__hold", {}, read_timeout_seconds=30)
+        assert result.content[0].text == "released"
         assert result.meta[LATE]["handle"] == notice["handle"]
         [contents] = (await client.read_resource(notice["uri"])).contents
-        assert json.loads(contents.text)["content"][0]["text"] == "done"
+        assert json.loads(contents.text)["content"][0]["text"] == "released"
 
 
 async def test_whose_patience_is_over_and_who_cancels_is_told_by_the_reason(place: Place) -> None:
@@ -164,14 +165,16 @@ async def test_what_waits_for_its_turn_is_cancelled_since_nothing_is_lost(place:
         assert len(await arrived(client)) == 1
 
 
-async def test_a_late_call_that_fails_is_told_as_well(place: Place) -> None:
-    async with place.bridge({"up": python_server("plain", call_timeout=0.3)}) as client:
-        await client.initialize()
-        await client.tools_with("up__hold")
-        await abandon(client, 900, "timed out after 0.1s")
+async def test_a_late_call_that_fails_is_told_as_well(tmp_path: Path) -> None:
+    servers = {"up": ([], {"call_timeout": 30})}
+    async with world("stdio", tmp_path, servers, program="plain", store={"kind": "memory"}) as around:
+        client = (await around.person(tools={})).client
+        await abandon(client, 900, "timed out after 1s")
+        await client.request("ping")  # what was written before it was read before it
+        pass_time(30)
         data = await told(client)
         assert data["tool"] == "up__hold"
-        assert "no answer within 0.3 s" in data["message"]
+        assert "no answer within 30 s" in data["message"]
         assert "uri" not in data
 
 

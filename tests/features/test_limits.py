@@ -26,13 +26,13 @@ async def arrived(client: Client, server: str = "up") -> list[Message]:
 
 async def arrive(client: Client, times: int) -> list[Message]:
     """The calls of `hold` that have reached the server, as soon as there are so many."""
-    return await eventually(lambda: arrived(client), lambda found: len(found) >= times, 5)
+    return await eventually(lambda: arrived(client), lambda found: len(found) >= times, 60)
 
 
 async def released(client: Client, tasks: list["asyncio.Task[Reply]"], server: str = "up") -> list[int]:
     """Let all held calls go, again and again until these are answered; how many the server held each time."""
     counts: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not all(task.done() for task in tasks):
             if count := int((await client.call(f"{server}__release")).text):
                 counts.append(count)
@@ -44,7 +44,7 @@ def held(
     client: Client, times: int, meta: Message | None = None, tool: str = "up__hold"
 ) -> "list[asyncio.Task[Reply]]":
     """So many calls that the server holds."""
-    return [asyncio.create_task(client.call(tool, within=10, meta=meta)) for _ in range(times)]
+    return [asyncio.create_task(client.call(tool, within=60, meta=meta)) for _ in range(times)]
 
 
 async def begun(tasks: "list[asyncio.Task[Reply]]") -> "list[asyncio.Task[Reply]]":
@@ -61,7 +61,7 @@ async def test_a_tool_runs_only_so_often_at_a_time(place: Place) -> None:
     async with place.bridge({"up": server}) as client:
         await client.initialize()
         tasks = await begun(held(client, 7))
-        assert len(await arrived(client)) == 2
+        assert len(await arrive(client, 2)) == 2
         counts = await released(client, tasks)
         assert counts[0] == max(counts) == 2
         assert sum(counts) == 7
@@ -152,7 +152,7 @@ async def test_changes_run_side_by_side_where_that_is_configured(place: Place, s
     async with place.bridge({"up": python_server("plain", **settings)}, calls=calls) as client:
         await client.initialize()
         tasks = await begun(held(client, 4))
-        assert len(await arrived(client)) == 4
+        assert len(await arrive(client, 4)) == 4
         await released(client, tasks)
 
 
@@ -230,8 +230,8 @@ async def test_of_a_batch_five_calls_run_at_a_time_and_the_answers_keep_their_or
         await client.tools_with("up__hold")
         members: list[Message] = [*batch_of(12), {"jsonrpc": "2.0", "id": "p", "method": "ping"}]
         await client.write(json.dumps(members).encode() + b"\n")
-        answered = asyncio.create_task(client.batch(10))
-        await arrive(client, 1)
+        answered = asyncio.create_task(client.batch(60))
+        await arrive(client, 5)
         seen = await arrived(client)
         assert len(seen) == 5
         assert not [message for message in seen if "mcpbridge/turn" in json.dumps(message)]
@@ -272,11 +272,11 @@ async def test_calls_that_name_the_same_turn_run_so_many_at_a_time_and_other_cal
     async with place.bridge({"up": python_server("plain")}, calls={"batch": 2}) as client:
         await client.initialize()
         of_turn = await begun(held(client, 4, {"mcpbridge/turn": "t-1", "example.com/kept": 1}))
-        seen = await arrived(client)
+        seen = await arrive(client, 2)
         assert [message["params"]["_meta"] for message in seen] == [{"example.com/kept": 1}] * 2
         others = held(client, 2, {"mcpbridge/turn": "t-2"}) + held(client, 3)
         await begun(others)
-        assert len(await arrived(client)) == 7
+        assert len(await arrive(client, 7)) == 7
         await released(client, of_turn + others)
 
 
@@ -284,7 +284,7 @@ async def test_a_program_calls_several_tools_as_one_turn() -> None:
     """`Bridge.call_tools`: results in order, a failure is the failure of one."""
     servers = {"up": python_server("plain")}
     settings = Settings.model_validate({"servers": servers, "calls": {"batch": 2, "max_queued": 1}})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(settings) as bridge:
             assert await bridge.settled(10)
 

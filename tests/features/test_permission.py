@@ -64,6 +64,7 @@ async def test_settings_of_tools_and_servers_deny_as_rules_do(place: Place) -> N
     }
     async with place.bridge(servers) as client:
         await client.initialize()
+        await client.tools_with("deeds__peek")
         assert await client.tools_with("other__get_note") == [*without("pay"), "other__get_note"]
         await denied(client, "deeds__pay")
         await denied(client, "other__peek")

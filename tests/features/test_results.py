@@ -205,7 +205,8 @@ async def test_a_tool_comes_before_its_server_and_that_before_the_default(place:
     text = "word " * 3000
     async with place.bridge(servers, results={"budget": 1500}) as client:
         await client.initialize()
-        await client.tools_with("a__echo", "b__echo")
+        for name in servers:
+            await client.tools_with(f"{name}__echo")
         lengths = {
             tool: len((await client.call(tool, **{"text" if "echo" in tool else "raw": said})).text)
             for tool, said in {"a__echo": text, "a__raw_result": answer(text), "b__echo": text}.items()

@@ -156,7 +156,7 @@ async def http_bridge(**settings: Any) -> AsyncIterator[Bridge]:
     try:
         url = (await process.stdout.readline()).decode().strip()
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(60),
             Bridge(Settings.model_validate({"servers": {"up": {"url": url, **settings}}})) as bridge,
         ):
             assert await bridge.settled(10)

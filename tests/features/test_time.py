@@ -1,9 +1,13 @@
 """How long a call may take, and what counts (issue 4, Time)."""
 
 import asyncio
+from pathlib import Path
 
 from harness import Place, explains, python_server
 from mcpbridge.errors import Overloaded
+from passing_time import pass_time
+from people import Person, world
+from rpc import Message, Reply
 
 
 async def test_a_tool_has_its_own_time_and_others_have_their_servers(place: Place) -> None:
@@ -27,16 +31,35 @@ async def test_the_default_for_all_calls_holds_where_nothing_nearer_is_said(plac
         explains(await client.call("other__hold"), "other", "no answer within 0.3 s")
 
 
-async def test_progress_extends_the_time_of_a_call_up_to_the_most(place: Place) -> None:
-    times = {"call_timeout": 0.4, "max_call_timeout": 0.9}
-    server = python_server("flaky", tool={"beat": times})
-    async with place.bridge({"up": server}) as client:
-        await client.initialize()
-        await client.tools_with("up__beat")
-        meta = {"progressToken": "t"}
-        longer = await client.call("up__beat", meta=meta, beats=6, pause=0.1)
-        assert longer.text == "done"
-        explains(await client.call("up__beat", meta=meta, beats=11, pause=0.1), "up", "no answer within 0.9 s")
+async def test_progress_extends_the_time_of_a_call_up_to_the_most(tmp_path: Path) -> None:
+    times = {"call_timeout": 20, "max_call_timeout": 50}
+    done: Message = {"result": {"content": [{"type": "text", "text": "done"}]}}
+
+    async def beaten(person: Person) -> "tuple[asyncio.Task[Reply], Message]":
+        """A call that took 45 seconds so far, with a sign of life every 15; and what the server was sent."""
+        call = person.begins("up__play", meta={"progressToken": "mine"}, steps=[{"await": ["never"]}])
+        sent = await around.gets("up", "tools/call")
+        token = sent["params"]["_meta"]["progressToken"]
+        for beat in range(3):
+            pass_time(15)
+            told = {"progressToken": token, "progress": beat}
+            await person.begins("up__play", steps=[{"send": {"method": "notifications/progress", "params": told}}])
+            heard = {"progressToken": "mine", "progress": beat}
+            await person.client.notice("notifications/progress", lambda params, heard=heard: params == heard)
+        return call, sent
+
+    async with world("stdio", tmp_path, {"up": (["legacy"], {"tool": {"play": times}})}) as around:
+        person = await around.person(tools={})
+        longer, sent = await beaten(person)
+        await person.begins("up__play", steps=[{"send": {"id": sent["id"], **done}}])
+        assert (await longer).text == "done"
+    folder = tmp_path / "most"
+    folder.mkdir()
+    async with world("stdio", folder, {"up": (["legacy"], {"tool": {"play": times}})}) as around:
+        call, _ = await beaten(await around.person(tools={}))
+        assert not call.done()
+        pass_time(5)
+        explains(await call, "up", "no answer within 50 s")
 
 
 async def test_a_call_that_cannot_be_sent_in_its_time_is_refused_unsent_and_says_what_it_waited_for(

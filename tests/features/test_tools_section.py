@@ -101,8 +101,7 @@ async def test_tools_of_every_kind_stand_beside_those_of_servers(place: Place) -
                 return {tool["name"] for tool in (await client.request("tools/list")).result["tools"]}
 
             wanted = {"greet", "count", "add", "upper", "weather", "pets__getPet"}
-            await eventually(names, lambda found: wanted <= found)
-            assert any(name.startswith("up__") for name in await names())
+            await eventually(names, lambda found: wanted <= found and any(name.startswith("up__") for name in found))
             assert (await client.call("greet", who="ann", times=2)).text == "hello ann hello ann"
             assert (await client.call("add", number=5)).result["structuredContent"] == {"sum": 15}
             assert (await client.call("upper", text="quiet")).text == "QUIET"

@@ -26,8 +26,9 @@ async def running(script: str, *args: str) -> AsyncIterator[str]:
     )
     try:
         assert process.stdout
-        async with asyncio.timeout(30):
-            yield (await process.stdout.readline()).decode().strip()
+        async with asyncio.timeout(60):
+            url = (await process.stdout.readline()).decode().strip()
+        yield url
     finally:
         process.kill()
         await process.wait()

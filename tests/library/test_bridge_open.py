@@ -58,7 +58,7 @@ async def test_variables_come_from_where_the_program_says_and_are_never_told(tmp
 
 async def test_tools_are_listed_found_and_chosen() -> None:
     async with Bridge.open(PLAIN, tools=[add], remember=False) as bridge:
-        assert await bridge.settled(10)
+        assert await bridge.settled(30)
         every = {tool.id: tool for tool in await bridge.list_tools()}
         assert {"plain/echo", "plain/hold", "tools/add", "mcpbridge/recall"} <= every.keys()
         assert every["tools/add"].input_schema["required"] == ["a"]
@@ -274,7 +274,7 @@ async def test_what_a_server_asks_the_program_answers() -> None:
     ]
     config = {"servers": {"asking": python_server("asking", "legacy")}}
     async with Bridge.open(config, remember=False, on_elicitation=answer, on_sampling=sample) as bridge:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             results = [await bridge.call_tool("asking/play", {"steps": steps}) for _ in range(2)]
     for result in results:
         answers = json.loads(result.text)
@@ -290,14 +290,14 @@ def _question(id_: int, method: str, params: Mapping[str, Any]) -> Mapping[str, 
 async def test_approvals_are_listed_agreed_to_and_refused() -> None:
     config = {"servers": {"plain": python_server("plain", tool={"echo": {"permission": "require_approval"}})}}
     async with Bridge.open(config, remember=False) as bridge, anyio.create_task_group() as tasks:
-        assert await bridge.settled(10)
+        assert await bridge.settled(30)
         found: list[str] = []
 
         async def call(text: str) -> None:
             result = await bridge.call_tool("plain/echo", {"text": text})
             found.append(f"{text}: {result.text}")
 
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             for text in ("yes", "no"):
                 tasks.start_soon(call, text)
                 while not (pending := await bridge.pending_approvals()):

@@ -32,9 +32,9 @@ QUESTION = {"message": "Who is there?", "requestedSchema": {"type": "object", "p
 
 @asynccontextmanager
 async def opened(config: Mapping[str, Any], cassette: Cassette | Path, **more: Any) -> AsyncIterator[Bridge]:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(config, cassette=cassette, environ=more.pop("environ", {}), **more) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             yield bridge
 
 
@@ -454,7 +454,7 @@ async def test_the_manifest_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "x.jsonl"
     for up in (python_server("plain"), GONE):
         async with Bridge.open({"servers": {"up": up}}, cassette=path) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
     assert not list((tmp_path / "cache").rglob("*up*"))
 
 
@@ -469,7 +469,7 @@ async def test_a_server_of_a_project_needs_none_in_replay(tmp_path: Path) -> Non
 async def test_servers_that_come_while_it_runs_are_recorded_too(tmp_path: Path) -> None:
     async def late(bridge: Bridge) -> Made:
         await bridge.add_server("late", up)
-        assert await bridge.settled(10)
+        assert await bridge.settled(30)
         return [(await bridge.call_tool("late/echo", {"text": "hi"})).raw]
 
     path, up = tmp_path / "x.jsonl", python_server("plain")

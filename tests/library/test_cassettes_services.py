@@ -81,18 +81,18 @@ async def test_services_are_recorded_and_not_asked_again(tmp_path: Path) -> None
     async with http_server(pets) as server:
         settings = config(server.url)
         for name in (path, tmp_path / "y.jsonl"):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 async with Bridge.open(settings, tools=[local], cassette=name, environ={"PETS_KEY": KEY}) as bridge:
-                    assert await bridge.settled(10)
+                    assert await bridge.settled(30)
                     made.append(await program(bridge))
         asked = len(server.asks)
     assert path.read_bytes() == (tmp_path / "y.jsonl").read_bytes()
     assert KEY not in path.read_text()
     assert "local" not in path.read_text(), "functions of the program run for real"
     tape = Cassette(path)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(settings, tools=[local], cassette=tape, environ={}) as bridge:  # no key, no service
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             made.append(await program(bridge))
             missing = await bridge.call_tool("tools/pet", {"name": "Max"})
     assert made[0] == made[1] == made[2]
@@ -117,7 +117,7 @@ async def test_a_built_in_tool_needs_no_key_in_replay(tmp_path: Path, kind: str)
         '[builtin]\nenable = ["web-search"]\n[builtin.web_search]\napi_key = "${NO_SUCH_KEY}"\n'
     )
     settings = {"builtin": tables} if kind == "tables" else tmp_path / "servers.toml"
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(settings, cassette=path, environ={}) as bridge:
             assert (await bridge.call_tool("builtin/web-search", {"query": "a"})).text == "found"
     with pytest.raises(ConfigError, match=r"missing variable \$\{NO_SUCH_KEY\}"):

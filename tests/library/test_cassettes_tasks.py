@@ -22,9 +22,9 @@ async def played(up: dict[str, Any], cassette: Cassette | Path) -> list[Any]:
     steps = [{"say": "begun"}, {"say": "half"}, {"result": {"content": [{"type": "text", "text": "done"}]}}]
     asking = [{"ask": {"who": {"method": "elicitation/create", "params": QUESTION}}}]
     calls = [{"steps": steps, "poll": 5}, {"steps": steps, "poll": 5}, {"steps": asking, "poll": 5}]
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open({"servers": {"up": up}}, cassette=cassette, environ={}, on_elicitation=answer) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             return [(await bridge.call_tool("up/job", arguments)).raw for arguments in calls]
 
 

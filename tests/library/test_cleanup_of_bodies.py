@@ -28,7 +28,7 @@ def bridge_of(place: Place, kind: type[Bridge] = Bridge) -> Bridge:
 @asynccontextmanager
 async def nothing_left(place: Place) -> AsyncIterator[None]:
     try:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             yield
         assert not place.survivors()
     finally:

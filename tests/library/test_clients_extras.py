@@ -60,9 +60,9 @@ async def bridge_of(tmp_path: Path, **sections: Any) -> AsyncIterator[Bridge]:
         **sections,
     }
     tools = [where, resize_image, numbers, fail]
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(config, tools=tools, remember=False) as bridge:
-            assert await bridge.settled(5)
+            assert await bridge.settled(30)
             yield bridge
 
 
@@ -167,7 +167,7 @@ def test_a_token_goes_with_a_url() -> None:
 
 async def test_a_server_that_is_no_bridge_is_called_so() -> None:
     plain = python_server("plain")
-    async with asyncio.timeout(20), Client(StdioServerParameters(**plain), mode="legacy") as client:
+    async with asyncio.timeout(60), Client(StdioServerParameters(**plain), mode="legacy") as client:
         assert text_of(await client.call_tool("echo", {"text": "hi"}, run="r1")) == "hi"
         for wanted in (client.find_tools("x"), client.describe_tools("x"), client.recall("x")):
             with pytest.raises(NoBridge, match="server has no `mcpbridge/"):
@@ -177,7 +177,7 @@ async def test_a_server_that_is_no_bridge_is_called_so() -> None:
 async def test_a_server_that_tells_of_unknown_tools_in_results_is_no_bridge_either() -> None:
     from mcp.server.mcpserver import MCPServer
 
-    async with asyncio.timeout(20), Client(MCPServer("sdk")) as client:
+    async with asyncio.timeout(60), Client(MCPServer("sdk")) as client:
         with pytest.raises(NoBridge, match="sdk has no `mcpbridge/recall`"):
             await client.recall("x")
 
@@ -222,15 +222,16 @@ def pages() -> Iterator[str]:
             serving.join()
 
 
-def nowhere() -> str:
-    """A URL at which nobody listens."""
+@contextmanager
+def nowhere() -> Iterator[str]:
+    """A URL at which nobody listens, nor can begin to."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{one.getsockname()[1]}"
+        yield f"http://127.0.0.1:{one.getsockname()[1]}"
 
 
 async def refused(client: Client) -> NotConnected:
-    with anyio.fail_after(10), pytest.raises(NotConnected) as caught:
+    with anyio.fail_after(60), pytest.raises(NotConnected) as caught:
         await client.__aenter__()
     return caught.value
 
@@ -252,8 +253,8 @@ async def test_a_wrong_token_is_refused_in_one_error_and_shown_nowhere(tmp_path:
 
 
 async def test_nobody_who_answers_is_one_error() -> None:
-    url = nowhere()
-    error = await refused(Client(url.replace("http://", "http://user:password@") + "/mcp?key=secret"))
+    with nowhere() as url:
+        error = await refused(Client(url.replace("http://", "http://user:password@") + "/mcp?key=secret"))
     assert error.url == f"{url}/mcp"
     assert error.status is None
     assert "nobody answers" in str(error)
@@ -285,12 +286,12 @@ async def test_what_is_no_server_of_mcp_is_one_error() -> None:
 
 async def test_a_connection_that_breaks_is_one_error_and_errors_of_the_block_stay_as_they_are() -> None:
     """`mode`: a revision by name is taken without asking, so that the first call finds out."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60), nowhere() as url:
         with pytest.raises(NotConnected, match="nobody answers"):
-            async with Client(nowhere(), mode="2026-07-28") as client:
+            async with Client(url, mode="2026-07-28") as client:
                 await client.call_tool("add")
         with pytest.raises(ValueError, match="of the program"):
-            async with Client(nowhere(), mode="2026-07-28"):
+            async with Client(url, mode="2026-07-28"):
                 raise ValueError("of the program")
 
 
@@ -343,7 +344,7 @@ async def test_results_of_listed_tools_are_checked_as_ever() -> None:
         return types.CallToolResult(content=[], structured_content={"n": "none"})
 
     server = Server("plain", on_list_tools=listed, on_call_tool=called)
-    async with asyncio.timeout(20), Client(server) as client:
+    async with asyncio.timeout(60), Client(server) as client:
         for _ in range(3):
             assert not (await client.call_tool("apart")).is_error
         assert asked == ["list"], "once for a name"

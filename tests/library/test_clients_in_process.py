@@ -26,9 +26,9 @@ BOTH = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 @asynccontextmanager
 async def bridge_of(tmp_path: Path, *tools: Any, **servers: Any) -> AsyncIterator[Bridge]:
     config = {"servers": servers, "store": {"path": str(tmp_path / "s.db")}, "results": {"strategy": "off"}}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(config, tools=tools, remember=False) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             yield bridge
 
 
@@ -178,7 +178,7 @@ async def test_a_client_that_stays_after_the_bridge_hangs_nowhere(tmp_path: Path
             await over.wait()
             assert (await client.call_tool("plain__echo", {"text": "hi"})).is_error
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         async with bridge_of(tmp_path, plain=python_server("plain")) as bridge:
             tasks.create_task(stay(bridge.client(mode="legacy")))
             await entered.wait()

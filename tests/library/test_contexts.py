@@ -77,7 +77,7 @@ async def bridge_with(
     store = {"path": str(path)} if path is not None else {"kind": "memory"}
     bridge = Bridge(Settings.model_validate({"store": store}), tools=tools)
     bridge.contexts.share(shared, init_shared)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with bridge:
             yield bridge
 
@@ -531,7 +531,7 @@ async def test_threads_change_fields_without_losing_any(tmp_path: Path) -> None:
     barrier = threading.Barrier(len(names))
 
     def mark(context: Context, name: str) -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         for n in range(20):
             context.update(**{name: n})
             context.shared.update(**{name: n})

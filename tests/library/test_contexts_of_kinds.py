@@ -56,7 +56,7 @@ pack = Pack(name="pack", tools=[PackTool(function=count, context_init=lambda con
 
 
 async def said(bridge: Bridge, tool: str, **arguments: Any) -> str:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         found = await bridge.request("tools/call", {"name": tool, "arguments": arguments}, run="r1")
     return found["content"][0]["text"]
 
@@ -73,7 +73,7 @@ async def test_packs_and_agents_of_the_configuration_keep_contexts(tmp_path: Pat
         tables: dict[str, Any] = {"store": {"path": str(tmp_path / "s.db")}, "tools": tools}
         tables |= {"packs": ["kept_by_tools:pack"], "source": str(config)}
         async with Bridge(Settings.model_validate(tables)) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             assert await said(bridge, "tools/counting") == f"{turn}"
             assert await said(bridge, "kept_by_tools/count") == f"{10 + turn}"
             assert await said(bridge, "tools/butler", message="hi") == f"hi {turn}"
@@ -172,7 +172,7 @@ def test_what_is_kept_is_what_a_dict_would_hold(turns: list[tuple[str, list[tupl
 
 
 async def said_in(bridge: Bridge, run: str) -> str:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         found = await bridge.request("tools/call", {"name": "tools/handle", "arguments": {}}, run=run)
     return found["content"][0]["text"]
 

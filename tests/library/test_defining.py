@@ -50,7 +50,7 @@ async def bridge_with(
 ) -> AsyncGenerator[Bridge]:
     """A bridge with these tools and nothing else."""
     config = {"store": {"path": str(tmp_path / "store.db")}, **config}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(config, tools=tools, approver=approver, remember=False, environ={}) as bridge:
             yield bridge
 
@@ -541,7 +541,7 @@ async def test_tools_of_a_resolver_ask_as_well(tmp_path: Path) -> None:
 
     person = Person()
     config = {"store": {"path": str(tmp_path / "store.db")}}
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with Bridge.open(config, resolver=resolve, approver=person, remember=False, environ={}) as bridge:
             assert (await bridge.call(extra.call(1))).value == "done"
     assert person.asked == [("about 1", {"x": 1})]

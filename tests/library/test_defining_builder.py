@@ -55,7 +55,7 @@ class Search(TypedDict):
 async def bridge_with(tmp_path: Path, *tools: Any) -> AsyncGenerator[Bridge]:
     """A bridge with these tools and nothing else."""
     config = {"store": {"path": str(tmp_path / "store.db")}, "approval": {"ask": ["client"]}}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(config, tools=tools, remember=False, environ={}) as bridge:
             yield bridge
 

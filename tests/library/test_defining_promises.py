@@ -49,7 +49,7 @@ class NoType:
 @asynccontextmanager
 async def bridge_with(tmp_path: Path, *tools: Any) -> AsyncGenerator[Bridge]:
     config = {"store": {"path": str(tmp_path / "store.db")}}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(config, tools=tools, remember=False, environ={}) as bridge:
             yield bridge
 

@@ -43,7 +43,7 @@ class Chart:
 async def bridge_with(tmp_path: Path, *tools: Any, hooks: Any = (), **config: Any) -> AsyncGenerator[Bridge]:
     """A bridge with these tools and nothing else."""
     config = {"store": {"path": str(tmp_path / "store.db")}, **config}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(config, tools=tools, hooks=hooks, remember=False, environ={}) as bridge:
             yield bridge
 
@@ -153,9 +153,9 @@ async def test_every_kind_of_tool_may_give_them(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "servers.toml").write_text(f'store.path = "{tmp_path / "store.db"}"\n{CONFIG}')
     monkeypatch.delitem(sys.modules, "artifacts_of_kinds", raising=False)
     file = tmp_path / "servers.toml"
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge.open(file, tools=[yields, built], remember=False, environ={}) as bridge:
-            assert await bridge.settled(5)
+            assert await bridge.settled(30)
             assert list((await bridge.call(yields.call())).artifacts) == ["of a generator"]
             assert list((await bridge.call_tool("built")).artifacts) == ["of a builder"]
             assert list((await bridge.call_tool("executor", {"x": 1})).artifacts) == ["of an executor"]

@@ -95,9 +95,9 @@ async def beside(tmp_path: Path, *tools: Any, **settings: Any) -> AsyncGenerator
     script = tmp_path / "server.py"
     script.write_text(SERVER)
     server = {"command": sys.executable, "args": ["-ES", str(script)]}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with bridge_with(tmp_path, *tools, servers={"h": server}, **settings) as bridge:
-            assert await bridge.settled(10)
+            assert await bridge.settled(30)
             yield bridge
 
 

@@ -70,7 +70,7 @@ async def running(
     folder: Path, tools: dict[str, Given], /, *, options: Any = None, **sections: Any
 ) -> AsyncGenerator[Bridge]:
     settings = Settings.model_validate({"store": {"path": str(folder / "s.db")}, **sections})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(settings, tools=tools, **(options or {})) as bridge:
             yield bridge
 
@@ -378,9 +378,10 @@ async def test_who_gives_up_answering_leaves_the_call_to_others(tmp_path: Path) 
 async def test_a_claim_whose_process_ended_lapses(tmp_path: Path) -> None:
     async with running(tmp_path, by_hand()) as bridge:
         waiting = await paused(bridge, "ask", question="?")
-        await bridge.store.put(CLAIM, b"somebody's", principal="", expires_in=0.3, handle=waiting.id)
+        await bridge.store.put(CLAIM, b"somebody's", principal="", expires_in=600, handle=waiting.id)
         with pytest.raises(AlreadyResumed, match="Somebody else"):
             await bridge.resume(waiting.id, 1)
+        await bridge.store.put(CLAIM, b"somebody's", principal="", expires_in=0.05, handle=waiting.id)
 
         async def look() -> Any:
             return await bridge.store.get(CLAIM, waiting.id, principal="")

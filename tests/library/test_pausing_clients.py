@@ -38,7 +38,7 @@ def manual(output: dict[str, Any], **settings: Any) -> dict[str, Given]:
 @asynccontextmanager
 async def running(folder: Path, tools: dict[str, Given]) -> AsyncGenerator[Bridge]:
     settings = {"store": {"path": str(folder / "s.db")}, "results": {"strategy": "off"}}
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Bridge(Settings.model_validate(settings), tools=tools) as bridge:
             yield bridge
 

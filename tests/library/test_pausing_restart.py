@@ -31,7 +31,7 @@ async def killed(folder: Path, *arguments: str) -> AsyncGenerator[str]:
     )
     try:
         assert process.stdout is not None
-        with anyio.fail_after(20):
+        with anyio.fail_after(50):
             line = await process.stdout.readline()
     finally:
         process.kill()
@@ -42,7 +42,7 @@ async def killed(folder: Path, *arguments: str) -> AsyncGenerator[str]:
 async def test_a_call_of_a_process_that_was_killed_is_gone_on_with_in_another(tmp_path: Path) -> None:
     async with killed(tmp_path, "call") as told:
         id_, session = told.split()
-    with anyio.fail_after(20):
+    with anyio.fail_after(50):
         async with killed(tmp_path, "answer", id_) as told:
             assert told == "answering"
         async with paused_program.opened(tmp_path / "s.db") as bridge:

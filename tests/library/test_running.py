@@ -302,10 +302,10 @@ async def test_progress_and_deliverables_are_heard_while_the_run_goes_on(tmp_pat
 
 
 async def test_cancelling_a_run_cancels_its_calls(tmp_path: Path) -> None:
-    begun, ended = asyncio.Event(), list[str]()
+    begun, ended = {name: asyncio.Event() for name in "ab"}, list[str]()
 
     async def wait(name: str) -> str:
-        begun.set()
+        begun[name].set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -315,7 +315,8 @@ async def test_cancelling_a_run_cancels_its_calls(tmp_path: Path) -> None:
     turns = [ScriptedTurn("", [("wait", {"name": "a"}), ("wait", {"name": "b"})])]
     async with world("openai", turns, tmp_path, wait) as (_server, bridge, model):
         task = asyncio.ensure_future(awaited(bridge.run(model, HELLO)))
-        await begun.wait()
+        for one in begun.values():
+            await one.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

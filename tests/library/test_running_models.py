@@ -228,7 +228,7 @@ async def test_a_tool_works_with_the_model_of_the_client_that_calls_it(mode: str
         "sampling_capabilities": mcp_types.SamplingCapability(tools=mcp_types.SamplingToolsCapability()),
         "mode": mode,
     }
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with bridge_with(tmp_path, add, think) as bridge, bridge.client(**options) as client:
             result = await client.call_tool("think", {})
     assert result.content[0].text == "It is three. ['3']"  # type: ignore[union-attr]
@@ -257,7 +257,7 @@ async def test_a_session_of_a_server_of_ones_own_samples_too(tmp_path: Path) -> 
         "sampling_capabilities": mcp_types.SamplingCapability(tools=mcp_types.SamplingToolsCapability()),
         "mode": "legacy",
     }
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with bridge_with(tmp_path, add) as bridge, McpClient(server, **options) as client:
             result = await client.call_tool("think", {})
     assert result.content[0].text == "It is three."  # type: ignore[union-attr]
@@ -272,7 +272,7 @@ async def test_the_scripted_models_are_a_program_too(tmp_path: Path) -> None:
         {"text": "Done."},
     ]
     script.write_text(json.dumps(turns))
-    with anyio.fail_after(20):
+    with anyio.fail_after(90):
         async with await anyio.open_process([sys.executable, str(SCRIPTED_MODELS), "0", str(script)]) as process:
             assert process.stdout is not None
             assert process.stdin is not None

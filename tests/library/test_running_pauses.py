@@ -151,7 +151,7 @@ async def test_a_run_may_wait_for_approvals_instead(tmp_path: Path) -> None:
 async def test_an_approver_of_the_program_is_asked_at_once_and_nothing_pauses(tmp_path: Path) -> None:
     notes = Notes()
     tables = {"store": {"path": str(tmp_path / "store.db")}}
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with (
             scripted_models(DELETING) as server,
             Bridge.open(tables, tools=notes.tools, approver=lambda asked: True, remember=False) as bridge,

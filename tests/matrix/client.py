@@ -83,7 +83,7 @@ class Client:
         self._keep(task)
         return id_
 
-    async def answer(self, id_: int, within: float = 20.0) -> Message:
+    async def answer(self, id_: int, within: float = 60.0) -> Message:
         """The result.
 
         Raises:
@@ -100,7 +100,7 @@ class Client:
             raise Refused(message["error"])
         return message["result"]
 
-    async def request(self, method: str, params: Message, within: float = 20.0, **meta: Any) -> Message:
+    async def request(self, method: str, params: Message, within: float = 60.0, **meta: Any) -> Message:
         """Ask, answer what is asked back, and wait for the result."""
         given = dict(params)
         for _ in range(_ROUNDS):
@@ -114,7 +114,7 @@ class Client:
                 given["requestState"] = result["requestState"]
         raise AssertionError(f"asked more than {_ROUNDS} times")
 
-    async def call(self, tool: str, within: float = 20.0, meta: Message | None = None, **arguments: Any) -> Message:
+    async def call(self, tool: str, within: float = 60.0, meta: Message | None = None, **arguments: Any) -> Message:
         """Call a tool."""
         return await self.request("tools/call", {"name": tool, "arguments": arguments}, within, **(meta or {}))
 
@@ -155,7 +155,7 @@ class Client:
 
     # -- hearing
 
-    async def hear(self, method: str, where: Callable[[Message], bool], within: float = 10.0) -> Message:
+    async def hear(self, method: str, where: Callable[[Message], bool], within: float = 60.0) -> Message:
         """The params of the first notification of that kind, now or later."""
         try:
             async with asyncio.timeout(within):

@@ -204,7 +204,7 @@ async def list_changed(stage: Stage) -> None:
         await stage.client.hear(method, lambda _: any(m["method"] == method for m in stage.client.arrived[before:]))
         return [found["name"] for found in await stage.client.everything("tools/list", "tools")]
 
-    await eventually(names, lambda found: tool in found)
+    await eventually(names, lambda found: tool in found, within=60)
     await _stop_listening(stage, listening)
 
 
@@ -224,7 +224,7 @@ async def large_result(stage: Stage) -> None:
     """20 MB arrive whole. Where client and server are of one era, and the client's revision is that era's newest."""
     newest = {"legacy": "2025-11-25", "modern": MODERN}[stage.cell.era]
     if stage.cell.revision == newest:
-        result = await stage.client.call(stage.name("large"), within=60)
+        result = await stage.client.call(stage.name("large"), within=90)
         assert len(_text(result)) == LARGE
 
 
@@ -281,7 +281,7 @@ async def _exists(file: Path) -> None:
         return await asyncio.to_thread(file.exists)
 
     try:
-        await eventually(look, lambda there: there)
+        await eventually(look, lambda there: there, within=60)
     except AssertionError:
         raise AssertionError(f"the server never wrote {file.name}") from None
 

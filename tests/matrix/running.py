@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -16,21 +16,25 @@ from pathlib import Path
 from typing import Any
 
 from harness import Place
-from matrix.cells import REACHED, REVISIONS, TRANSPORTS, Cell, Transport, impossible
+from matrix.cells import REACHED, REVISIONS, Cell, Transport, impossible
 from matrix.client import Client
 from matrix.operations import HEAVY_OPERATIONS, LAST_OPERATIONS, OPERATIONS, Operations, Stage, fresh_stamp
 from matrix.wires import HttpWire, SseWire, StdioWire, WebSocketWire, Wire
 
-__all__ = ["Outcome", "run_matrix"]
+__all__ = ["LANES", "Outcome", "Outcomes", "clients_on", "run_matrix"]
 
 TESTS = Path(__file__).resolve().parent.parent
 
 # Results larger than SDK clients take, and all servers up before the first list.
 _SECTIONS: Mapping[str, Mapping[str, Any]] = {"http": {"max_event": 0}, "bridge": {"startup_wait": 30}}
-_DEADLINE = 160
-"""Seconds for all, less than pytest gives a test (`faulthandler_timeout`). A matrix that goes well takes a third of it,
-with other tests beside it. One that does not must not hold these up."""
-_UNFINISHED = f"not finished after {_DEADLINE} s"
+_DEADLINE = 100
+"""Seconds for one client, and for the last operations of all, less than pytest gives a test (`faulthandler_timeout`).
+Each takes a few, with other tests beside it. A client that does not come to its end must not hold these up: with it
+ends its lane."""
+_UNFINISHED = f"not finished, or behind a client that was not finished after {_DEADLINE} s"
+STDIO: Sequence[Transport] = ("stdio",)
+LANES: Sequence[Sequence[Transport]] = (("http", "sse", "ws"), STDIO)
+"""The fronts of the clients that go one after the other."""
 _TRANSPORTS = {"http": "streamable-http", "sse": "sse", "ws": "websocket"}
 
 
@@ -46,19 +50,25 @@ class Outcome:
 Outcomes = dict[Cell, Outcome]
 
 
-async def run_matrix(folder: Path, fronts: tuple[Transport, ...] = TRANSPORTS) -> Outcomes:
-    """Every cell that can exist, for clients on these fronts."""
-    over_http = [front for front in fronts if front != "stdio"]
-    lanes = [_lane(folder / "http", over_http)] if over_http else []
-    if "stdio" in fronts:
-        lanes.append(_lane(folder / "stdio", ["stdio"]))
+Through = Callable[[str, Transport], None]
+"""Is told of each client, by its revision and its front, that is through with all but the last operations."""
+
+
+def clients_on(fronts: Iterable[Transport]) -> list[tuple[str, Transport]]:
+    """The clients of one lane, in their order."""
+    return [(revision, front) for revision, front in product(REVISIONS, fronts) if _exists(revision, front)]
+
+
+async def run_matrix(folder: Path, through: Through) -> Outcomes:
+    """Every cell that can exist."""
+    lanes = [_lane(folder / "-".join(fronts), fronts, through) for fronts in LANES]
     found: Outcomes = {}
     for outcomes in await asyncio.gather(*lanes):
         found |= outcomes
     return found
 
 
-async def _lane(folder: Path, fronts: list[Transport]) -> Outcomes:
+async def _lane(folder: Path, fronts: Sequence[Transport], through: Through) -> Outcomes:
     state = folder / "state"
     state.mkdir(parents=True)
     place = Place(folder)
@@ -67,15 +77,17 @@ async def _lane(folder: Path, fronts: list[Transport]) -> Outcomes:
     async with _upstreams(state) as urls, AsyncExitStack() as stack:
         stack.callback(place.clean)
         config = place.config(_servers(state, urls), **_SECTIONS)
-        address = "" if fronts == ["stdio"] else await stack.enter_async_context(_bridge(place, config))
-        clients = [(revision, front) for revision, front in product(REVISIONS, fronts) if _exists(revision, front)]
+        address = "" if fronts == STDIO else await stack.enter_async_context(_bridge(place, config))
+        clients = clients_on(fronts)
         outcomes |= {Cell(*client, *server): Outcome({"all": _UNFINISHED}) for client in clients for server in REACHED}
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DEADLINE):
-                for revision, front in clients:
-                    wire = _stdio(place, config) if front == "stdio" else _http(front, address)
-                    opening = stack.enter_async_context(_client(wire, revision))
+            for revision, front in clients:
+                wire = _stdio(place, config) if front == "stdio" else _http(front, address)
+                opening = stack.enter_async_context(_client(wire, revision))
+                async with asyncio.timeout(_DEADLINE):
                     staged += await _one_client(opening, revision, front, state, outcomes)
+                through(revision, front)
+            async with asyncio.timeout(_DEADLINE):
                 await asyncio.gather(*(_go_through(stage, LAST_OPERATIONS, outcomes[stage.cell]) for stage in staged))
                 for stage in staged:
                     del outcomes[stage.cell].failed["all"]

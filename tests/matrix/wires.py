@@ -135,7 +135,7 @@ class SseWire(_OverHttp):
         async with super().running():
             self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             self.start(self._read())
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self._endpoint
             yield
 

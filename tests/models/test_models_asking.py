@@ -15,6 +15,7 @@ from mcpbridge.models.asking import Model
 from mcpbridge.models.prompt import ModelFailed, Prompt, Written
 from mcpbridge.models.service import Account
 from model_services import KEY, PROVIDERS, in_turn, model_service, prompt_in
+from passing_time import pass_time
 from scripted_http import Ask, HttpServer, Script, reply
 from scripted_upstream import Someone
 
@@ -102,9 +103,12 @@ async def test_a_service_that_thinks_too_long_is_left() -> None:
         await ask.gone()
 
     async with asking("openai", script) as (model, server):
-        with pytest.raises(ModelFailed, match=r"none within 0\.1 s"):
-            await written(model, seconds=0.1)
-        await server.asks[0].left.wait()
+        asked = asyncio.create_task(written(model, seconds=30))
+        [ask] = await server.until("POST")
+        pass_time(31)
+        with pytest.raises(ModelFailed, match="none within 30 s"):
+            await asked
+        await ask.left.wait()
         with pytest.raises(ModelFailed, match="none within"):
             await written(model, deadline=asyncio.get_running_loop().time() + 0.1)
 

@@ -21,6 +21,7 @@ from mcpbridge.pipeline.approval import Approval, Approver
 from mcpbridge.storage.memory import MemoryStore
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode
+from passing_time import pass_time
 
 NO = Verdict("", "someone")
 ONCE = Verdict("once", "someone")
@@ -84,7 +85,7 @@ class Never(Says):
 class World:
     """The stage, and who stands around it."""
 
-    def __init__(self, *approvers: Approver, seconds: float = 5, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, *approvers: Approver, seconds: float = 60, clock: Callable[[], float] | None = None) -> None:
         self.store = MemoryStore(clock=clock) if clock else MemoryStore()
         self.grants = Grants(self.store, once_seconds=600, session_seconds=3600)
         self.events: list[ApprovalEvent] = []
@@ -294,7 +295,7 @@ def desk_of(world: World, **settings: Any) -> Desk:
 
 
 async def waiting(desk: Desk, count: int = 1) -> list[str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(found := [one.request.id for one in await desk.pending()]) < count:
             await asyncio.sleep(0)
     return found
@@ -374,15 +375,16 @@ async def test_an_answer_that_is_under_way_when_the_call_gives_up_counts_once(
     scope: Literal["once"] | None, is_kept_first: bool
 ) -> None:
     """Whichever is quicker: the answer that is taken down, or the call that is kept to be answered later."""
-    world = World(seconds=0.05)
+    world = World(seconds=30)
     desk = desk_of(world)
     elsewhere = Desk(ApprovalSettings(), world.store, world.grants, world.events.append)
-    gave_up, answered = asyncio.Event(), asyncio.Event()
+    taken, gave_up, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
     take, put = world.store.take, world.store.put
 
     async def slow_take(kind: str, handle: str, *, principal: str) -> bytes | None:
         body = await take(kind, handle, principal=principal)
         if kind == "approval":
+            taken.set()
             await gave_up.wait()
         return body
 
@@ -403,6 +405,9 @@ async def test_an_answer_that_is_under_way_when_the_call_gives_up_counts_once(
             return await keep(request)
 
         desk.keep = keep_slowly  # type: ignore[method-assign]
+    await taken.wait()
+    pass_time(30)
+    if not is_kept_first:
         await answer
         answered.set()
     with pytest.raises(ApprovalRefused):
@@ -414,6 +419,7 @@ async def test_an_answer_that_is_under_way_when_the_call_gives_up_counts_once(
     assert await desk.pending() == []
     with pytest.raises((UnknownApproval, AlreadyDecided)):
         await elsewhere.decide(id_, "once", "them")
+    world.seconds = 0.01
     if scope:
         await world.calls()
     with pytest.raises(ApprovalRefused):
@@ -428,7 +434,7 @@ async def test_of_two_bridges_that_answer_one_is_heard(
 ) -> None:
     """The other is told so, and leaves no yes behind for another call."""
     monkeypatch.setattr("mcpbridge.approvals.desk.LOOK", 0.05)
-    world = World(seconds=0.5)
+    world = World()
     desks = [desk_of(world), Desk(ApprovalSettings(), world.store, world.grants, world.events.append)]
     call = asyncio.ensure_future(world.calls())
     [id_] = await waiting(desks[0])
@@ -491,7 +497,7 @@ async def test_a_client_that_waits_hears_so_again_and_again(monkeypatch: pytest.
             enough.set()
 
     call = asyncio.ensure_future(world.calls(update=hear))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await enough.wait()
     [id_] = await waiting(desk)
     await desk.decide(id_, "once", "me")

@@ -17,6 +17,7 @@ from mcpbridge.model import Call, Session
 from mcpbridge.pipeline.limits import Limits
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.wire.body import Body
+from passing_time import standing_time
 from scripted_upstream import Someone, call_of
 
 SERIAL = Conduct(is_serial=True)
@@ -219,11 +220,15 @@ async def test_a_call_that_finds_no_place_by_its_deadline_is_refused_unsent() ->
     stage = stage_of(limits, Conduct(max_concurrent=1))
     running = begin(stage, server, call_of())
     await settled()
-    late = call_of(deadline=asyncio.get_running_loop().time() + 0.01)
-    over = call_of(deadline=0.001)
-    for call, waited in ((late, "0.01"), (over, "0")):
-        with anyio.fail_after(5), pytest.raises(Overloaded, match=f"was busy for {waited}.* with another call"):
-            await begin(stage, server, call)
+    with standing_time() as go_on:
+        late = call_of(deadline=asyncio.get_running_loop().time() + 0.01)
+        over = call_of(deadline=0.001)
+        for call, waited in ((late, "0.01"), (over, "0")):
+            refused = begin(stage, server, call)
+            await settled()
+            go_on(0.02)
+            with pytest.raises(Overloaded, match=f"was busy for {waited}.* with another call"):
+                await refused
     assert late.facts is not None
     assert late.facts["waited"] > 0  # type: ignore[operator]
     await finish(server, running)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from passing_time import pass_time
 from people import Person, world
 from rpc import Message
 
@@ -50,12 +51,13 @@ async def test_a_model_that_says_no_costs_nobody_the_result(tmp_path: Path) -> N
 
 
 async def test_a_modern_client_that_comes_back_too_late_gets_the_result_all_the_same(tmp_path: Path) -> None:
-    async with world("http", tmp_path, {"up": ["legacy", "stdio"]}, results=results(timeout=0.2)) as around:
+    async with world("http", tmp_path, {"up": ["legacy", "stdio"]}, results=results(timeout=3)) as around:
         person = await around.person(modern=True)
         params = person.params("up__echo", {"text": LONG}, None)
         asked = (await person.client.request("tools/call", params)).result
         [key] = asked["inputRequests"]
-        await asyncio.sleep(0.4)  # longer than a summary may take
+        pass_time(3.5)  # longer than a summary may take, and not for so long that the connection is given up
+        await asyncio.sleep(0.01)
         again = {**params, "requestState": asked["requestState"], "inputResponses": {key: SAMPLED}}
         reply = await person.client.request("tools/call", again)
         assert "measured 0 mm" in reply.text

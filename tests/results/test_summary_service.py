@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from mcpbridge.result_settings import SummarySettings
 from mcpbridge.results.summary import Summarizer, SummaryFailed
 from model_services import KEY, PROVIDERS, good, in_turn, model_service
-from scripted_http import Ask, HttpServer, Script, chunk, http_server, reply
+from passing_time import pass_time
+from scripted_http import Ask, HttpServer, Script, chunk, closed_port, reply
 from scripted_upstream import call_of
 
 
@@ -21,7 +22,7 @@ async def serving(provider: str, script: Script, **settings: Any) -> AsyncIterat
     async with model_service(script) as (server, url):
         summarizer = Summarizer(
             SummarySettings.model_validate(
-                {"provider": provider, "url": url, "model": "tiny", "api_key": KEY, "timeout": 10, **settings}
+                {"provider": provider, "url": url, "model": "tiny", "api_key": KEY, "timeout": 60, **settings}
             )
         )
         try:
@@ -160,18 +161,13 @@ async def test_a_connection_that_breaks_is_made_anew() -> None:
         assert len(server.asks) == 2
 
 
-async def test_a_service_that_is_not_there_is_said_to_be_out_of_reach(unused_tcp: int) -> None:
-    url = f"http://127.0.0.1:{unused_tcp}"
-    summarizer = Summarizer(SummarySettings(provider="openai", url=url, model="tiny", timeout=10))
-    with pytest.raises(SummaryFailed, match="cannot be reached"):
-        await asked(summarizer)
-    await summarizer.close()
-
-
-@pytest.fixture
-async def unused_tcp() -> int:
-    async with http_server(in_turn(None)) as server:
-        return int(server.url.split(":")[2].split("/")[0])
+async def test_a_service_that_is_not_there_is_said_to_be_out_of_reach() -> None:
+    with closed_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        summarizer = Summarizer(SummarySettings(provider="openai", url=url, model="tiny", timeout=60))
+        with pytest.raises(SummaryFailed, match="cannot be reached"):
+            await asked(summarizer)
+        await summarizer.close()
 
 
 # -- what does not
@@ -228,9 +224,12 @@ async def test_a_service_that_takes_too_long_is_left() -> None:
     async def script(ask: Ask) -> None:
         await ask.gone()
 
-    async with serving("openai", script, timeout=0.2) as (summarizer, server):
-        with pytest.raises(SummaryFailed, match=r"none within 0.2 s"):
-            await asked(summarizer)
+    async with serving("openai", script, timeout=30) as (summarizer, server):
+        waiting = asyncio.ensure_future(asked(summarizer))
+        await server.until("POST")
+        pass_time(30)
+        with pytest.raises(SummaryFailed, match=r"none within 30 s"):
+            await waiting
         await server.asks[0].left.wait()
 
 

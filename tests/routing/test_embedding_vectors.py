@@ -55,7 +55,7 @@ class Words:
 @asynccontextmanager
 async def running(embedder: Words, cache: VectorCache | None = None, *, timeout: float = 5) -> AsyncIterator[Vectors]:
     tasks = OwnedTasks()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with tasks.running():
             vectors = Vectors(embedder, cache, tasks, timeout=timeout, pauses=(0,))
             try:

@@ -18,6 +18,7 @@ from mcpbridge.routing.ranker import Hit
 from mcpbridge.routing.settings import RouterSettings
 from mcpbridge.routing.tool_text import ToolText
 from model_services import KEY, PROVIDERS, good, in_turn, model_service, prompt_in
+from passing_time import pass_time
 from scripted_http import Ask, HttpServer, Script, reply
 from scripted_upstream import Someone
 
@@ -45,7 +46,7 @@ class Clock:
 
 async def choose(router: ModelRouter, request: str = "feed cat and dog", **more: Any) -> Choice:
     how = {"key": "snapshot", "tools": TOOLS, "ranker": Words(), **more}
-    with fail_after(10):
+    with fail_after(60):
         return await router.choose(request, how.pop("tools"), how.pop("ranker"), **how)
 
 
@@ -173,8 +174,11 @@ async def test_a_model_that_takes_too_long_is_left() -> None:
     async def script(ask: Ask) -> None:
         await ask.gone()
 
-    async with routing(script, timeout=0.1) as (router, server):
-        first, second = await asyncio.gather(choose(router), choose(router))
+    async with routing(script, timeout=30) as (router, server):
+        choosing = asyncio.gather(choose(router), choose(router))
+        await server.until("POST")
+        pass_time(30)
+        first, second = await choosing
         assert first == second
         assert (first.names, first.by) == (RANKED, "ranker")
         assert "there was none within" in first.reason

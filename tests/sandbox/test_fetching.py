@@ -30,7 +30,7 @@ from mcpbridge.errors import (
 from mcpbridge.sandbox.address_settings import GuardSettings
 from mcpbridge.sandbox.fetched_body import AnswerTooLong, read_body
 from mcpbridge.sandbox.fetching import Fetcher, FetchLimits, FetchTooLarge
-from scripted_http import Ask, HttpServer, Script, chunk, http_server, reply
+from scripted_http import Ask, HttpServer, Script, chunk, closed_port, http_server, reply
 
 OUTSIDE, INSIDE = "127.0.0.1", "127.0.0.2"
 
@@ -96,7 +96,7 @@ def leads(*locations: str, status: int = 302) -> Script:
 async def test_a_page_is_fetched_by_name_from_the_address_that_was_judged() -> None:
     resolver = Resolver()
     async with http_server(page) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetched = await fetcher(server, resolver=resolver).fetch(at(server, "/a?b=c#d"))
         assert (fetched.status, fetched.redirects) == (200, 0)
         assert fetched.body == f"GET /a?b=c for site.example.com:{port_of(server)}".encode()
@@ -110,7 +110,7 @@ async def test_a_host_that_is_rebound_is_reached_at_the_first_answer_alone() -> 
     """Checking a name and then fetching by name would reach the second answer."""
     resolver = Resolver({"rebound.example.com": [[OUTSIDE], [INSIDE]]})
     async with http_server(page) as server, inside_server(port_of(server)) as seen:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetches = fetcher(server, resolver=resolver)
             fetched = await fetches.fetch(at(server, host="rebound.example.com"))
             assert fetched.body.startswith(b"GET / for rebound.example.com")
@@ -123,7 +123,7 @@ async def test_a_host_that_is_rebound_is_reached_at_the_first_answer_alone() -> 
 async def test_a_host_that_is_rebound_between_two_redirects_is_judged_again() -> None:
     resolver = Resolver({"rebound.example.com": [[OUTSIDE], [INSIDE]]})
     async with http_server(leads("/1", "/2")) as server, inside_server(port_of(server)) as seen:
-        with anyio.fail_after(10), pytest.raises(AddressRefused):
+        with anyio.fail_after(60), pytest.raises(AddressRefused):
             await fetcher(server, resolver=resolver).fetch(at(server, "/0", host="rebound.example.com"))
         assert len(server.asks) == 1
         assert seen == []
@@ -134,7 +134,7 @@ async def test_a_host_that_is_rebound_between_two_redirects_is_judged_again() ->
 )
 async def test_one_bad_answer_refuses_all(answers: list[str]) -> None:
     async with http_server(page) as server, inside_server(port_of(server)) as seen:
-        with anyio.fail_after(10), pytest.raises(AddressRefused):
+        with anyio.fail_after(60), pytest.raises(AddressRefused):
             await fetcher(server, resolver=Resolver({"site.example.com": [answers]})).fetch(at(server))
         assert server.asks == []
         assert seen == []
@@ -166,7 +166,7 @@ async def test_a_redirect_inside_is_not_followed(status: int, target: str) -> No
         return reply(b"", status, location=location)
 
     async with http_server(script) as server, inside_server(port_of(server)) as seen:
-        with anyio.fail_after(10), pytest.raises(AddressRefused, match="redirects"):
+        with anyio.fail_after(60), pytest.raises(AddressRefused, match="redirects"):
             await fetcher(server, resolver=resolver).fetch(at(server, "/0"))
         assert [ask.path for ask in server.asks] == ["/0", "/1", "/2"]
         assert seen == []
@@ -174,7 +174,7 @@ async def test_a_redirect_inside_is_not_followed(status: int, target: str) -> No
 
 async def test_honest_redirects_are_followed_up_to_the_limit() -> None:
     async with http_server(leads("/1", "./2?x=y", "3", "/4", "/5", "/6")) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetched = await fetcher(server).fetch(at(server, "/1"))
             assert (fetched.redirects, fetched.url) == (5, at(server, "/6"))
             with pytest.raises(UpstreamGarbled, match="more than 5"):
@@ -190,14 +190,14 @@ async def test_a_redirect_may_be_written_with_any_letters(location: str) -> None
         return moved.encode() if ask.path == "/" else await page(ask)
 
     async with http_server(script) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetched = await fetcher(server).fetch(at(server))
         assert fetched.body.startswith(b"GET /Stra%C3%9Fe?q=%C3%A4 for")
 
 
 async def test_a_redirect_loop_ends() -> None:
     async with http_server(leads("/0")) as server:
-        with anyio.fail_after(10), pytest.raises(UpstreamGarbled, match="redirects"):
+        with anyio.fail_after(60), pytest.raises(UpstreamGarbled, match="redirects"):
             await fetcher(server).fetch(at(server, "/0"))
         assert len(server.asks) == 6
 
@@ -211,7 +211,7 @@ async def test_credentials_stay_with_the_origin_they_were_for() -> None:
     async with http_server(page) as other, http_server(script) as first:
         locations.append(at(other, "/x", host="other.example.com"))
         headers = {"Authorization": "Bearer t", "X-Api-Key": "k", "Cookie": "c=d", "Accept": "text/html"}
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetched = await fetcher(first, other).fetch(at(first, "/0"), headers=headers)
         assert fetched.url == locations[1]
         assert all(ask.headers["authorization"] == "Bearer t" for ask in first.asks)
@@ -224,15 +224,15 @@ async def test_what_was_posted_is_not_sent_to_another_server() -> None:
     async with http_server(page) as other:
         for status, path in ((307, "/0"), (308, "/0")):
             async with http_server(leads(at(other), status=status)) as server:
-                with anyio.fail_after(10), pytest.raises(AddressRefused, match="was sent"):
+                with anyio.fail_after(60), pytest.raises(AddressRefused, match="was sent"):
                     await fetcher(server, other).fetch(at(server, path), method="POST", content=b"secret")
         async with http_server(leads("/1", status=307)) as server:
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await fetcher(server).fetch(at(server, "/0"), method="POST", content=b"body")
             assert [(ask.method, ask.body) for ask in server.asks] == [("POST", b"body")] * 2
         async with http_server(leads(at(other), status=303)) as server:
             headers = {"content-type": "application/json"}
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await fetcher(server, other).fetch(at(server, "/0"), method="POST", content=b"secret", headers=headers)
         assert [(ask.method, ask.body) for ask in other.asks] == [("GET", b"")]
         assert "content-type" not in other.asks[0].headers
@@ -243,7 +243,7 @@ async def test_a_head_request_has_no_body_to_wait_for() -> None:
         return b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n"
 
     async with http_server(script) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetched = await fetcher(server).fetch(at(server), method="HEAD")
         assert (fetched.headers["content-length"], fetched.body) == ("1000000", b"")
 
@@ -289,7 +289,7 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
     async with http_server(page) as proxy, http_server(page) as server:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await fetcher(server).fetch(at(server))
         assert (len(server.asks), proxy.asks) == (1, [])
 
@@ -297,7 +297,7 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
 async def test_connections_are_not_shared_between_fetches() -> None:
     async with http_server(page) as server:
         fetches = fetcher(server)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             for host in ("a.example.com", "b.example.com", "a.example.com"):
                 await fetches.fetch(at(server, host=host))
         assert server.connections == 3
@@ -321,14 +321,14 @@ async def test_an_answer_over_the_limit_is_not_taken() -> None:
 
     for script in (declared, endless, unbounded):
         async with http_server(script) as server:
-            with anyio.fail_after(10), pytest.raises(FetchTooLarge):
+            with anyio.fail_after(60), pytest.raises(FetchTooLarge):
                 await fetcher(server, limits=FetchLimits(most=most)).fetch(at(server))
 
     async def fits(ask: Ask) -> bytes:
         return reply(b"x" * most)
 
     async with http_server(fits) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert len((await fetcher(server, limits=FetchLimits(most=most)).fetch(at(server))).body) == most
 
 
@@ -353,7 +353,7 @@ async def test_a_coding_that_was_not_asked_for_is_not_taken(coding: str) -> None
         return reply(gzip.compress(b"x"), content_encoding=coding)
 
     async with http_server(script) as server:
-        with anyio.fail_after(10), pytest.raises(UpstreamGarbled, match="coding"):
+        with anyio.fail_after(60), pytest.raises(UpstreamGarbled, match="coding"):
             await fetcher(server).fetch(at(server))
 
 
@@ -367,7 +367,7 @@ async def test_a_broken_body_is_an_error_and_not_half_a_page(broken: bytes) -> N
         return reply(broken, content_encoding="gzip")
 
     async with http_server(script) as server:
-        with anyio.fail_after(10), pytest.raises(UpstreamGarbled):
+        with anyio.fail_after(60), pytest.raises(UpstreamGarbled):
             await fetcher(server).fetch(at(server))
 
 
@@ -430,7 +430,7 @@ async def test_a_server_that_drips_is_left_in_time(where: str) -> None:
         fetches = fetcher(server, limits=limits)
         if where == "name":
             fetches = Fetcher(GuardSettings(ports=[port_of(server)]), limits=limits, resolve=never)
-        with anyio.fail_after(10), pytest.raises(UpstreamTimeout) as late:
+        with anyio.fail_after(60), pytest.raises(UpstreamTimeout) as late:
             await fetches.fetch(at(server))
         assert "site.example.com" in str(late.value)
         released.set()
@@ -440,10 +440,8 @@ async def test_what_is_not_there_is_told_with_where_it_was_sought() -> None:
     async def unknown(host: str, port: int) -> Sequence[str]:
         raise OSError("nobody")
 
-    async with http_server(page) as server:
-        port = port_of(server)
-    rules = GuardSettings(allow=[OUTSIDE], ports=[port])
-    with anyio.fail_after(10):
+    with closed_port() as port, anyio.fail_after(60):
+        rules = GuardSettings(allow=[OUTSIDE], ports=[port])
         with pytest.raises(UpstreamUnavailable, match=r"refused: http://site\.example\.com"):
             await Fetcher(rules, resolve=Resolver()).fetch(f"http://site.example.com:{port}/?key=hidden")
         with pytest.raises(UpstreamUnavailable, match="not known") as unavailable:
@@ -453,7 +451,7 @@ async def test_what_is_not_there_is_told_with_where_it_was_sought() -> None:
 
 
 async def test_a_host_without_an_address_is_told() -> None:
-    with anyio.fail_after(10), pytest.raises(UpstreamUnavailable, match="no address"):
+    with anyio.fail_after(60), pytest.raises(UpstreamUnavailable, match="no address"):
         await Fetcher(resolve=Resolver({"site.example.com": [[]]})).fetch("http://site.example.com/")
 
 
@@ -462,13 +460,13 @@ async def test_headers_in_the_letters_of_old_are_read() -> None:
         return b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx-name: \xe9\r\nx-name: b\r\n\r\n"
 
     async with http_server(script) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             assert (await fetcher(server).fetch(at(server))).headers["x-name"] == "é, b"
 
 
 async def test_a_head_request_stays_one_through_redirects() -> None:
     async with http_server(leads("/1", status=303)) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await fetcher(server).fetch(at(server, "/0"), method="HEAD")
         assert [ask.method for ask in server.asks] == ["HEAD", "HEAD"]
 
@@ -477,7 +475,7 @@ async def test_the_next_address_is_tried_where_one_takes_no_connection() -> None
     async with http_server(page) as server:
         rules = GuardSettings(allow=["127.0.0.0/8"], ports=[port_of(server)])
         resolver = Resolver({"site.example.com": [["127.0.0.3", OUTSIDE]]})
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetched = await Fetcher(rules, resolve=resolver).fetch(at(server))
         assert fetched.status == 200
 
@@ -498,7 +496,7 @@ async def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
         ask.writer.close()
 
     async with http_server(script) as server:
-        with anyio.fail_after(10), pytest.raises(UpstreamError) as failed:
+        with anyio.fail_after(60), pytest.raises(UpstreamError) as failed:
             await fetcher(server).fetch(at(server))
         assert isinstance(failed.value, UpstreamGone | UpstreamGarbled)
 
@@ -506,14 +504,14 @@ async def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
 @pytest.mark.parametrize("headers", [{"x": "a\r\nhost: b"}, {"x\n": "y"}, {"x": "a\0"}])
 async def test_headers_cannot_smuggle_others_in(headers: dict[str, str]) -> None:
     async with http_server(page) as server:
-        with anyio.fail_after(10), pytest.raises(AddressRefused):
+        with anyio.fail_after(60), pytest.raises(AddressRefused):
             await fetcher(server).fetch(at(server), headers=headers)
         assert server.asks == []
 
 
 async def test_headers_of_the_connection_are_not_the_callers() -> None:
     async with http_server(page) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             headers = {"Host": "evil", "Connection": "keep-alive", "Content-Length": "9", "Accept-Encoding": "br"}
             await fetcher(server).fetch(at(server), headers=headers)
         seen = server.asks[0].headers
@@ -525,7 +523,7 @@ async def test_headers_of_the_connection_are_not_the_callers() -> None:
 async def test_what_people_wrote_may_be_inside_but_not_what_it_redirects_to() -> None:
     async with http_server(leads("/1")) as server, http_server(page) as other:
         fetches = Fetcher(is_trusted=True)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             fetched = await fetches.fetch(f"http://127.0.0.1:{port_of(server)}/0")
             assert (fetched.status, fetched.redirects) == (200, 1)
             async with http_server(leads(f"http://127.0.0.1:{port_of(other)}/")) as first:
@@ -539,7 +537,7 @@ async def test_cancelling_a_fetch_closes_its_connection() -> None:
         await ask.gone()
 
     async with http_server(script) as server:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(fetcher(server).fetch, at(server))
                 await server.until("GET")

@@ -20,6 +20,7 @@ from mcpbridge.sandbox.isolation import Isolation
 from mcpbridge.sandbox.job import Access, Job, Limits
 from mcpbridge.sandbox.outcome import how_it_ended
 from mcpbridge.sandbox.programs import interpreter
+from passing_time import pass_time
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are sandboxes on Linux only")
 
@@ -52,7 +53,7 @@ def marked(text: str) -> list[int]:
 
 async def started(text: str, count: int = 1) -> None:
     """Return when so many such processes run."""
-    with fail_after(20):
+    with fail_after(100):
         while len(marked(text)) < count:
             await asyncio.sleep(0.01)
 
@@ -60,7 +61,7 @@ async def started(text: str, count: int = 1) -> None:
 @pytest.mark.parametrize("tier", TIERS)
 async def test_no_way_out_is_open(tier: str) -> None:
     """Research, section 1: network, sockets, files, processes, name spaces and the kernel, each tried for real."""
-    with fail_after(60):
+    with fail_after(150):
         open_ways, tried, is_untouched = await attempts(tier)
 
     assert open_ways == []
@@ -147,13 +148,15 @@ async def test_a_fork_bomb_stays_small(sandbox: Isolation) -> None:
             try: os.fork()
             except OSError: pass
     """
-    most = 0
+    most = looks = 0
     async with asyncio.TaskGroup() as group:
-        job = python(textwrap.dedent(source), mark, limits=Limits(pids=16, timeout=0.6))
+        job = python(textwrap.dedent(source), mark, limits=Limits(pids=16, timeout=100))
         running = group.create_task(sandbox.run(job))
-        while not running.done():
+        while not running.done() and looks < 25:  # those after the bomb went off
             most = max(most, len(marked(mark)))
+            looks += most >= 8
             await asyncio.sleep(0.02)
+        pass_time(100)
 
     assert running.result().ended == "timeout"
     # beside the program: those that start it and watch over it carry the mark, too; and where the kernel counts all
@@ -172,7 +175,7 @@ async def test_memory_is_limited_in_one_process_and_in_all(sandbox: Isolation) -
         held = b"1" * (60 << 20)
         time.sleep(60)
     """
-    together = await sandbox.run(python(textwrap.dedent(source), limits=Limits(memory=MEMORY, timeout=20)))
+    together = await sandbox.run(python(textwrap.dedent(source), limits=Limits(memory=MEMORY, timeout=100)))
 
     assert b"MemoryError" in alone.stderr
     assert together.ended == "memory"
@@ -199,7 +202,7 @@ HOARDERS = {
 
 async def test_what_a_job_writes_in_all_is_limited(sandbox: Isolation) -> None:
     """A limit of the kernel is each file's own."""
-    limits = Limits(timeout=30, disk=8 << 20, entries=300)
+    limits = Limits(timeout=100, disk=8 << 20, entries=300)
     begin, end = "import os, time\npause = lambda: time.sleep(0.005)\n", "\nwhile True: time.sleep(9)"
     jobs = [python(begin + source + end, limits=limits) for source in HOARDERS.values()]
 
@@ -225,7 +228,7 @@ async def test_what_left_its_session_and_closed_its_streams_does_not_survive(san
             while True: signal.pause()
         print("done")
     """
-    with fail_after(20):
+    with fail_after(60):
         ran = await sandbox.run(python(textwrap.dedent(source), mark))
 
     assert (ran.ended, ran.stdout) == ("exit", b"done\n")
@@ -283,7 +286,7 @@ async def test_nothing_is_left_when_the_bridge_is_killed(tier: str) -> None:
         popen.kill()
         popen.wait()
 
-    with fail_after(10):
+    with fail_after(60):
         while marked(mark):
             await asyncio.sleep(0.01)
 
@@ -398,7 +401,7 @@ async def test_a_long_running_program_keeps_its_streams(sandbox: Isolation) -> N
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    with fail_after(20):
+    with fail_after(60):
         process.stdin.write(b"hello\n")
         line = await process.stdout.readline()
         process.stdin.close()

@@ -330,8 +330,8 @@ async def test_each_program_has_a_process_of_its_own_and_one_is_ready(monkeypatc
     toolbox.release.set()
     with fail_after(30):
         await running
-        while not programs._ready:
-            await asyncio.sleep(0.005)
+        while not programs._ready:  # at each turn of the loop: it is soon ended
+            await asyncio.sleep(0)
         assert programs._ready.pid != process.pid
         while programs._processes:  # it is ended when nobody wants it
             await asyncio.sleep(0.005)

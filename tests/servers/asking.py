@@ -33,7 +33,8 @@ from modern import Modern
 from plain import Result, Server, text, tool
 
 Message = dict[str, Any]
-Send = Callable[[Message], None]
+Send = Callable[..., None]
+"""Takes messages; several go out in one piece, so that they arrive as those of a server that asks all at once."""
 
 
 class Play:
@@ -57,11 +58,11 @@ class Play:
             step = self.steps[0]
             if any(json.dumps(id_) not in self.answers for id_ in step.get("await", [])):
                 return
-            self.steps.pop(0)
             if "send" in step:
-                self.asked.add(json.dumps(step["send"].get("id")))
-                self.send({"jsonrpc": "2.0", **step["send"]})
-            elif "refuse" in step:
+                self.say()
+                continue
+            self.steps.pop(0)
+            if "refuse" in step:
                 self.finish(error=step["refuse"])
             elif "answer" in step:
                 self.finish(result=step["answer"])
@@ -72,6 +73,14 @@ class Play:
         self.is_over = True
         if not self.is_answered:
             self.finish(result=text(json.dumps(self.answers)))
+
+    def say(self) -> None:
+        """What is to be sent next."""
+        said: list[Message] = []
+        while self.steps and "send" in self.steps[0]:
+            said.append({"jsonrpc": "2.0", **self.steps.pop(0)["send"]})
+            self.asked.add(json.dumps(said[-1].get("id")))
+        self.send(*said)
 
     def finish(self, **outcome: Any) -> None:
         self.is_answered = True
@@ -107,6 +116,9 @@ class Asking(Server):
         self.plays: list[Play] = []
         self.refused: set[str] = set()
         self.instance = instance or os.getpid()
+
+    def send(self, *messages: object) -> None:
+        self.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
     def tool_where(self, _id: object, _arguments: Message) -> Result:
         """Which instance this is, and where it works."""
@@ -235,7 +247,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.reply(400, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
         elif "id" not in message or "method" not in message:
             with self.lock:
-                server.send = lambda message: None  # type: ignore[method-assign]
+                server.send = lambda *messages: None  # type: ignore[method-assign]
                 server.take(body)
                 self.said.notify_all()
             self.reply(202, b"")
@@ -260,13 +272,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         answered = threading.Event()
 
-        def send(said: Message) -> None:
+        def send(*messages: Message) -> None:
             try:
-                self.wfile.write(f"event: message\ndata: {json.dumps(said)}\n\n".encode())
+                events = [f"event: message\ndata: {json.dumps(said)}\n\n" for said in messages]
+                self.wfile.write("".join(events).encode())
                 self.wfile.flush()
             except OSError:
                 answered.set()
-            if said.get("id") == message["id"] and "method" not in said:
+            if any(said.get("id") == message["id"] and "method" not in said for said in messages):
                 answered.set()
 
         with self.lock:

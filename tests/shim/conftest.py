@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from harness import DEADLINE, Place
+from harness import Place
 from mcpbridge.places import daemon_key
 from mcpbridge.shim.claim import claim
 from rpc import Message, StdioClient
 
 LIMIT = 1 << 28
+PATIENCE = 60.0
+"""Seconds after which what a test waits for does not come any more."""
 
 
 class Line:
@@ -26,7 +28,7 @@ class Line:
 
     async def raw(self) -> bytes:
         """The next line; empty at the end."""
-        async with asyncio.timeout(2 * DEADLINE):
+        async with asyncio.timeout(PATIENCE):
             return await self.reader.readline()
 
     async def heard(self) -> Any:
@@ -67,7 +69,7 @@ class Line:
     async def finish(self) -> None:
         """Read to the end, and end."""
         with suppress(ConnectionResetError):
-            async with asyncio.timeout(2 * DEADLINE):
+            async with asyncio.timeout(PATIENCE):
                 while await self.reader.read(1 << 20):
                     pass
         self.writer.close()
@@ -110,7 +112,7 @@ class Daemon:
 
     async def next(self) -> Line:
         """The next connection."""
-        async with asyncio.timeout(2 * DEADLINE):
+        async with asyncio.timeout(PATIENCE):
             self._last = await self._lines.get()
             return self._last
 

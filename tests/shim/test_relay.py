@@ -25,11 +25,11 @@ async def both(client: StdioClient, line: Any, **capabilities: Any) -> None:
 
 
 def asked(client: StdioClient, method: str, **params: Any) -> "asyncio.Task[Reply]":
-    return asyncio.create_task(client.request(method, params, within=2 * DEADLINE))
+    return asyncio.create_task(client.request(method, params, within=60))
 
 
 async def settled(awaitable: Awaitable[Any]) -> Any:
-    async with asyncio.timeout(2 * DEADLINE):
+    async with asyncio.timeout(60):
         return await awaitable
 
 
@@ -360,7 +360,10 @@ async def test_a_daemon_that_was_stopped_is_not_started_for_nothing(daemon: Any,
         await line.greet()
         line.answer(await line.heard())
         assert (await line.heard())["method"] == "notifications/initialized"
-        line.answer(await line.heard(), {"content": []})
+        said = await line.heard()
+        if said["method"] == "notifications/x":  # the shim looked for a daemon, and found it, before that was said
+            said = await line.heard()
+        line.answer(said, {"content": []})
         assert (await settled(calling)).result == {"content": []}
 
 
@@ -407,7 +410,7 @@ async def test_a_daemon_that_does_not_understand_the_shim_is_not_asked_again(dae
         process.stdin.flush()
         assert json.loads(await asyncio.to_thread(process.stdout.readline))["id"] == 2
         process.stdin.close()
-        assert await asyncio.to_thread(process.wait, 2 * DEADLINE) == 0
+        assert await asyncio.to_thread(process.wait, 60) == 0
         assert daemon.is_alone()
 
 
@@ -522,7 +525,7 @@ async def test_when_daemons_crash_again_and_again_the_client_gets_a_bridge_of_it
         assert daemon.is_alone()
         assert len(place.survivors()) == 2
         process.stdin.close() if number is None else process.send_signal(number)
-        assert await asyncio.to_thread(process.wait, 2 * DEADLINE) == code
+        assert await asyncio.to_thread(process.wait, 60) == code
 
         async def survivors() -> dict[int, str]:
             return place.survivors()

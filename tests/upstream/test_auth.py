@@ -237,7 +237,7 @@ async def test_one_page_is_opened_for_all_who_wait() -> None:
     async with oauth_world() as world, anyio.create_task_group() as tasks:
         tasks.start_soon(_open_and_call, world, browser, secrets)
         tasks.start_soon(_open_and_call, world, browser, secrets)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await browser.opened.wait()
         browser.may_go_on.set()
     assert len(browser.visited) == 1
@@ -538,7 +538,7 @@ async def test_a_sign_in_outlives_the_attempt_that_began_it() -> None:
     browser = Browser()
     browser.may_go_on.clear()
     async with oauth_world() as world:
-        server = {"url": world.url, "era": "legacy", "init_timeout": 0.5}
+        server = {"url": world.url, "era": "legacy", "init_timeout": 3}
         settings = Settings.model_validate({"servers": {"up": server}})
         with anyio.fail_after(30):
             async with Bridge(settings, secrets=MemorySecrets(), show=browser, is_interactive=True) as bridge:

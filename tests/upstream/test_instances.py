@@ -228,7 +228,7 @@ async def test_an_instance_does_not_end_while_a_client_is_expected_back_with_an_
     with anyio.fail_after(10):
         async with pool.running():
             assert await pool.settled(5)
-            deliver = Deliver(pool, answer_seconds=0.3)
+            deliver = Deliver(pool, answer_seconds=2)
             assert (await deliver(call_of(client=someone))).value() == result
             [instance] = [one for one in pool.everyone() if not one.is_base]
             ended = asyncio.ensure_future(instance.stepped())

@@ -149,13 +149,13 @@ async def test_a_call_starts_it_and_calls_side_by_side_start_it_once(tmp_path: P
 async def test_a_start_may_take_longer_than_a_place_may_be_waited_for(tmp_path: Path) -> None:
     """Neither the time for a place nor the number of places counts while it starts."""
     transport = ScriptedTransport(LEGACY_SERVER)
-    how = {"queue_timeout": 0.3, "max_concurrent": 1, "max_queued": 9}
+    how = {"queue_timeout": 1, "max_concurrent": 1, "max_queued": 9}
     await learned(tmp_path, transport, **how)
     transport.script |= SILENT
     async with remembering(tmp_path, transport, **how) as running:
         calls = [asyncio.ensure_future(running.up.request(call_of())) for _ in range(5)]
         await transport.hears("server/discover")
-        await anyio.sleep(0.4)  # more than they would have for a place
+        await anyio.sleep(1.2)  # more than they would have for a place
         assert not any(call.done() for call in calls)
         transport.line.gives({"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "?"}})
         handshake = await transport.hears("initialize")

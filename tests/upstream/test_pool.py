@@ -470,7 +470,7 @@ async def test_a_question_that_is_withdrawn_in_the_same_read_leaves_nothing_open
 async def test_the_calls_of_a_client_do_not_time_out_while_it_is_asked_about_one_of_them() -> None:
     """Which of them it is cannot be told, so none of their clocks runs."""
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
-    pool = pool_of({"up": transport}, up={"call_timeout": 0.15})
+    pool = pool_of({"up": transport}, up={"call_timeout": 1})
     someone = Someone(form=True)
     with anyio.fail_after(10):
         async with pool.running():
@@ -478,7 +478,7 @@ async def test_the_calls_of_a_client_do_not_time_out_while_it_is_asked_about_one
             await transport.hears("tools/call", times=2)
             line = transport.line
             await asked_by(line, "q")
-            done, _ = await asyncio.wait(calls, timeout=0.4)
+            done, _ = await asyncio.wait(calls, timeout=1.5)
             assert not done
             calls[1].cancel()  # the likelier one; it may still be the other's
             await asyncio.wait(calls[1:])

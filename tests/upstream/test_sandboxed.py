@@ -70,7 +70,7 @@ async def started(
     servers = {"up": ServerSettings.model_validate({**how, "start": "eager", **settings})}
     watcher, make = Watcher(), TransportMaker(max_bytes=1 << 20, redact=str, runner=lambda: runner)
     pool = Pool(servers, make, watcher, client_info={"name": "b", "version": "1"})
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with pool.running():
             await watcher.reaches(state)
             yield pool.upstreams["up"]
@@ -155,7 +155,7 @@ async def test_it_ends_with_all_that_it_started(
         async with await anyio.open_file(out / "held") as stream:
             rest.append(await stream.read())
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listen)
             access = {"allow_fs": {"read_write": [str(out)]}}
@@ -174,7 +174,7 @@ async def test_it_ends_when_the_bridge_is_killed(runner: Isolation, tmp_path: Pa
     out, mode = held(tmp_path), "launcher" if runner is _ALONE else "auto"
     bridge = await anyio.open_process([sys.executable, "-c", LEFT_ALONE, mode, str(SERVERS), str(out)], stderr=None)
     try:
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             async with await anyio.open_file(out / "held") as stream:  # it is up
                 bridge.kill()
                 assert await stream.read() == ""
@@ -200,7 +200,7 @@ async def test_a_real_server_works() -> None:
     servers = {"up": ServerSettings.model_validate(how)}
     watcher, make = Watcher(), TransportMaker(max_bytes=1 << 20, redact=str, runner=lambda: _SANDBOX)
     pool = Pool(servers, make, watcher, client_info={"name": "b", "version": "1"})
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         async with pool.running():
             await watcher.reaches("ready")
             assert '"timezone": "UTC"' in await told(pool.upstreams["up"], "get_current_time", timezone="UTC")

@@ -57,7 +57,7 @@ async def sdk_server(**options: Any) -> AsyncIterator[str]:
 async def test_a_legacy_session_is_opened_used_and_ended(json_response: bool) -> None:
     got = Recorder()
     async with sdk_server(json_response=json_response) as url:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with StreamableHttpTransport("sdk", url, headers={}).connect(got) as channel:
                 channel.send(request(1, "initialize", params=INITIALIZE))
                 assert isinstance(await got.outcome(b"1"), Frame)
@@ -75,7 +75,7 @@ async def test_a_legacy_session_is_opened_used_and_ended(json_response: bool) ->
 async def test_a_session_that_the_server_forgot_is_reported_as_such() -> None:
     got = Recorder()
     async with sdk_server() as url:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with StreamableHttpTransport("sdk", url, headers={}).connect(got) as channel:
                 channel.send(request(1, "initialize", params=INITIALIZE))
                 await got.outcome(b"1")
@@ -90,7 +90,7 @@ async def test_a_session_that_the_server_forgot_is_reported_as_such() -> None:
 async def test_the_modern_era_needs_no_handshake() -> None:
     got = Recorder()
     async with sdk_server() as url:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with StreamableHttpTransport("sdk", url, headers={}).connect(got) as channel:
                 channel.send(request(1, "server/discover", params={"_meta": META}))
                 outcome = await got.outcome(b"1")

@@ -31,7 +31,7 @@ class Heard:
         self._news.set()
 
     async def until(self, is_true: Callable[[], object]) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not is_true():
                 self._news.clear()
                 await self._news.wait()
@@ -219,7 +219,7 @@ async def test_a_slow_reader_is_no_stall() -> None:
         async with writing(into, stall_after=30) as (writer, heard):
             total = fill(writer)
             taken = 0
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 while taken < total:
                     taken += len(take_all(out))
                     await asyncio.sleep(0)
@@ -263,9 +263,9 @@ async def test_the_last_lines_wait_for_a_reader_that_reads() -> None:
             total = fill(writer)
             await asyncio.sleep(0)
             taking = asyncio.get_running_loop().run_in_executor(None, _take, out, total)
-            writer.flush_blocking(5)
+            writer.flush_blocking(60)
             assert writer.pending == 0
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 assert await taking == total
 
 

@@ -41,7 +41,7 @@ class OldServer:
 async def supervised(script: Script, **settings: Any) -> AsyncIterator[tuple[Upstream, Watcher, HttpServer]]:
     maker = TransportMaker(max_bytes=1 << 20, redact=lambda text: text)
     watcher = Watcher()
-    with anyio.fail_after(15):
+    with anyio.fail_after(60):
         async with http_server(script) as server, anyio.create_task_group() as tasks:
             how = ServerSettings.model_validate({"url": server.url, **settings})
             info = {"name": "mcpbridge", "version": "1"}

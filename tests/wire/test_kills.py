@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -115,7 +115,7 @@ async def bridge(*servers: str) -> AsyncGenerator[Killed]:
     process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=subprocess.PIPE)
     running = Killed(process, mark)
     try:
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             yield running
             await running.leaves_nothing()
     finally:
@@ -141,13 +141,14 @@ async def test_kill_9_of_the_bridge_and_a_guard_at_once_leaves_no_process(order:
         first, second = await one.both_guards()
         pids = {"guards first": [first, one.process.pid], "bridge first": [one.process.pid, first]}
         for pid in pids.get(order, [first]):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a guard ends with its bridge, if this process is slow to get here
+                os.kill(pid, signal.SIGKILL)
         if order == "the first guard alone":
             while first in await one.both_guards():
                 await asyncio.sleep(0.01)
             assert one.left() - {one.process.pid}, "the bridge goes on, and so do its servers"
             one.process.kill()
-        with anyio.fail_after(15):
+        with anyio.fail_after(60):
             while b"guard.py" in command_line(second):
                 await asyncio.sleep(0.05)
 
@@ -186,6 +187,6 @@ async def main():
 asyncio.run(main())
 """
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout.strip() == "['0', '1', '2', '3']", done.stderr  # 3: the listing itself

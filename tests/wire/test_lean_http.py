@@ -33,7 +33,7 @@ async def test_requests_in_a_row_share_a_connection_and_those_at_once_do_not() -
         return reply(ask.body)
 
     async with http_server(slow) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
                     tasks.start_soon(client.post, server.url)
@@ -49,7 +49,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
     async with http_server(echo) as server:
         transport = LeanTransport()
         async with httpx2.AsyncClient(transport=transport) as client:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await client.post(server.url, content=b"1")
                 server.asks[0].writer.close()
                 while transport.connections:
@@ -64,7 +64,7 @@ async def test_a_connection_that_the_server_wants_to_end_soon_is_not_kept(header
         return reply(b"x", **header)
 
     async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await client.post(server.url)
             await client.post(server.url)
         assert server.connections == 2
@@ -77,7 +77,7 @@ async def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one() -> Non
         return reply(b"mine") + reply(b"stray") if ask.body == b"1" else reply(ask.body)
 
     async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             assert (await client.post(server.url, content=b"1")).content == b"mine"
             assert (await client.post(server.url, content=b"2")).content == b"2"
         assert server.connections == 2
@@ -100,7 +100,7 @@ async def test_bodies_come_by_length_by_chunks_and_by_the_end_of_the_connection(
         return None
 
     async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             for kind in answers:
                 assert (await client.post(server.url, content=kind)).content == b"whole", kind
 
@@ -113,7 +113,7 @@ async def test_a_body_is_streamed_in_both_directions() -> None:
             yield b"x" * (1 << 16)
 
     async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             got = 0
             headers = {"content-length": str(size)}
             async with client.stream("POST", server.url, content=pieces(), headers=headers) as answer:
@@ -133,7 +133,7 @@ async def test_a_request_body_of_unknown_length_goes_out_in_chunks() -> None:
         return reply(await ask.reader.readuntil(b"0\r\n\r\n"))
 
     async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             answer = await client.post(server.url, content=pieces())
     assert answer.content == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
 
@@ -156,7 +156,7 @@ async def test_an_answer_that_breaks_off_or_is_no_http_is_an_error(said: bytes, 
         ask.writer.close()
 
     async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5), pytest.raises(error):
+        with anyio.fail_after(30), pytest.raises(error):
             await client.post(server.url)
 
 
@@ -172,13 +172,13 @@ async def test_silence_ends_with_the_time_limit_of_the_request() -> None:
         await ask.gone()
 
     async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5), pytest.raises(httpx2.ReadTimeout):
-            await client.post(server.url, timeout=0.01)
+        with anyio.fail_after(30), pytest.raises(httpx2.ReadTimeout):
+            await client.post(server.url, timeout=httpx2.Timeout(None, read=0.01))
 
 
 async def test_giving_up_a_body_cuts_its_connection() -> None:
     async with http_server(gone_after_head) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with client.stream("POST", server.url):
                 pass
             await client.get(server.url)
@@ -195,18 +195,21 @@ async def gone_after_head(ask: Ask) -> bytes | None:
 
 
 async def test_nobody_listening_is_a_connect_error_in_plain_words() -> None:
-    async with http_server(echo) as server:
-        pass
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen: the number stays ours
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/"
+        async with httpx2.AsyncClient(transport=LeanTransport()) as client:
+            refused = r"^connection refused: 127\.0\.0\.1:\d+$"
+            with anyio.fail_after(30), pytest.raises(httpx2.ConnectError, match=refused):
+                await client.post(url)
     async with httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5), pytest.raises(httpx2.ConnectError, match=r"^connection refused: 127\.0\.0\.1:\d+$"):
-            await client.post(server.url)
         with pytest.raises(httpx2.UnsupportedProtocol):
             await client.get("ftp://127.0.0.1/")
 
 
 async def test_a_name_with_several_addresses_is_reached_by_the_one_that_answers() -> None:
     async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             answer = await client.post(server.url.replace("127.0.0.1", "localhost"), content=b"1")
     assert answer.content == b"1"
 
@@ -218,24 +221,25 @@ async def test_an_address_that_stays_silent_does_not_hold_up_the_others(monkeypa
         with deaf_socket() as deaf:
             addresses = [(deaf.family, deaf.getsockname()), (deaf.family, ("127.0.0.1", port))]
             monkeypatch.setattr(dial, "_STAGGER", 0.01)
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 sock = await dial._race(addresses)
             assert sock.getpeername()[1] == port
             sock.close()
 
 
 async def test_when_no_address_answers_the_first_error_is_told() -> None:
-    async with http_server(echo) as server:
-        address = ("127.0.0.1", int(server.url.split(":")[2].partition("/")[0]))
-    with anyio.fail_after(5), pytest.raises(ConnectionRefusedError):
-        await dial._race([(socket.AF_INET, address), (socket.AF_INET, address)])
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen: the number stays ours
+        address = nobody.getsockname()
+        with anyio.fail_after(30), pytest.raises(ConnectionRefusedError):
+            await dial._race([(socket.AF_INET, address), (socket.AF_INET, address)])
 
 
 async def test_a_connection_that_is_not_made_in_time_is_given_up() -> None:
     with deaf_socket() as deaf:
         timeouts = httpx2.Timeout(None, connect=0.01)
         async with httpx2.AsyncClient(transport=LeanTransport(), timeout=timeouts) as client:
-            with anyio.fail_after(5), pytest.raises(httpx2.ConnectTimeout):
+            with anyio.fail_after(30), pytest.raises(httpx2.ConnectTimeout):
                 await client.get(f"http://127.0.0.1:{deaf.getsockname()[1]}/")
 
 
@@ -253,7 +257,7 @@ async def test_an_answer_counts_though_the_server_reads_no_more_of_the_request()
     async with server:
         transport = LeanTransport()
         async with httpx2.AsyncClient(transport=transport) as client:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
                 answer = await client.post(url, content=b"x" * (16 << 20))
                 assert (answer.status_code, answer.content) == (413, b"too large")
@@ -284,7 +288,7 @@ async def test_a_body_in_many_pieces_waits_for_a_slow_reader() -> None:
     server = await asyncio.start_server(stall, "127.0.0.1", 0, limit=1 << 16)
     async with server, httpx2.AsyncClient(transport=LeanTransport()) as client:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             sending = asyncio.ensure_future(client.post(url, content=pieces(), timeout=None))
             await reading.wait()
             before = -1
@@ -304,12 +308,12 @@ async def test_tls_is_checked_and_works(tmp_path: Path) -> None:
     async with http_server(echo, ssl=serving) as server:
         trusting = ssl.create_default_context(cafile=certificate)
         async with httpx2.AsyncClient(transport=LeanTransport(ssl_context=trusting)) as client:
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 assert (await client.post(server.url, content=b"1")).content == b"1"
                 assert (await client.post(server.url, content=b"2")).content == b"2"
         assert server.connections == 1
         async with httpx2.AsyncClient(transport=LeanTransport()) as client:
-            with anyio.fail_after(5), pytest.raises(httpx2.ConnectError, match="certificate is not trusted"):
+            with anyio.fail_after(30), pytest.raises(httpx2.ConnectError, match="certificate is not trusted"):
                 await client.post(server.url)
 
 

@@ -42,7 +42,7 @@ async def test_a_call_waits_for_the_stream_and_a_list_does_not() -> None:
             await ask.say(reply(status=202))
 
     async with http_server(answer) as web:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await open_and_call(web.url, Recorder())
     assert came == ["initialize", "tools/list", "stream", "tools/call"]
 
@@ -57,5 +57,5 @@ async def test_a_stream_that_is_never_answered_holds_no_call_up_for_long() -> No
             await ask.say(reply(status=202))
 
     async with http_server(answer) as web:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await open_and_call(web.url, Recorder())

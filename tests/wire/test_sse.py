@@ -37,7 +37,7 @@ def streaming(
 @asynccontextmanager
 async def connected(script: Script, **options: Any) -> AsyncIterator[tuple[Channel, Recorder, HttpServer]]:
     got = Recorder()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with http_server(script) as server:
             transport = SseTransport("up", server.url, **{"headers": {}, **options})
             async with transport.connect(got) as channel:
@@ -93,8 +93,8 @@ async def test_an_endpoint_on_another_origin_is_refused_and_sent_nothing(endpoin
 
 
 async def test_a_stream_that_names_no_endpoint_is_given_up() -> None:
-    error = await refusal(streaming(b": hello\n\n"), connect_timeout=0.1)
-    assert "names no endpoint in it within 0.1 s" in str(error)
+    error = await refusal(streaming(b": hello\n\n"), connect_timeout=1)
+    assert "names no endpoint in it within 1 s" in str(error)
 
     async def end(ask: Ask) -> None:
         await ask.say(chunk(b""))

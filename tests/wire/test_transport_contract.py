@@ -224,7 +224,7 @@ async def test_leaving_ends_it_and_leaves_nothing(kind: str) -> None:
     await open_and_leave(kind)  # what the event loop and the libraries keep for themselves they have from here on
     tasks, descriptors = asyncio.all_tasks(), open_descriptors()
     await open_and_leave(kind)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while asyncio.all_tasks() - tasks or open_descriptors() > descriptors:
             await asyncio.sleep(0.01)
 

@@ -41,7 +41,7 @@ async def ws_server(handler: Handler, **options: Any) -> AsyncIterator[str]:
 @asynccontextmanager
 async def connected(url: str, **options: Any) -> AsyncIterator[tuple[Channel, Recorder]]:
     got = Recorder()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with WebSocketTransport("up", url, **{"headers": {}, **options}).connect(got) as channel:
             yield channel, got
 
