@@ -430,7 +430,7 @@ async def test_an_interface_that_we_speak_is_chosen_among_several() -> None:
         chosen({"supportedInterfaces": [elsewhere]})
 
 
-def test_places_of_cards() -> None:
+async def test_places_of_cards() -> None:
     """Spec 1.0, section 8.2: a well-known path of the domain; agents below a path have theirs there."""
     assert places_of_card("https://a.example/x/", None) == [
         "https://a.example/x/.well-known/agent-card.json",
@@ -630,7 +630,7 @@ async def test_tasks_and_conversations_are_those_of_who_began_them() -> None:
                 assert "isError" not in await result(backend, "odd", ids, **by("ann"))
 
 
-def test_only_so_many_owners_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_owners_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was forgotten is nobody's; what is in use stays."""
     monkeypatch.setattr(a2a_owners, "MOST", 4)
     owners = Owners()
@@ -697,7 +697,7 @@ async def test_credentials_that_an_agent_repeats_are_masked(streams: bool) -> No
         ({"artifactUpdate": {"taskId": "t", "artifact": "x"}}, "", ""),
     ],
 )
-def test_what_agents_tell_is_read_leniently(value: Any, state: str, text: str) -> None:
+async def test_what_agents_tell_is_read_leniently(value: Any, state: str, text: str) -> None:
     """No peer's answer is an error of Python's."""
     record = Record()
     record.take(value)
@@ -721,7 +721,7 @@ def test_what_agents_tell_is_read_leniently(value: Any, state: str, text: str) -
         ({"agent": "pkg.mod:cook", "stream": False}, "for remote agents"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_with_the_reason(given_settings: dict[str, Any], what: str) -> None:
+async def test_settings_that_cannot_work_are_refused_with_the_reason(given_settings: dict[str, Any], what: str) -> None:
     """Promise of the issue: bad specs give errors with file and key."""
     with pytest.raises(ValidationError, match=what):
         AgentSettings.model_validate(given_settings)
@@ -793,7 +793,7 @@ _JSON = st.recursive(
 
 @given(values=st.lists(_JSON, max_size=4))
 @settings(max_examples=150, deadline=None)
-def test_whatever_an_agent_tells_becomes_a_result(values: list[Any]) -> None:
+async def test_whatever_an_agent_tells_becomes_a_result(values: list[Any]) -> None:
     """No peer's answer is an error of Python's."""
     record = Record()
     for value in values:
@@ -805,7 +805,7 @@ def test_whatever_an_agent_tells_becomes_a_result(values: list[Any]) -> None:
 
 @given(value=_JSON)
 @settings(max_examples=150, deadline=None)
-def test_whatever_stands_in_place_of_a_card_is_a_card_or_refused(value: Any) -> None:
+async def test_whatever_stands_in_place_of_a_card_is_a_card_or_refused(value: Any) -> None:
     """A card that is read leads to its own origin."""
     try:
         found_card = read_card(json.dumps(value).encode(), "https://b.example/c.json", allowed=["https://a.example"])
