@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio import fail_after
 from msgspec import Raw
@@ -274,6 +275,50 @@ async def test_what_a_process_leaves_behind_is_ended_with_it(liar: Callable[[str
     assert (await ran(programs, "1")).text == "over"
     await programs.close()
     assert not is_running(int(mark.read_text("utf-8")))
+
+
+@needs_interpreter
+@linux_only
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_pipes_that_something_else_holds_are_closed(liar: Callable[[str], None], tmp_path: Path, kind: str) -> None:
+    """It left the group, and lives on; the bridge's ends of its pipes must not."""
+    mark, closed = tmp_path / "child", tmp_path / "closed"
+    liar(
+        BEGIN
+        + f"""
+        reads, writes = os.pipe()
+        child = os.fork()
+        if child:
+            os.read(reads, 1)
+            open({str(mark)!r}, "w").write(str(child))
+            say("done", text="over", shape="text")
+            time.sleep(60)
+            os._exit(0)
+        os.setsid()
+        os.write(writes, b"x")
+        os.read(0, 1)
+        try:
+            while True:
+                os.write(1, b"x")
+                time.sleep(0.01)
+        except OSError:
+            open({str(closed)!r}, "w").close()
+        time.sleep(60)
+        """.replace("\n        ", "\n")
+    )
+
+    async def run() -> None:
+        programs = Programs()
+        assert (await ran(programs, "1")).text == "over"
+        await programs.close()
+        with fail_after(20):
+            while not closed.exists():
+                await asyncio.sleep(0.01)
+
+    try:
+        anyio.run(run, backend_options={"use_uvloop": kind == "uvloop"})
+    finally:
+        os.kill(int(mark.read_text("utf-8")), 9)
 
 
 @needs_interpreter

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mcpbridge.sandbox.job import Job, Ran
+from mcpbridge.sandbox.piped_process import PipedProcess
 
 __all__ = ["PlainRunner"]
 
@@ -51,7 +52,7 @@ def _put(folder: str, files: Mapping[str, bytes]) -> None:
 
 async def _run(job: Job, folder: str) -> Ran:
     began = time.monotonic()
-    process = await asyncio.create_subprocess_exec(
+    piped = await PipedProcess.start(
         *job.argv,
         stdin=asyncio.subprocess.PIPE if job.stdin else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -60,6 +61,7 @@ async def _run(job: Job, folder: str) -> Ran:
         cwd=job.cwd or folder,
         start_new_session=True,
     )
+    process = piped.process
     assert process.stdout is not None
     assert process.stderr is not None
     streams = [_Kept(process.stdout, job.limits.output), _Kept(process.stderr, job.limits.output)]
@@ -84,6 +86,7 @@ async def _run(job: Job, folder: str) -> Ran:
         await asyncio.gather(*readers, return_exceptions=True)
         if process.returncode is None:
             await process.wait()
+        await piped.close()
     code = process.returncode or 0
     return Ran(
         ended="timeout" if is_late else "signal" if code < 0 else "exit",

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from mcpbridge.sandbox.piped_process import PipedProcess
 from mcpbridge.sandbox.program_frames import HEADER, LARGEST_FRAME, Broken, Frame, Garbled, Ready, read_frame
 
 __all__ = ["PACKAGE", "ProcessOver", "ProgramProcess"]
@@ -35,9 +36,11 @@ class ProcessOver(Exception):
 class ProgramProcess:
     """One process, for one program."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, piped: PipedProcess) -> None:
+        process = piped.process
         assert process.stdin is not None
         assert process.stdout is not None
+        self._piped = piped
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
         self._is_killed = False
 
@@ -54,7 +57,7 @@ class ProgramProcess:
             raise ProcessOver("the interpreter is not installed, or not where its package should have put it")
         site = str(Path(spec.origin).parent.parent)
         try:
-            process = await asyncio.create_subprocess_exec(
+            piped = await PipedProcess.start(
                 *(sys.executable, "-I", "-S", _PROGRAM, str(os.getpid()), site, interpreter),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -65,7 +68,7 @@ class ProgramProcess:
             )
         except OSError as error:
             raise ProcessOver(f"no process can be started: {error.strerror}") from None
-        return cls(process)
+        return cls(piped)
 
     async def ready(self) -> None:
         """Return when it may be given a program.
@@ -135,13 +138,17 @@ class ProgramProcess:
 
     async def ended(self) -> None:
         """Return when the process is gone, and what it started; or when the system takes very long over that."""
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(GONE_WITHIN):
                 await self._process.wait()
+        except TimeoutError:
+            self._stdin.close()
+            return
+        with suppress(TimeoutError):
             async with asyncio.timeout(CHILDREN_GONE_WITHIN):
                 while self._has_children():  # noqa: ASYNC110 - nobody tells when the child of a child is gone
                     await asyncio.sleep(0.005)
-        self._stdin.close()
+        await self._piped.close()
 
     def _has_children(self) -> bool:
         """Whether a process is left that it started. These are for the system's first process to wait for."""
