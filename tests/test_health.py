@@ -12,6 +12,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.errors import UnknownName
 from mcpbridge.health import Checkup, Every
 from mcpbridge.logs import Logger
+from passing_time import pass_time
 from registering import FILE, REMOTE, registering
 
 
@@ -72,6 +73,25 @@ async def test_a_server_that_rests_is_started_for_a_look_that_is_asked_for(tmp_p
         [resting] = await bridge.looking.check_all()
         assert (resting.ok, "rests" in resting.detail) == (True, True)
         assert (await bridge.looking.check("one")).ok
+
+
+async def test_a_look_does_not_keep_a_server_from_being_stopped_as_idle(tmp_path: Path) -> None:
+    plain: dict[str, Any] = python_server("plain", idle_stop=3000)
+    async with Bridge(Settings.model_validate({"servers": {"one": plain}})) as bridge:
+        assert await bridge.settled(30)
+        upstream = bridge.pool.upstreams["one"]
+
+        async def state() -> str:
+            return upstream.status.state
+
+        await eventually(state, lambda found: found == "ready")
+        assert (await bridge.looking.check("one")).ok  # so what looks after it has begun
+        pass_time(2900)
+        [found] = await bridge.looking.check_all()
+        assert found.detail.startswith("it answers")
+        assert upstream.session is not None
+        pass_time(200)
+        await eventually(state, lambda found: found == "idle")
 
 
 async def test_what_works_no_more_is_found_out_and_the_change_is_logged() -> None:

@@ -139,7 +139,7 @@ async def _of_server(upstream: Upstream, *, starts: bool) -> tuple[bool, str]:
             status = upstream.status
             if upstream.session is None and not starts and not status.reason and status.state in ("idle", "starting"):
                 return True, "it rests; it starts at its next use" if status.state == "idle" else "it is starting"
-            with upstream.used():  # else one that is stopped when idle may be so again before it has answered
+            with upstream.used(counts=False):  # else it may be stopped as idle before it has answered
                 if upstream.session is None and starts:
                     if status.state in ("retrying", "failed"):  # who asks wants to know how it is now
                         upstream.poke()

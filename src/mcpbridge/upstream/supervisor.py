@@ -297,9 +297,9 @@ class Upstream:
         """A client's call went to it: it may hold state that a new session would lose."""
         return self._traffic.has_served
 
-    def used(self) -> AbstractContextManager[None]:
-        """Keep an instance open meanwhile, also between its calls."""
-        return self._traffic.used()
+    def used(self, *, counts: bool = True) -> AbstractContextManager[None]:
+        """Keep an instance open meanwhile, also between its calls. `counts`: and for its `idle_stop` after that."""
+        return self._traffic.used(counts=counts)
 
     def expect_back(self, seconds: float) -> None:
         """A client was asked something and goes on with its call within so many seconds: keep an instance open."""

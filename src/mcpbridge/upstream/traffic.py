@@ -230,22 +230,26 @@ class Traffic:
         return not self.is_idle or self._expected_until > self._loop.time()
 
     @contextmanager
-    def used(self) -> Generator[None]:
-        """It is needed meanwhile, also while none of its calls runs: between the rounds of one that asks back."""
+    def used(self, *, counts: bool = True) -> Generator[None]:
+        """It is needed meanwhile, also while none of its calls runs: between the rounds of one that asks back.
+
+        `counts`: it has been idle from the end of that on. A look at how it is takes nothing from the time that it was.
+        """
         self.hold()
         try:
             yield
         finally:
-            self.release()
+            self.release(counts=counts)
 
     def hold(self) -> None:
         """It is needed until `release`."""
         self._users += 1
 
-    def release(self) -> None:
-        """The end of one `hold`."""
+    def release(self, *, counts: bool = True) -> None:
+        """The end of one `hold`; see `used`."""
         self._users -= 1
-        self.idle_since = self._loop.time()
+        if counts:
+            self.idle_since = self._loop.time()
         self._look_up()
 
     def expect_back(self, seconds: float) -> None:
