@@ -25,6 +25,7 @@ from mcpbridge.context import CallContext
 from mcpbridge.errors import CallFailed, ConfigError, NoBridge, NotConnected
 from mcpbridge.library.client import Client
 from mcpbridge.toolcalls import ToolCall
+from scripted_http import closed_port
 
 TOKEN = "correct horse battery staple"
 KINDS = pytest.mark.parametrize("kind", ["in-process", "http"])
@@ -222,14 +223,6 @@ def pages() -> Iterator[str]:
             serving.join()
 
 
-@contextmanager
-def nowhere() -> Iterator[str]:
-    """A URL at which nobody listens, nor can begin to."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{one.getsockname()[1]}"
-
-
 async def refused(client: Client) -> NotConnected:
     with anyio.fail_after(60), pytest.raises(NotConnected) as caught:
         await client.__aenter__()
@@ -253,8 +246,9 @@ async def test_a_wrong_token_is_refused_in_one_error_and_shown_nowhere(tmp_path:
 
 
 async def test_nobody_who_answers_is_one_error() -> None:
-    with nowhere() as url:
-        error = await refused(Client(url.replace("http://", "http://user:password@") + "/mcp?key=secret"))
+    with closed_port() as port:
+        error = await refused(Client(f"http://user:password@127.0.0.1:{port}/mcp?key=secret"))
+        url = f"http://127.0.0.1:{port}"
     assert error.url == f"{url}/mcp"
     assert error.status is None
     assert "nobody answers" in str(error)
@@ -286,7 +280,8 @@ async def test_what_is_no_server_of_mcp_is_one_error() -> None:
 
 async def test_a_connection_that_breaks_is_one_error_and_errors_of_the_block_stay_as_they_are() -> None:
     """`mode`: a revision by name is taken without asking, so that the first call finds out."""
-    with anyio.fail_after(60), nowhere() as url:
+    with anyio.fail_after(60), closed_port() as port:
+        url = f"http://127.0.0.1:{port}"
         with pytest.raises(NotConnected, match="nobody answers"):
             async with Client(url, mode="2026-07-28") as client:
                 await client.call_tool("add")

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from mcpbridge.wire import dial
 from mcpbridge.wire.lean_http import LeanTransport
 from mcpbridge.wire.network import Network
-from scripted_http import Ask, chunk, deaf_socket, http_server, reply
+from scripted_http import Ask, chunk, closed_port, deaf_socket, http_server, reply
 
 
 async def echo(ask: Ask) -> bytes:
@@ -195,13 +195,11 @@ async def gone_after_head(ask: Ask) -> bytes | None:
 
 
 async def test_nobody_listening_is_a_connect_error_in_plain_words() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen: the number stays ours
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/"
+    with closed_port() as port:
         async with httpx2.AsyncClient(transport=LeanTransport()) as client:
             refused = r"^connection refused: 127\.0\.0\.1:\d+$"
             with anyio.fail_after(30), pytest.raises(httpx2.ConnectError, match=refused):
-                await client.post(url)
+                await client.post(f"http://127.0.0.1:{port}/")
     async with httpx2.AsyncClient(transport=LeanTransport()) as client:
         with pytest.raises(httpx2.UnsupportedProtocol):
             await client.get("ftp://127.0.0.1/")
@@ -228,9 +226,8 @@ async def test_an_address_that_stays_silent_does_not_hold_up_the_others(monkeypa
 
 
 async def test_when_no_address_answers_the_first_error_is_told() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen: the number stays ours
-        address = nobody.getsockname()
+    with closed_port() as port:
+        address = ("127.0.0.1", port)
         with anyio.fail_after(30), pytest.raises(ConnectionRefusedError):
             await dial._race([(socket.AF_INET, address), (socket.AF_INET, address)])
 

@@ -1,7 +1,7 @@
 """Correlating requests and answers, without processes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import pytest
@@ -19,6 +19,7 @@ from mcpbridge.wire.deadlines import Timeouts
 from mcpbridge.wire.frame import Frame, decode_frame
 from mcpbridge.wire.peer import ASKS_PER_SECOND, Peer
 from mcpbridge.wire.transport import Outgoing
+from passing_time import standing_time
 
 pytestmark = pytest.mark.anyio
 
@@ -68,31 +69,20 @@ class Wire:
             return await task
 
 
-class Clock:
-    """The time of the loop, which passes only when a test says so: a pause of the machine is no part of it."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def time(self) -> float:
-        return self.now
-
-    async def passes(self, seconds: float) -> None:
-        """So much time passes, and what is due by then happens."""
-        self.now += seconds
-        for _ in range(5):
-            await asyncio.sleep(0)
+Passes = Callable[[float], Awaitable[None]]
 
 
 @pytest.fixture
-async def clock() -> AsyncIterator[Clock]:
-    loop = asyncio.get_running_loop()
-    clock = Clock(loop.time())
-    loop.time = clock.time  # type: ignore[method-assign]
-    try:
-        yield clock
-    finally:
-        del loop.time
+async def passes() -> AsyncIterator[Passes]:
+    """The time of the loop stands still until this lets so many seconds pass, and what is due by then happen."""
+    with standing_time() as go_on:
+
+        async def pass_on(seconds: float) -> None:
+            go_on(seconds)
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        yield pass_on
 
 
 async def test_answers_find_their_callers_whatever_their_order() -> None:
@@ -211,7 +201,7 @@ async def test_silence_ends_a_call_and_tells_the_server() -> None:
     assert wire.sent[-1].method == "notifications/cancelled"
 
 
-async def test_progress_extends_the_wait_but_not_beyond_the_total(clock: Clock) -> None:
+async def test_progress_extends_the_wait_but_not_beyond_the_total(passes: Passes) -> None:
     wire = Wire()
     heard: list[str] = []
 
@@ -220,7 +210,7 @@ async def test_progress_extends_the_wait_but_not_beyond_the_total(clock: Clock) 
         while wire.peer.in_flight:
             value += 1
             wire.says(b'{"method":"notifications/progress","params":{"progressToken":%b,"progress":%d}}' % (id_, value))
-            await clock.passes(1)
+            await passes(1)
 
     with anyio.fail_after(100):
         task = asyncio.ensure_future(
@@ -378,7 +368,7 @@ async def sent(wire: Wire, count: int = 1) -> Outgoing:
     return wire.sent[count - 1]
 
 
-async def test_the_clock_of_a_call_stands_still_while_its_server_waits_for_us(clock: Clock) -> None:
+async def test_the_clock_of_a_call_stands_still_while_its_server_waits_for_us(passes: Passes) -> None:
     """Issue 3: a person may think for longer than a server may be silent, and than a call may take in all."""
     wire = Wire()
     context = object()
@@ -386,9 +376,9 @@ async def test_the_clock_of_a_call_stands_still_while_its_server_waits_for_us(cl
         task = asyncio.ensure_future(wire.ask(timeouts=Timeouts(10, 20), context=context))
         await sent(wire)
         with wire.peer.held([context]):
-            await clock.passes(50)
+            await passes(50)
             assert not task.done()
-        await clock.passes(2)
+        await passes(2)
         assert not task.done()
         wire.says(b'{"id":%b,"result":{"n":1}}' % wire.sent[0].id)
         assert bytes(await task) == b'{"n":1}'
@@ -407,25 +397,25 @@ async def test_the_clock_goes_on_when_the_answer_is_given() -> None:
     assert wire.sent[-1].method == "notifications/cancelled"
 
 
-async def test_two_questions_that_overlap_hold_the_clock_from_the_first_to_the_last(clock: Clock) -> None:
+async def test_two_questions_that_overlap_hold_the_clock_from_the_first_to_the_last(passes: Passes) -> None:
     wire = Wire()
     context = object()
     with anyio.fail_after(200):
         task = asyncio.ensure_future(wire.ask(timeouts=Timeouts(100, 30), context=context))
         await sent(wire)
         with wire.peer.held([context]):
-            await clock.passes(50)
+            await passes(50)
             second = wire.peer.held([context])
             second.__enter__()
-        await clock.passes(50)
+        await passes(50)
         second.__exit__(None, None, None)
         other = asyncio.ensure_future(wire.ask(timeouts=Timeouts(100, 10)))
         await sent(wire, 2)
-        await clock.passes(11)
+        await passes(11)
         with pytest.raises(UpstreamTimeout):
             await other
         assert not task.done()  # all of its time was left when the first question came
-        await clock.passes(20)
+        await passes(20)
         with pytest.raises(UpstreamTimeout):
             await task
 
@@ -439,7 +429,7 @@ async def test_other_calls_are_not_held() -> None:
             await task
 
 
-async def test_a_held_call_keeps_no_other_from_its_deadline_and_ends_with_the_channel(clock: Clock) -> None:
+async def test_a_held_call_keeps_no_other_from_its_deadline_and_ends_with_the_channel(passes: Passes) -> None:
     wire = Wire()
     context = object()
     with anyio.fail_after(100):
@@ -448,7 +438,7 @@ async def test_a_held_call_keeps_no_other_from_its_deadline_and_ends_with_the_ch
         with wire.peer.held([context]):
             other = asyncio.ensure_future(wire.ask(timeouts=Timeouts(10, 60)))
             await sent(wire, 2)
-            await clock.passes(11)
+            await passes(11)
             with pytest.raises(UpstreamTimeout):
                 await other
             assert not held.done()

@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import json
 import re
-import socket
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Generator
@@ -37,6 +36,7 @@ from scripted_http import (
     Spoiled,
     answer_to,
     chunk,
+    closed_port,
     deaf_socket,
     event,
     events_head,
@@ -388,9 +388,8 @@ async def test_a_redirect_is_followed_on_the_same_origin_only() -> None:
 
 async def test_nobody_there_means_nothing_was_sent() -> None:
     got = Recorder()
-    with anyio.fail_after(30), socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen: the number stays ours
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/mcp"
+    with anyio.fail_after(30), closed_port() as port:
+        url = f"http://127.0.0.1:{port}/mcp"
         async with StreamableHttpTransport("web", url, headers={}).connect(got) as channel:
             channel.send(request(1))
             error = error_of(await got.outcome(b"1"), UpstreamUnavailable, sent=False)

@@ -86,10 +86,12 @@ class Listeners:
         self.clients: set[Client] = set()
         self.listens: set[Listen] = set()
         """See `add`."""
-        self.have_lists = False
-        """Somebody listened for changes of a list, so may know one that this bridge has not given it: from before it
-        was started anew."""
         self._are_over = False
+
+    @property
+    def have_lists(self) -> bool:
+        """Somebody listens for changes of a list, so may know one that it has from before this bridge was started."""
+        return any(listen.lists for listen in self.listens)
 
     @property
     def log_level(self) -> str:
@@ -171,7 +173,6 @@ class Listeners:
     def add(self, listen: Listen) -> None:
         """One more listen stream; it has been acknowledged, or is about to be."""
         self.listens.add(listen)
-        self.have_lists = self.have_lists or bool(listen.lists)
         if self._are_over:
             listen.ended.set_result(None)
 

@@ -138,13 +138,9 @@ class ProgramProcess:
 
     async def ended(self) -> None:
         """Return when the process is gone, and what it started; or when the system takes very long over that."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(GONE_WITHIN):
                 await self._process.wait()
-        except TimeoutError:
-            self._stdin.close()
-            return
-        with suppress(TimeoutError):
             async with asyncio.timeout(CHILDREN_GONE_WITHIN):
                 while self._has_children():  # noqa: ASYNC110 - nobody tells when the child of a child is gone
                     await asyncio.sleep(0.005)

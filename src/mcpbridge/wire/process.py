@@ -256,7 +256,7 @@ class ServerProcess:
 
         def exited() -> None:
             loop.remove_reader(ends)
-            self._has_exited()
+            self._keep_exit()
 
         never = _closed_with(keep, os.eventfd(0))
         ends = _closed_with(exited, os.pidfd_open(self.pid))
@@ -274,10 +274,10 @@ class ServerProcess:
         return let_go
 
     def _own_without_pidfd(self) -> Callable[[], bool]:
-        _when_exited(self._popen, self._has_exited)
+        _when_exited(self._popen, self._keep_exit)
         return lambda: True
 
-    def _has_exited(self) -> None:
+    def _keep_exit(self) -> None:
         try:
             if self._popen.returncode is not None:
                 self._code = self._popen.returncode
