@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -25,10 +26,16 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
+    """A port that nobody listens on.
+
+    None of those that systems give to connections by themselves (from 32768 on under Linux, from 49152 elsewhere): it
+    is still free when the program that is to listen there gets so far.
+    """
+    for port in random.sample(range(20_000, 32_000), 100):
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port was found between 20000 and 32000")
 
 
 @contextlib.contextmanager
