@@ -159,14 +159,16 @@ def test_files_that_are_not_ours_are_not_written(here: Run, tmp_path: Path, monk
 
 
 async def test_running_bridges_take_it_in_and_clients_are_told(place: Place) -> None:
-    async with place.bridge({"one": python_server("plain")}) as client:
+    # It does not look by itself: what is told is what came of the command.
+    async with place.bridge({"one": python_server("plain")}, daemon={"watch": False}) as client:
         await client.initialize()
         await client.tools_with("one__echo")
+        seen = len(client.arrived)
         config = str(place.folder / "servers.toml")
         table = json.dumps({"function": "math:sqrt", "description": "the root"})
         added = await place.run("add", "--tool", "root", "--table", table, "--config", config)
         assert "has taken it in" in added.out, added.err
-        await client.notice("notifications/tools/list_changed")
+        await client.notice("notifications/tools/list_changed", after=seen)
         assert "root" in await client.tools()
         removed = await place.run("remove", "tools/root", "--config", config, "--json")
         [told] = json.loads(removed.out)["bridges"]
@@ -231,7 +233,8 @@ def test_tools_are_listed_for_which_a_query_holds(looking: Run) -> None:
 
 async def test_the_status_says_what_was_added_and_what_does_not_work(capsys: pytest.CaptureFixture[str]) -> None:
     tools = {"bad": {"function": "nowhere:at_all"}, "away": {"endpoint": "http://127.0.0.1:9/x"}}
-    settings = Settings.model_validate({"tools": tools, "builtin": {"enable": ["file-read"]}})
+    own = {"builtin": {"enable": ["file-read"]}, "bridge": {"startup_wait": 60}}
+    settings = Settings.model_validate({"tools": tools, **own})
     async with Bridge(settings) as bridge:
         await bridge.startup.settled()
         await bridge.registry.put("tools", "weather", {"endpoint": "http://127.0.0.1:9/"}, by="api:chief", keep=True)

@@ -9,7 +9,9 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from harness import Command, Finished, Place, eventually, python_server
 from mcpbridge._version import __version__
 from mcpbridge.cli.commands import run
 from mcpbridge.cli.daemons import log_of
+from mcpbridge.cli.logs import _from_file, _is_another
 from mcpbridge.shim.starting import COOKIE
 from mcpbridge.wire.guard import COOKIE_NAME
 
@@ -288,7 +291,7 @@ async def test_the_log_is_followed_when_a_new_one_begins(place: Place, here: Run
 
         async def shown() -> str:
             assert command.process.stdout
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return (await command.process.stdout.readline()).decode().strip()
 
         assert await shown() == "second"
@@ -302,6 +305,26 @@ async def test_the_log_is_followed_when_a_new_one_begins(place: Place, here: Run
         assert [await shown(), await shown()] == ["fourth", "fifth"]
         command.process.send_signal(signal.SIGINT)
         assert await command.process.wait() == 0
+
+
+def test_what_a_log_gets_in_the_moment_before_it_is_put_aside_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, old = tmp_path / "log", tmp_path / "old"
+    log.write_text("first\n")
+
+    def when_all_was_read(*there: Any) -> bool:
+        if not old.exists():
+            with log.open("a") as file:
+                file.write("second\n")
+            log.rename(old)
+            log.write_text("third\n")
+        return _is_another(*there)
+
+    monkeypatch.setattr("mcpbridge.cli.logs._is_another", when_all_was_read)
+    shown = _from_file(log, 1, follow=True)
+    assert [*islice(shown, 2)] == ["first", "second"]
+    assert next(shown) == "third"
 
 
 def test_a_wrong_configuration_is_told_before_anything_starts(place: Place, here: Run) -> None:

@@ -66,6 +66,14 @@ def test_tools_are_listed_where_no_server_works(here: Callable[[str], Run]) -> N
     assert here("[builtin]\nenable = ['file-read']\n")("list").code == 0, "nothing failed"
 
 
+def test_a_tool_that_takes_its_time_to_start_is_waited_for(here: Callable[[str], Run], tmp_path: Path) -> None:
+    """As a server is: nobody tells who has a list of the rest."""
+    (tmp_path / "takes_its_time.py").write_text("import time\ntime.sleep(1.5)\ndef late() -> str:\n    return 'here'\n")
+    listed = here("[tools.late]\nfunction = 'takes_its_time:late'\n")("list")
+    assert (listed.code, listed.err) == (0, "")
+    assert "late" in {line.split()[0] for line in listed.out.splitlines()}
+
+
 def test_a_call_tells_of_what_it_is_about_alone(here: Callable[[str], Run]) -> None:
     run = here(GONE + ROOT + BAD + OWN)
     assert run("call", "root", "x=4") == Finished(0, "2.0\n", "")

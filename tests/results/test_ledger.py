@@ -1,6 +1,7 @@
 """What large results cost and saved: nothing counted is lost or counted twice (issue 5)."""
 
 import asyncio
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -225,6 +226,30 @@ async def test_a_disk_that_hangs_does_not_keep_the_bridge(clock: Clock, monkeypa
     assert [account.calls for account in await ledger.report()] == [1]
 
 
+async def test_what_takes_longer_to_write_than_anybody_waits_counts_once(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else holds the file for a while. The thread that writes goes on, whoever waits for it."""
+    store = SqliteStore(tmp_path / "a.db", clock=clock)
+    ledger = Ledger(store, clock=clock)
+    count(ledger)
+    await ledger.flush()
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(module, "_WRITING", 0.05)
+    count(ledger)
+    await ledger.flush()
+    other.execute("ROLLBACK")
+    other.close()
+    count(ledger)
+    assert [account.calls for account in await ledger.report()] == [3]
+    monkeypatch.setattr(module, "_WRITING", 60)
+    await ledger.flush()
+    assert [account.calls for account in await ledger.report()] == [3]
+    assert [account.calls for account in await Ledger(store, clock=clock).report()] == [3]
+    await store.close()
+
+
 async def test_clients_and_tools_without_end_take_no_room_without_end(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,14 +293,17 @@ async def test_any_name_can_be_written(tmp_path: Path, clock: Clock) -> None:
 
 BRIDGE = """
 import asyncio, sys
-from pathlib import Path
-from mcpbridge.results.ledger import Ledger
+from mcpbridge.results import ledger as module
+from mcpbridge.storage import sqlite_file
 from mcpbridge.storage.opening import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 
+module._WRITING = sqlite_file.BUSY_SECONDS = 60  # either may be stopped for a while with the file in its hands
+clock = lambda: 1_800_000_000.0
+
 async def main():
-    store = LazyStore(StoreSettings(path=sys.argv[1]))
-    ledger = Ledger(store, clock=lambda: 1_800_000_000.0)
+    store = LazyStore(StoreSettings(path=sys.argv[1]), clock=clock)
+    ledger = module.Ledger(store, clock=clock)
     async with ledger.running():
         for number in range(100):
             line = ledger.line("git", f"git/{number % 2}", "ear")

@@ -64,7 +64,7 @@ async def test_all_that_is_needed_to_be_listed_comes_back(tmp_path: Path) -> Non
     await kept(tmp_path / "deep" / "down")
     memory = remembered(tmp_path / "deep" / "down")
     assert memory.known == KNOWN
-    assert began - 1 <= memory.changed <= memory.seen <= time.time() + 1
+    assert began - 1 <= memory.changed <= memory.seen + 1 <= time.time() + 2, "times of files come in steps"
 
 
 async def test_nothing_is_known_and_nothing_made_at_first(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_what_is_kept_is_written_while_the_bridge_runs_and_by_the_last_wor
     monkeypatch.setattr(module, "GATHER_SECONDS", 0.01)
     manifest = Manifest(tmp_path)
     memory = manifest.of("up", server())
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manifest.run)
             memory.keep(Known({}, {}, False, "2024-11-05", {}))
@@ -101,6 +101,21 @@ async def test_what_is_kept_is_written_while_the_bridge_runs_and_by_the_last_wor
                 await anyio.sleep(0.005)
             tasks.cancel_scope.cancel()
     assert len(files(tmp_path)) == 1
+
+
+async def test_whenever_the_end_comes_all_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the turn in which the writing was to begin."""
+    monkeypatch.setattr(module, "GATHER_SECONDS", 0.0)
+    for turns in range(10):
+        directory = tmp_path / str(turns)
+        manifest = Manifest(directory)
+        manifest.of("up", server()).keep(KNOWN)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manifest.run)
+            for _ in range(turns):
+                await anyio.sleep(0)
+            tasks.cancel_scope.cancel()
+        assert remembered(directory).known == KNOWN
 
 
 async def test_a_time_of_the_future_tells_nothing(tmp_path: Path) -> None:
@@ -267,7 +282,7 @@ async def test_what_nobody_used_for_long_is_removed(tmp_path: Path, monkeypatch:
         os.utime(file, (long_ago, long_ago))
     manifest = Manifest(tmp_path)
     manifest.of("used", server(args=["used"]))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manifest.run)
             manifest.of("another", server(args=["another"])).keep(KNOWN)
@@ -287,7 +302,7 @@ async def test_there_are_not_more_files_than_may_be(tmp_path: Path, monkeypatch:
         file = tmp_path / f"{Manifest(tmp_path).fingerprint(server(args=[str(number)]))}.server"
         os.utime(file, (time.time() - 100 + number,) * 2)
     manifest = Manifest(tmp_path)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manifest.run)
             manifest.of("another", server(args=["another"])).keep(KNOWN)

@@ -23,7 +23,7 @@ from mcpbridge.logs import get_logger
 from mcpbridge.owned_tasks import OwnedTasks, is_asked_to_end
 from mcpbridge.units import show_bytes
 
-__all__ = ["LARGEST_REQUEST", "SILENT", "Answers", "Document", "ask", "ask_all", "publish", "sockets"]
+__all__ = ["LARGEST_REQUEST", "LONGEST_WAIT", "SILENT", "Answers", "Document", "ask", "ask_all", "publish", "sockets"]
 
 Document = Mapping[str, object]
 """A JSON object: a request, or what is said to it."""
@@ -34,8 +34,9 @@ Answers = Mapping[str, Callable[[Document], Document | Awaitable[Document]]]
 SILENT = "silent"
 """`code` of what is put in the place of a document by `ask`, where no answer of a bridge comes that can be read."""
 
-_LONGEST_WAIT = 5.0
-"""Seconds for a peer to take, or to give, the document, unless it takes long to make."""
+LONGEST_WAIT = 10.0
+"""Seconds for a peer to take, or to give, the document, unless it takes long to make. What did nothing for long may
+have to be read back into memory first, and does not hang."""
 _TIME_TO_ASK = 2.0
 """Seconds that a peer has to say what it wants: enough for a command on a busy machine."""
 _A_MOMENT = 0.3
@@ -68,7 +69,7 @@ async def publish(answers: Answers, directory: Path, *, look_every: float = 5.0)
     async def answer(connected: socket.socket) -> None:
         with suppress(OSError):
             document = await _document(answers, await _request(connected))
-            with anyio.move_on_after(_LONGEST_WAIT):
+            with anyio.move_on_after(LONGEST_WAIT):
                 await asyncio.get_running_loop().sock_sendall(connected, document)
 
     async def accept(listener: socket.socket) -> None:
@@ -204,7 +205,7 @@ def ask_all(directory: Path, request: Document = _STATUS) -> list[Document]:
     return [document for document in found if document is not None]
 
 
-def ask(path: Path, request: Document, *, patience: float = _LONGEST_WAIT) -> Document | None:
+def ask(path: Path, request: Document, *, patience: float = LONGEST_WAIT) -> Document | None:
     """What one bridge says to a request; `error` is in it if that is nothing useful. None: it is dead.
 
     `patience`: seconds that it has for the answer.

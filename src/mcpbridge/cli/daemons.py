@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NoReturn, cast
 
-from mcpbridge.admin.control_socket import SILENT, Document, ask, sockets
+from mcpbridge.admin.control_socket import LONGEST_WAIT, SILENT, Document, ask, sockets
 from mcpbridge.cli.exits import TIMED_OUT, UNREACHABLE, USAGE, fail
 from mcpbridge.config.load import find
 from mcpbridge.places import daemon_key, runtime_directory
@@ -62,7 +62,7 @@ class Found:
         """What it says of itself as a daemon; None: it is another kind of bridge."""
         return cast("Mapping[str, Any] | None", self.status.get("daemon"))
 
-    def ask(self, do: str, *, patience: float = 5.0, **more: object) -> Document:
+    def ask(self, do: str, *, patience: float = LONGEST_WAIT, **more: object) -> Document:
         """Put a request to it; `error` is in the answer if that is nothing useful."""
         return ask(self.path, {"do": do, **more}, patience=patience) or {"pid": self.pid, "error": "it has ended"}
 

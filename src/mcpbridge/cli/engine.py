@@ -20,6 +20,7 @@ from mcpbridge.config.load import Loaded, load
 from mcpbridge.config.schema import LogSettings
 from mcpbridge.daemon.hello import project_uri
 from mcpbridge.errors import ConfigError, nearest
+from mcpbridge.library.reading import patient
 from mcpbridge.model import BUILTIN, TOOLS
 from mcpbridge.redaction import Redactor
 from mcpbridge.shim.hello import project_of
@@ -89,12 +90,12 @@ async def _until_signalled(command: Command, loaded: Loaded, redact: Redactor) -
 
 @asynccontextmanager
 async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None = None) -> AsyncGenerator[Bridge]:
-    """A bridge whose servers (all, or those named) are ready or have failed once.
+    """A bridge whose servers (all, or those named) and own tools are ready or have failed once.
 
     Raises:
         ConfigError: there is no server of such a name.
     """
-    settings = loaded.settings
+    settings = patient(loaded.settings)  # what is missing from one answer is never announced here
     known = settings.servers
     if servers is not None:
         for name in servers:
@@ -108,7 +109,7 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
                 raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
         settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})
     enabled = [server for server in settings.servers.values() if not server.disabled]
-    longest = max((server.init_timeout for server in enabled), default=0.0)
+    longest = max([settings.bridge.startup_wait, *(server.init_timeout for server in enabled)])
     # No other command finds this bridge, so who runs this one is the only person that can be asked.
     settings = settings.model_copy(update={"approval": settings.approval.model_copy(update={"ask": []})})
     async with Bridge(

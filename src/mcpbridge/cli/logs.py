@@ -83,18 +83,17 @@ def _from_file(path: Path, lines: int, *, follow: bool) -> Iterator[str]:
     file = path.open("rb")
     try:
         yield from _last_lines(file, lines)
-        rest = b""
+        rest, is_put_aside = b"", False
         while follow:
             piece = file.read(_BLOCK)
             if piece:
                 *whole, rest = (rest + piece).split(b"\n")
                 yield from (line.decode(errors="replace") for line in whole)
-                continue
-            if _is_another(path, file):  # the log was put aside, and all of the old one is read
+            elif is_put_aside:  # and since that was seen all of the old one is read
                 file.close()
-                file = path.open("rb")
-                continue
-            time.sleep(_LOOK)
+                file, is_put_aside = path.open("rb"), False
+            elif not (is_put_aside := _is_another(path, file)):
+                time.sleep(_LOOK)
     finally:
         file.close()
 

@@ -4,11 +4,12 @@
 up. Days are those of UTC.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
+from itertools import chain
 from typing import Literal
 
 import anyio
@@ -35,7 +36,7 @@ _LEDGER = "results"
 _FLUSH = 30.0
 """Seconds between two times that lines are written down."""
 _WRITING = 2.0
-"""Seconds that writing may take once it was begun, also when the bridge ends."""
+"""Seconds that writing is waited for once it was begun, also when the bridge ends."""
 _AT_ONCE = 500
 """Rows that are written in one go: others want to write too."""
 _MOST_CLIENTS, _MOST_TOOLS = 1000, 10_000
@@ -114,6 +115,9 @@ class Ledger:
         self._day, self._day_begins = "", 0.0
         self._earlier: Tallies = {}
         """What was counted and is on no line any more: on days before, and what could not be written."""
+        self._writing: asyncio.Task[None] | None = None
+        self._rows: Tallies = {}
+        """What it writes. It may take longer than anybody waits, and until it ends nobody knows whether it did."""
         self._lock = anyio.Lock()
         self._has_complained = False
         self.day = 0
@@ -129,21 +133,12 @@ class Ledger:
         """Write down what was counted. What cannot be written is kept for the next time."""
         async with self._lock:
             self._put_aside()
-            if not self._earlier:
-                return
-            writing: Tallies = self._earlier
-            self._earlier = {}
-            try:
-                # Once begun it is finished: nobody would know whether it was written.
-                with anyio.move_on_after(_WRITING, shield=True):
-                    while writing:
-                        part = dict(islice(writing.items(), _AT_ONCE))
-                        await self._store.count(_LEDGER, part)
-                        writing = dict(islice(writing.items(), _AT_ONCE, None))
-            except StoreFailed as error:
-                self._complain(str(error))
-            finally:
-                add(self._earlier, writing)
+            with anyio.move_on_after(_WRITING, shield=True):
+                await self._is_written()  # what was waited for in vain the last time
+                while self._earlier:
+                    self._begin_to_write()
+                    if not await self._is_written():
+                        break
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -164,10 +159,13 @@ class Ledger:
         """
         first = datetime.fromtimestamp(self._clock(), UTC) - timedelta(days=min(max(1, days), MAX_DAYS) - 1)
         since = first.date().isoformat()
-        async with self._lock:  # else what is being written would be seen twice
+        async with self._lock:
+            with anyio.move_on_after(_WRITING):  # else what is being written would be seen twice
+                await self._is_written()
             found = await self._store.counted(_LEDGER, since=since)
             self._put_aside()
-            add(found, {key: numbers for key, numbers in self._earlier.items() if key[0] >= since})
+            for rows in (self._earlier, self._rows):
+                add(found, {key: numbers for key, numbers in rows.items() if key[0] >= since})
         places = [_PARTS.index(part) for part in by]
         sums: Tallies = {}
         for key, numbers in found.items():
@@ -182,6 +180,36 @@ class Ledger:
             await anyio.sleep(_FLUSH)
             self._look_at_the_clock()
             await self.flush()
+
+    def _begin_to_write(self) -> None:
+        rows = list(self._earlier.items())
+        self._rows, self._earlier = dict(rows[:_AT_ONCE]), dict(rows[_AT_ONCE:])
+        self._writing = asyncio.create_task(self._store.count(_LEDGER, self._rows))
+
+    async def _is_written(self) -> bool:
+        """Whether what was begun is written, once it has ended. Who is cancelled meanwhile does not cancel it."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        return self._settle()
+
+    def _settle(self) -> bool:
+        """Forget rows that are written, and keep those that turned out not to be. False: there are such."""
+        writing, rows = self._writing, self._rows
+        if writing is None or not writing.done():
+            return True
+        self._writing, self._rows = None, {}
+        is_written = False
+        try:
+            writing.result()
+            is_written = True
+        except StoreFailed as error:
+            self._complain(str(error))
+        except asyncio.CancelledError:
+            pass  # with all that ran on the loop, at its end
+        finally:
+            if not is_written:
+                add(self._earlier, rows)
+        return is_written
 
     def _look_at_the_clock(self) -> None:
         now = self._clock()

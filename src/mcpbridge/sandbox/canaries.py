@@ -32,7 +32,7 @@ __all__ = ["examined"]
 MEMORY, PIDS = 64 << 20, 32
 """Bytes and processes that the program may have while it tries to get more."""
 _WITHIN = 30.0
-_TOGETHER_WITHIN = 5.0
+_TOGETHER_WITHIN = 30.0
 """Seconds for the program; and until the system must have noticed that several processes hold too much."""
 _VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "PWD", "LC_CTYPE", COOKIE_NAME)
 _WAITS = (0.1, 0.5, 2.0)

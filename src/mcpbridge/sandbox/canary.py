@@ -135,7 +135,8 @@ def _memory(most: int) -> "list[str]":
 def _leave_behind() -> None:
     """A process in a session of its own, if that can be had, that holds no stream and ends by itself much later."""
     try:
-        if os.fork():
+        if pid := os.fork():
+            os.waitpid(pid, 0)  # until it has left: what ends with us would be ended with us
             return
     except OSError as error:
         if error.errno != errno.EAGAIN:

@@ -21,8 +21,11 @@ LARGEST_INPUT = 64 << 20
 """Characters of a result that an expression may be given."""
 LARGEST_EXPRESSION = 100_000
 """Characters."""
-DEADLINE = 3.0
-"""Seconds by the clock until a worker is killed; more for large results, see `_deadline`."""
+DEADLINE = 10.0
+"""Seconds by the clock until a worker is killed, more for large results: its time to compute is limited by itself
+(`javascript_worker.SECONDS`), and one that was idle for long may have to be read back into memory first."""
+_GONE_WITHIN = 3.0
+"""Seconds for a worker that was killed to be gone."""
 PATIENCE = 20.0
 """Seconds that a call waits for a worker to be free."""
 IDLE = 180.0
@@ -94,7 +97,7 @@ class JavaScript:
         while self._workers:
             worker = next(iter(self._workers))
             try:
-                async with asyncio.timeout(DEADLINE):
+                async with asyncio.timeout(_GONE_WITHIN):
                     await worker.ended()
             except TimeoutError:  # the kernel holds it; there is nothing more to do
                 pass

@@ -190,7 +190,8 @@ class Manifest:
                 await self._news.wait()
                 await anyio.sleep(GATHER_SECONDS)
                 self._news.clear()
-                await anyio.to_thread.run_sync(self._write, self._taken(), not is_tidy)
+                with anyio.CancelScope(shield=True):  # else an end before the thread begins loses what was taken
+                    await anyio.to_thread.run_sync(self._write, self._taken(), not is_tidy)
                 is_tidy = True
         finally:
             self._write(self._taken())
