@@ -259,7 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     for kind, row in sorted(scores(running, queries).items()):
                         cells = (folder.name, kind, searcher.name, *(f"{100 * value:.1f}" for value in row))
                         lines.append(f"| {' | '.join(cells)} |")
-        lines += _speed(searchers, max(folders, key=lambda at: (at / "servers.jsonl").exists())) * options.speed
+        if options.speed:
+            lines += _speed(searchers, max(folders, key=lambda at: (at / "servers.jsonl").exists()))
     except Unsupported as error:
         print(f"{searcher.name}: {error}", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@
 """
 
 import os
+import random
 import re
 import shutil
 import socket
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +124,12 @@ def accepts(port: int) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that nobody has, and that no system gives out by itself before a program of ours is there."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def is_optional(name: str) -> bool:

@@ -127,7 +127,9 @@ class ByHttp(Way):
         served = await stack.enter_async_context(
             http_server(self.bridge, HttpSettings(), mounts=mounts, admin_token=ADMIN)
         )
-        http = httpx2.AsyncClient(base_url=served.origin, headers={"authorization": f"Bearer {ADMIN}"}, trust_env=False)
+        http = httpx2.AsyncClient(
+            base_url=served.origin, headers={"authorization": f"Bearer {ADMIN}"}, trust_env=False, timeout=60
+        )
         self.http = await stack.enter_async_context(http)
 
     async def is_asked(self, times: int = 1) -> list[str]:

@@ -78,7 +78,7 @@ class _Answered(Client):
 
     async def stray(self) -> Message:
         """The next message that answers nothing known."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not self.strays:
                 self._news.clear()
                 await self._news.wait()

@@ -228,7 +228,7 @@ def bent(inner: ASGIApp, world: Callable[[], OAuthWorld]) -> ASGIApp:
         if scope["path"] != "/.well-known/oauth-authorization-server":
             await JSONResponse({}, 404)(scope, receive, send)
             return
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=inner)) as client:
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=inner), timeout=60) as client:
             document = (await client.get(f"http://as{scope['path']}")).json()
         document |= {"issuer": world().issuer, "authorization_response_iss_parameter_supported": True}
         told = world().bend_metadata(document)
@@ -303,7 +303,7 @@ class Browser:
         self.visited.append({key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()})
         self.opened.set()
         await self.may_go_on.wait()
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             first = await client.get(page.url)
             target = first.headers["location"]
             if self._alters is not None:

@@ -43,7 +43,7 @@ async def gone(holdings: Holdings, left: int = 0) -> None:
 async def test_what_is_made_of_the_same_goes_on_until_nobody_holds_it() -> None:
     log: list[str] = []
     holdings = Holdings()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with holdings.running():
             first, second = holdings.lease(), holdings.lease()
             one = first.hold("part", {"a": 1}, lambda: Part("one", log), run=Part.running)
@@ -67,7 +67,7 @@ async def test_what_is_made_of_the_same_goes_on_until_nobody_holds_it() -> None:
 async def test_a_part_that_cannot_begin_fails_who_wants_it_and_leaves_nothing() -> None:
     log: list[str] = []
     holdings = Holdings()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with holdings.running():
             lease = holdings.lease()
             lease.hold("good", 1, lambda: Part("good", log), run=Part.running)
@@ -85,7 +85,7 @@ async def test_a_part_that_ends_badly_ends_alone() -> None:
     errors: list[str] = []
     Logger.sink = lambda level, event, fields: errors.append(event)
     holdings = Holdings()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with holdings.running():
             leases = holdings.lease(), holdings.lease()
             leases[0].hold("bad", 1, lambda: Part("bad", log, fails="end"), run=Part.running)
@@ -124,7 +124,7 @@ async def test_a_part_that_does_not_end_in_its_time_is_cancelled() -> None:
     errors: list[str] = []
     Logger.sink = lambda level, event, fields: errors.append(event)
     holdings = Holdings()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with holdings.running():
             first, last = holdings.lease(), holdings.lease()
             first.hold("endless", 1, lambda: Endless("one", []), run=_runs, ends_in=0.01)

@@ -16,6 +16,8 @@ openapi = "http://127.0.0.1:1/openapi.json"
 endpoint = "https://example.com/${NOT_SET_ANYWHERE}"
 [store]
 path = "kept.db"
+[bridge]
+startup_wait = "60s"
 """
 
 

@@ -46,7 +46,7 @@ class World:
         return sorted(self.bridge.pool.upstreams)
 
     async def comes_to(self, *servers: str) -> None:
-        await eventually(lambda: _now(self.servers), lambda found: found == list(servers), within=5)
+        await eventually(lambda: _now(self.servers), lambda found: found == list(servers), within=30)
 
     async def is_right(self) -> None:
         """Nothing is wrong with the file: told a moment after its servers are there."""

@@ -30,7 +30,7 @@ async def served(way: Way, *, admin: str | None = ADMIN, **settings: Any) -> Asy
     mounts = {"/api": lambda: make_api(way.bridge.approvals)}
     async with (
         http_server(way.bridge, HttpSettings(**settings), mounts=mounts, admin_token=admin) as at,
-        httpx2.AsyncClient(base_url=at.origin, trust_env=False) as http,
+        httpx2.AsyncClient(base_url=at.origin, trust_env=False, timeout=60) as http,
     ):
         yield http
 

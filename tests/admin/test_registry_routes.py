@@ -39,7 +39,7 @@ async def served(folder: Path, text: str = FILE, **more: Any) -> AsyncIterator[t
         headers = {"authorization": f"Bearer {CHIEF}"}
         async with (
             http_server(bridge, HttpSettings(tokens=TOKENS), mounts=mounts) as front,  # pyright: ignore[reportArgumentType]
-            httpx2.AsyncClient(base_url=front.origin, trust_env=False, headers=headers) as http,
+            httpx2.AsyncClient(base_url=front.origin, trust_env=False, headers=headers, timeout=60) as http,
         ):
             yield at, http
 

@@ -35,7 +35,7 @@ def message(question: Question) -> str:
 async def test_a_server_named_as_the_bridge_cannot_ask_in_its_name() -> None:
     client, call = Asked(), call_of()
     call.client = client  # pyright: ignore[reportAttributeAccessIssue] - only asked
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await ClientApprover("mcpbridge").ask(REQUEST, call)
     assert client.question is not None
     own = message(client.question)

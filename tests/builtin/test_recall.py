@@ -264,7 +264,7 @@ async def test_transforms_get_what_the_query_leaves_or_all_of_it() -> None:
 
 
 async def test_a_transform_that_fails_says_so() -> None:
-    async with JavaScript() as javascript:
+    async with JavaScript(deadline=60) as javascript:
         kept = Kept(javascript=javascript)
         handle = await kept.keep(result(json.dumps(ROWS)))
         assert await kept.call({"handle": handle, "path": "[].name", "_transform": "result.length"}) == "40"
@@ -273,7 +273,7 @@ async def test_a_transform_that_fails_says_so() -> None:
 
 @pytest.mark.parametrize("text", ["Found 400 rows:\n\n{}", "{}\n\nDone.", "```json\n{}\n```", "[2024] rows:\n{}"])
 async def test_a_transform_works_on_the_value_whatever_words_are_around_it(text: str) -> None:
-    async with JavaScript() as javascript:
+    async with JavaScript(deadline=60) as javascript:
         kept = Kept(javascript=javascript)
         handle = await kept.keep(result(text.replace("{}", json.dumps(ROWS))))
         assert await kept.call({"handle": handle, "_transform": "result.length"}) == "40"

@@ -26,7 +26,7 @@ class Listener:
         self._event.set()
 
     async def wait(self) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await self._event.wait()
         self._event.clear()
 

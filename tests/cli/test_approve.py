@@ -255,7 +255,7 @@ async def test_who_runs_a_command_is_asked_at_the_terminal(
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys, "stderr", shown := Terminal())
     request = ApprovalRequest("id", "up", "up/echo", b'{"a":"\x1b"}', "because", "", "", "", 0.0, 1.0, "")
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         assert await ask_at_terminal(request) is said
     assert "up/echo needs your approval (because)" in shown.getvalue()
     assert "Call it? [y/N]" in shown.getvalue()

@@ -333,7 +333,7 @@ async def test_the_token_of_the_environment_opens_the_door_and_no_upstream_sees_
     async with place.started("serve", "--config", config, *address, "THE_TOKEN") as command:
         found = await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
         await command.logged("unseen")
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
             assert (await client.get(f"{found[0]}/readyz")).status_code == 401
             header = {"Authorization": "Bearer a-token-of-the-test"}
             assert (await client.get(f"{found[0]}/readyz", headers=header)).status_code != 401

@@ -57,7 +57,7 @@ async def test_without_a_browser_the_address_is_pasted(place: Place) -> None:
         config = config_for(place, world)
         async with place.started("login", "up", "--no-browser", "--config", config) as command:
             page = (await command.logged(r"http://\S+/authorize\?\S+"))[0]
-            async with httpx2.AsyncClient() as client:
+            async with httpx2.AsyncClient(timeout=60) as client:
                 ended_at = (await client.get(page)).headers["location"]
             assert command.process.stdin
             command.process.stdin.write(b"http://127.0.0.1/callback?code=x&state=y\n")

@@ -1,5 +1,6 @@
 """`mcpbridge serve` as a process on the fronts that are neither plain stdio nor a port."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import connect
 
-from harness import Place, python_server
+from harness import Place, eventually, python_server
 from rpc import StdioClient
 
 SERVERS = {"one": python_server("plain"), "rich": python_server("rich")}
@@ -115,13 +116,30 @@ async def test_a_client_is_answered_why_the_bridge_cannot_start(place: Place, al
     (place.folder / "servers.toml").write_text("[servers.x]\ncomand = 'x'\n")
     asked = b'{"jsonrpc":"2.0","method":"notifications/x"}\n'
     asked += b'{"jsonrpc":"2.0","id":"a\\u0020b","method":"initialize","params":{}}\n'
-    async with place.started("serve", "--config", "servers.toml") as command:
-        assert command.process.stdin
-        assert command.process.stdout
-        command.process.stdin.write(asked)
-        answer = json.loads(await command.process.stdout.readline())
+    its, ours = os.pipe()
+    os.write(ours, asked)  # before it runs: it waits for that, but not for long
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "mcpbridge", "serve", "--config", "servers.toml"),
+            stdin=its,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=place.folder,
+            env=place.environment(),
+        )
+        async with asyncio.timeout(60):
+            said, told = await process.communicate()
+        assert process.returncode == 2, told.decode()
+        [answer] = map(json.loads, said.splitlines())
         assert answer["id"] == "a b"
         assert "servers.toml:2" in answer["error"]["message"]
         assert "`command`" in answer["error"]["message"] or "'command'" in answer["error"]["message"]
-        assert await command.process.wait() == 2
-        assert not await command.process.stdout.read()
+
+        async def left() -> dict[int, str]:
+            return place.survivors()
+
+        assert await eventually(left, lambda found: not found) == {}  # a daemon that could not start ends by itself
+    finally:
+        os.close(its)
+        os.close(ours)
+        place.kill_survivors()

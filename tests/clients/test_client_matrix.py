@@ -36,7 +36,7 @@ async def bridge(place: Place, front: str, servers: dict[str, Any]) -> AsyncIter
             urls = {"http": client.url, "sse": f"{root}/sse", "websocket": f"{root.replace('http', 'ws', 1)}/ws"}
             yield {"url": urls[front]}
         return
-    config = place.config(servers)
+    config = place.config(servers, bridge={"startup_wait": PATIENCE})  # they list once, and want all
     args = ["-m", "mcpbridge", "serve", "--config", str(config)]
     try:
         yield {"command": sys.executable, "args": args, "env": place.environment()}

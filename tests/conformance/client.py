@@ -205,7 +205,7 @@ def signing_in(url: str) -> Any:
     answer: dict[str, str] = {}
 
     async def visit(page: str) -> None:
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             response = await http.get(page, follow_redirects=False)
         answer.update(
             {name: values[0] for name, values in parse_qs(urlsplit(response.headers["location"]).query).items()}

@@ -208,7 +208,7 @@ async def test_http_is_served_by_the_same_bridge(place: Place) -> None:
     config = place.config(SERVERS, daemon={"http": "127.0.0.1:0"})
     async with daemon(place, config) as command:
         found = await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
             assert (await client.get(f"{found[0]}/healthz")).json() == {"status": "ok"}
         async with connected(socket_of(place, config), command) as client:
             await client.initialize()

@@ -28,7 +28,7 @@ async def batched(kind: str, front: OpenFront, members: list[Message]) -> list[M
         await client.write(json.dumps(members).encode() + b"\n")
         return await client.batch()
     await client.send(json.dumps(members).encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await client.batches.get()
 
 

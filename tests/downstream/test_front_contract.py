@@ -146,7 +146,7 @@ async def test_a_batch_is_answered_as_one_in_the_revision_that_has_them(kind: st
             answers = await front.client.batch()
         else:
             await front.client.send(json.dumps(pings).encode())
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 answers = await front.client.batches.get()
         assert sorted(answer["id"] for answer in answers) == ["b0", "b1", "b2"]
 
@@ -206,13 +206,13 @@ async def test_an_answer_of_the_client_to_a_question_reaches_the_core(kind: str,
     async with open_front(kind, ScriptedBridge(core), tmp_path) as front:
         await front.client.initialize()
         calling = front.start("hold", {})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             notify = await core.held.get()
         assert notify(b'{"jsonrpc":"2.0","id":"q1","method":"roots/list"}') is not False
         asked = await front.client.notice("roots/list")
         await front.answer({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}})
         await front.answer({"jsonrpc": "2.0", "id": "q2", "error": {"code": -1, "message": "no"}})
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while len(core.answers) < 2:
                 await anyio.sleep(0.01)
         assert [id_ for _, id_ in core.answers] == [b'"q1"', b'"q2"']
@@ -267,7 +267,7 @@ async def knock(kind: str, at: Served, **headers: str) -> tuple[int, str]:
         if "host" in named:  # the library writes its own
             named |= {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
             named |= {"sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA=="}
-            async with httpx2.AsyncClient(trust_env=False) as client:
+            async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
                 response = await client.get(at.origin + "/ws", headers=named)
                 return response.status_code, response.text
         try:
@@ -275,7 +275,7 @@ async def knock(kind: str, at: Served, **headers: str) -> tuple[int, str]:
                 return 101, ""
         except websockets.InvalidStatus as error:
             return error.response.status_code, bytes(error.response.body).decode()
-    async with httpx2.AsyncClient(trust_env=False, timeout=5) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
         if kind == "sse":
             async with client.stream("GET", at.origin + "/sse", headers=named) as response:
                 return response.status_code, "" if response.is_success else (await response.aread()).decode()
@@ -311,7 +311,10 @@ async def test_without_its_token_nobody_gets_in(kind: str) -> None:
 async def test_sessions_have_a_number(kind: str) -> None:
     """Over streamable HTTP the longest idle one makes room; a channel that is open is never idle."""
     settings = HttpSettings(max_sessions=1)
-    async with http_server(ScriptedBridge(ScriptedCore()), settings) as at, httpx2.AsyncClient(trust_env=False) as http:
+    async with (
+        http_server(ScriptedBridge(ScriptedCore()), settings) as at,
+        httpx2.AsyncClient(trust_env=False, timeout=30) as http,
+    ):
         if kind == "http":
             assert (await knock(kind, at))[0] == 200
             assert (await knock(kind, at))[0] == 200
@@ -341,7 +344,7 @@ async def test_a_question_of_a_server_reaches_the_client_and_its_answer_the_serv
         assert not calling.done()
         result = {"action": "accept", "content": {}}
         await front.answer({"jsonrpc": "2.0", "id": asked["id"], "result": result})
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not (told := [one for one in line.heard if one.get("id") == "s1"]):
                 await anyio.sleep(0.01)
         assert told[0]["result"] == result

@@ -91,7 +91,7 @@ async def test_names_of_servers_are_told_only_to_those_who_may_come_in() -> None
     token = TokenSettings(name="ann", sha256=hashlib.sha256(b"key").hexdigest())
     async with (
         http_server(ScriptedBridge(ScriptedCore()), HttpSettings(tokens=[token])) as at,
-        httpx2.AsyncClient(trust_env=False) as http,
+        httpx2.AsyncClient(trust_env=False, timeout=30) as http,
     ):
         stranger = await http.post(at.origin + "/servers/nobody/mcp", json=request("ping"), headers=JSON)
         assert stranger.status_code == 401
@@ -106,7 +106,7 @@ async def test_a_session_of_one_endpoint_is_unknown_at_the_others() -> None:
     """Spec: an unknown session is 404, so that the client initializes a new one."""
     async with (
         http_server(ScriptedBridge(ScriptedCore()), HttpSettings()) as at,
-        httpx2.AsyncClient(trust_env=False, headers=JSON) as http,
+        httpx2.AsyncClient(trust_env=False, headers=JSON, timeout=30) as http,
     ):
         opening = request("initialize", protocolVersion="2025-06-18")
         opened = await http.post(at.origin + "/servers/files/mcp", json=opening)
@@ -120,7 +120,7 @@ async def test_the_core_is_told_which_server_a_client_sees() -> None:
     core = ScriptedCore()
     async with (
         http_server(ScriptedBridge(core), HttpSettings()) as at,
-        httpx2.AsyncClient(trust_env=False, headers=JSON) as http,
+        httpx2.AsyncClient(trust_env=False, headers=JSON, timeout=30) as http,
     ):
         headers = named(modern_headers("echo", {}))
         await http.post(at.origin + "/servers/mail/mcp", json=modern_body("echo"), headers=headers)

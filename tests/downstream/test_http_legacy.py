@@ -228,7 +228,7 @@ async def test_leaving_before_any_event_cancels_a_modern_call_only(modern: bool)
     exchange.accepts = replace(exchange.accepts, events=not modern)
     reply = Reply(exchange, Frame(id=Raw(b"1"), method="x"), manner)
     running = asyncio.create_task(reply.run(work))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await working.wait()
         gone.set()
         if modern:
@@ -580,7 +580,7 @@ async def test_a_reply_whose_clean_up_is_cancelled_does_not_hold_up_the_stop() -
         return Answer(b"{}")
 
     reply = asyncio.create_task(Reply(exchange, Frame(id=Raw(b"1"), method="x"), manner).run(work))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await in_clean_up.wait()
         await underway.until_none()
         reply.cancel()

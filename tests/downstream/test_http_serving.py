@@ -48,7 +48,11 @@ async def test_the_url_names_the_real_port_and_path() -> None:
         assert (await http.client.get(http.url.replace("/tools", "/healthz"))).status_code == 200
 
 
-async def test_stopping_lets_an_open_request_finish_and_ends_what_would_never_end() -> None:
+async def test_stopping_lets_an_open_request_finish_and_ends_what_would_never_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcpbridge.downstream.http._DRAIN", 60.0)  # neither runs out here
+    monkeypatch.setattr("mcpbridge.downstream.http._LAST_MOMENT", 60.0)
     async with serving() as http:
         session = await http.session()
         call = asyncio.create_task(http.post(request("hold"), **session))
@@ -62,7 +66,7 @@ async def test_stopping_lets_an_open_request_finish_and_ends_what_would_never_en
             assert await http.core.cancelled.get() == "9"
             assert events((await listen).text) == [("", said(0).decode())]
             assert await channel.aread() == b""
-        async with httpx2.AsyncClient(trust_env=False) as another:
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as another:
             with pytest.raises(httpx2.ConnectError):
                 await another.get(http.root + "/healthz")
         assert http.core.closed == []
@@ -75,6 +79,7 @@ async def test_stopping_lets_an_open_request_finish_and_ends_what_would_never_en
 
 async def test_what_does_not_finish_in_time_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpbridge.downstream.http._DRAIN", 0.05)
+    monkeypatch.setattr("mcpbridge.downstream.http._LAST_MOMENT", 60.0)
     async with serving() as http:
         call = asyncio.create_task(http.post(request("hold", 3), **await http.session()))
         await http.core.held.get()
@@ -105,8 +110,9 @@ async def test_headers_without_end_are_refused_before_they_fill_the_memory() -> 
 async def test_headers_that_do_not_come_are_given_up(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpbridge.downstream.http_connection._HEAD_SECONDS", 0.05)
     async with serving() as http:
-        reader, writer = await connect(http.root)
-        writer.write(begun)
+        opened = socket.create_connection(("127.0.0.1", port_of(http.root)))
+        opened.sendall(begun)  # before the front can take it: what came after its answer would be told by a reset
+        reader, writer = await asyncio.open_connection(sock=opened)
         assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
         writer.close()
         await writer.wait_closed()
@@ -130,4 +136,8 @@ async def test_under_another_asgi_server_it_starts_and_stops_and_has_no_websocke
 
 
 async def connect(root: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", int(root.rpartition(":")[2]))
+    return await asyncio.open_connection("127.0.0.1", port_of(root))
+
+
+def port_of(root: str) -> int:
+    return int(root.rpartition(":")[2])

@@ -18,7 +18,7 @@ OPENING = request("initialize", protocolVersion="2025-06-18")
 
 
 def client_of(path: Path) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(path)), headers=JSON, timeout=5)
+    return httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(uds=str(path)), headers=JSON, timeout=30)
 
 
 async def test_only_this_user_can_open_it_and_nobody_needs_a_token(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Plan:
 
 
 async def outcome(future: "asyncio.Future[Raw]") -> BaseException | None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await asyncio.wait([future])
     return future.exception()
 
@@ -60,7 +60,7 @@ async def test_what_is_asked_from_elsewhere_ends_when_the_client_leaves() -> Non
     """A sign-in that other calls need too must not wait for an answer that nobody can give."""
     plan = Plan()
     parking = Parking(plan, Sealer(), seconds=60)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         request = asyncio.ensure_future(parking.deliver(client(), call()))
         await plan.came.wait()
         asker = plan.calls[0].client
@@ -76,7 +76,7 @@ async def test_calls_that_wait_end_with_the_channel_that_they_came_on() -> None:
     plan, here, there = Plan(), object(), object()
     plan.asks.set()
     parking = Parking(plan, Sealer(), seconds=60)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         for channel in (here, there):
             result = await parking.deliver(client(channel), call())
             assert json.loads(bytes(result.data))["resultType"] == "input_required"
@@ -95,7 +95,7 @@ async def test_the_call_whose_client_is_away_longest_gives_way(monkeypatch: pyte
     plan = Plan()
     plan.asks.set()
     parking = Parking(plan, Sealer(), seconds=60)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         for _ in range(2):
             await parking.deliver(client(), call())
         assert not parking.give_way("up", ""), "a person may be at it"
@@ -118,7 +118,7 @@ async def test_a_call_that_asks_nothing_is_bound_to_nothing(monkeypatch: pytest.
         raise AssertionError("nothing is to be bound")
 
     monkeypatch.setattr(Binding, "value", property(refuse))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         assert bytes((await parking.deliver(client(), call())).data) == b'{"content":[]}'
 
 

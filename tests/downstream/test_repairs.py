@@ -76,7 +76,7 @@ async def test_a_call_is_repeated_with_the_headers_that_the_server_wants_now() -
         return reply({"jsonrpc": "2.0", "id": ask.id, "error": error}, 400)
 
     async with http_server(serve) as server, Bridge(settings_of(server.url)) as bridge:
-        assert await bridge.settled(5)
+        assert await bridge.settled(30)
         ear = Ear(bridge.server)
         await ear.initialize()
         call = {"name": "t", "arguments": {"place": "here"}}

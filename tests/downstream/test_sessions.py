@@ -142,12 +142,12 @@ async def served(seen: list[CallContext], *, tokens: list[dict[str, str]]) -> As
     async def serve(bridge: Bridge, at: Entrance) -> None:
         await serve_http(bridge, settings.http, at, on_ready=ready)
 
-    with anyio.fail_after(30), entrance(settings.http, host="127.0.0.1", port=0) as at:
+    with anyio.fail_after(90), entrance(settings.http, host="127.0.0.1", port=0) as at:
         async with Bridge(settings, hooks=[before(count)]) as bridge, anyio.create_task_group() as tasks:
-            assert await bridge.settled(10)
+            assert await bridge.settled(60)
             tasks.start_soon(serve, bridge, at)
             await is_ready.wait()
-            async with httpx2.AsyncClient(base_url=urls[0], trust_env=False) as http:
+            async with httpx2.AsyncClient(base_url=urls[0], trust_env=False, timeout=60) as http:
                 yield http
             tasks.cancel_scope.cancel()
 

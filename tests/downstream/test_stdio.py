@@ -65,7 +65,7 @@ class Channel:
         return found
 
     async def until(self, is_true: Any) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not is_true():
                 self._news.clear()
                 await self._news.wait()
@@ -89,7 +89,7 @@ class Channel:
             self._out = -1
 
     async def ended(self) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await self.front
 
     def _arrived(self, data: bytes) -> None:

@@ -81,7 +81,7 @@ async def test_handshakes_that_are_refused_say_why(
 async def test_a_plain_request_is_told_to_upgrade() -> None:
     async with (
         http_server(ScriptedBridge(ScriptedCore()), HttpSettings()) as at,
-        httpx2.AsyncClient(trust_env=False) as client,
+        httpx2.AsyncClient(trust_env=False, timeout=60) as client,
     ):
         response = await client.get(at.origin + "/ws")
         assert response.status_code == 426
@@ -99,7 +99,7 @@ async def test_the_front_can_be_turned_off() -> None:
 async def test_requests_over_plain_http_go_on_beside_it() -> None:
     async with connected(ScriptedCore()) as socket:
         host, port = socket.remote_address[:2]
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
             response = await client.post(f"http://{host}:{port}/mcp", json=OPENING)
             assert response.status_code == 200
         assert (await ask(socket, request("echo", 1)))["id"] == 1
@@ -156,7 +156,7 @@ async def test_a_ping_that_is_never_answered_ends_the_session() -> None:
         await socket.send(json.dumps(request("hold", 5)))
         await core.held.get()
         socket.transport.pause_reading()  # so it sees no ping, and answers none
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await core.cancelled.get() == "5"
         await gone(core)
 
@@ -175,7 +175,7 @@ async def test_a_client_that_answers_pings_stays() -> None:
             take(frame)
 
         socket.protocol.recv_frame = count  # type: ignore[method-assign]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while pings < 5:
                 await asyncio.sleep(0.01)
         core.release.set()
@@ -184,12 +184,12 @@ async def test_a_client_that_answers_pings_stays() -> None:
 
 async def test_closing_cancels_what_is_under_way() -> None:
     core = ScriptedCore()
-    async with connected(core) as socket:
+    async with connected(core, close_timeout=30) as socket:
         await socket.send(json.dumps(request("hold", 5)))
         await core.held.get()
         await socket.close()
         assert socket.close_code == 1000
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await core.cancelled.get() == "5"
         await gone(core)
 
@@ -202,7 +202,7 @@ async def test_notifications_to_a_client_that_does_not_read_are_dropped(monkeypa
         notify = await core.held.get()
         socket.transport.pause_reading()
         big = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"t":"%b"}}' % (b"x" * 100_000)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while notify(big) is not False:
                 await asyncio.sleep(0)
         socket.transport.resume_reading()
@@ -299,6 +299,6 @@ async def test_what_cannot_open_a_websocket_is_refused_and_no_fault_of_the_bridg
 
 async def gone(core: ScriptedCore) -> None:
     """Return when the session of the client is closed."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while core.closed != core.clients:
             await anyio.sleep(0.01)

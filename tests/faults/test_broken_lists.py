@@ -11,7 +11,7 @@ HEALTHY = {"healthy": python_server("plain")}
 
 
 async def test_a_list_that_never_comes_does_not_hold_back_the_other_lists(place: Place) -> None:
-    servers = {"odd": python_server("odd", "hides-prompts", init_timeout=5), **HEALTHY}
+    servers = {"odd": python_server("odd", "hides-prompts"), **HEALTHY}
     async with place.bridge(servers) as client:
         await client.initialize()
         async with undisturbed(client):

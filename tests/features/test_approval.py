@@ -272,7 +272,7 @@ async def test_a_call_waits_for_the_http_api(place: Place) -> None:
     async with place.http_bridge({"up": asking()}) as client:
         await client.initialize()
         call = begins(client, "a")
-        async with httpx2.AsyncClient(base_url=client.url.removesuffix("/mcp"), trust_env=False) as http:
+        async with httpx2.AsyncClient(base_url=client.url.removesuffix("/mcp"), trust_env=False, timeout=60) as http:
             assert (await http.get("/api/approvals")).status_code == 403
             http.headers["authorization"] = f"Bearer {ADMIN}"
 

@@ -28,9 +28,9 @@ async def listed(client: Client, meta: dict[str, Any] | None = None, *, tools: i
     params = {} if meta is None else {"_meta": meta}
 
     async def ask() -> list[dict[str, Any]]:
-        return (await client.request("tools/list", params, within=15)).result["tools"]
+        return (await client.request("tools/list", params, within=60)).result["tools"]
 
-    found = await eventually(ask, lambda found: len(found) == tools, within=30)
+    found = await eventually(ask, lambda found: len(found) == tools, within=60)
     return {tool["name"]: tool for tool in found}
 
 

@@ -367,13 +367,13 @@ async def test_a_server_with_other_settings_makes_it_forget_also_what_the_old_on
 
     with anyio.fail_after(10):
         async with Replaced(settings()) as bridge:
-            assert await bridge.settled(5)
+            assert await bridge.settled(30)
             await bridge.reload(settings("other"))
             listing = await made[1].hears("tools/list")
             await bridge.request("tools/call", {"name": "up__echo"})
             assert bridge.cache_status()["entries"] == 1
             made[1].line.gives({"jsonrpc": "2.0", "id": listing["id"], "result": LEGACY_SERVER["tools/list"]})
-            assert await bridge.settled(5)
+            assert await bridge.settled(30)
             assert bridge.cache_status()["entries"] == 0
             await bridge.request("tools/call", {"name": "up__echo"})
             assert made[1].asked("tools/call")

@@ -579,7 +579,7 @@ async def hooked(upstream: ScriptedTransport, function: Hook) -> AsyncIterator[t
     Bridge.__init__(bridge, settings, hooks=[function])
     with anyio.fail_after(20):
         async with bridge:
-            assert await bridge.settled(5)
+            assert await bridge.settled(30)
             ear = Ear(bridge.server)
             await ear.initialize()
             yield bridge, ear

@@ -25,7 +25,7 @@ async def two_clients(place: Place) -> AsyncIterator[tuple[HttpClient, HttpClien
 async def post(client: HttpClient, id_: object, tool: str, meta: Message | None = None, **arguments: object) -> Reply:
     """A call with an id of the test's choice."""
     params = {"name": tool, "arguments": arguments, "_meta": meta or {}}
-    return await client.exchange({"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}, 10)
+    return await client.exchange({"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}, 60)
 
 
 async def test_the_same_ids_at_the_same_time_get_everyone_its_own_answer(place: Place) -> None:

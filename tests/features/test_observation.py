@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness import Place, eventually, python_server
+from mcpbridge.pipeline.tracing_setup import OpenTelemetry
 from rpc import HttpClient
 
 Labels = dict[str, str]
@@ -154,7 +155,9 @@ async def test_spans_and_metrics_reach_a_collector_and_the_trace_goes_on_at_the_
     collector = Collector()
     listening = await asyncio.start_server(collector.handle, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    place.env |= {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "OTEL_BSP_SCHEDULE_DELAY": "100"}
+    often = {"OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
+    place.env |= {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", **often}
+    measured = {"mcp.server.operation.duration", "mcp.client.operation.duration"}
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     async with listening:
         async with place.bridge({"plain": python_server("plain")}, observe={"otel": True}) as client:
@@ -163,10 +166,11 @@ async def test_spans_and_metrics_reach_a_collector_and_the_trace_goes_on_at_the_
             await client.call("plain__echo", meta=meta, text="my secret")
             journal = json.loads((await client.call("plain__journal")).text)
             await eventually(_now(collector.spans), lambda spans: len(spans) >= 4)
+            await eventually(_now(collector.metric_names), lambda names: names >= measured)
             await client.close()
             await client.command.process.wait()
         spans = [span for span in collector.spans() if span.trace_id.hex() == trace]
-        assert collector.metric_names() == {"mcp.server.operation.duration", "mcp.client.operation.duration"}
+        assert collector.metric_names() == measured
     received, sent = sorted(spans, key=lambda span: span.start_time_unix_nano)
     assert (received.name, sent.name) == ("tools/call plain__echo", "tools/call echo")
     assert received.parent_span_id.hex() == parent
@@ -182,6 +186,25 @@ def _now(function: Any) -> Any:
         return function()
 
     return attempt
+
+
+async def test_what_was_not_sent_yet_reaches_the_collector_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a few seconds for that; here as many as the machine needs."""
+    monkeypatch.setattr("mcpbridge.pipeline.tracing_setup._LAST_WORDS", 60)
+    collector = Collector()
+    listening = await asyncio.start_server(collector.handle, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
+    async with listening:
+        made = OpenTelemetry.made()
+        async with made.running():
+            span = made.start("x", {}, carried={}, parent=None, is_client=False)
+            made.finish(span, {}, "")
+            made.measure("mcp.server.operation.duration", 1, {})
+            assert not collector.bodies
+        assert [span.name for span in collector.spans()] == ["x"]
+        assert collector.metric_names() == {"mcp.server.operation.duration"}
 
 
 @pytest.mark.parametrize("front", ["stdio", "http"])

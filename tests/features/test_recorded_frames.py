@@ -69,6 +69,8 @@ async def pair(
         pair = Pair(request.param, client, journal)
         if not pair.is_modern:
             await client.initialize(sampling={})
+        # Answered once all is known of the server.
+        await client.call("later__gaze", within=60, meta=pair.meta(number=0))
         yield pair
     place.clean()
 

@@ -42,7 +42,7 @@ async def test_a_legacy_client_of_each_revision_reaches_servers_of_all(place: Pl
 @pytest.mark.parametrize("front", FRONTS)
 async def test_a_modern_client_reaches_servers_of_all_revisions(place: Place, front: str) -> None:
     async with opened(place, front, ALL_REVISIONS) as client:
-        found = (await client.request("server/discover", {"_meta": envelope()}, within=10)).result
+        found = (await client.request("server/discover", {"_meta": envelope()}, within=60)).result
         assert MODERN in found["supportedVersions"]
         for name in ALL_REVISIONS:
             reply = await eventually(lambda name=name: called(client, name), lambda reply: "result" in reply.message)
@@ -56,7 +56,7 @@ async def test_a_modern_client_reaches_servers_of_all_revisions(place: Place, fr
 
 
 async def called(client: Client, server: str) -> Any:
-    return await client.call(f"{server}__echo", text="hello", meta=envelope())
+    return await client.call(f"{server}__echo", text="hello", meta=envelope(), within=60)
 
 
 @pytest.mark.parametrize("front", FRONTS)
@@ -70,7 +70,7 @@ async def test_an_unknown_modern_revision_is_refused_with_those_that_are_known(p
     async with opened(place, front, {"plain": python_server("plain")}) as client:
         meta = envelope(**{"io.modelcontextprotocol/protocolVersion": "2031-01-01"})
         with pytest.raises(Refused) as refused:
-            _ = (await client.request("tools/list", {"_meta": meta}, within=10)).result
+            _ = (await client.request("tools/list", {"_meta": meta}, within=60)).result
         assert refused.value.code == -32022
         assert MODERN in refused.value.data["supported"]
 

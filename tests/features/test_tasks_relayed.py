@@ -210,7 +210,7 @@ async def test_the_name_header_of_a_task_must_be_its_id(tmp_path: Path) -> None:
         params = {"taskId": id_, "_meta": person.params("", {})["_meta"]}
         message = {"jsonrpc": "2.0", "id": 99, "method": "tasks/get", "params": params}
         headers = {**person.client.headers(message), "mcp-name": "another"}
-        async with httpx2.AsyncClient(trust_env=False) as http:
+        async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
             response = await http.post(person.client.url, json=message, headers=headers)
         assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
 

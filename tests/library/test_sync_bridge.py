@@ -186,7 +186,7 @@ def test_a_coroutine_that_would_wait_for_its_own_thread_is_refused(opened: Calla
 
 def test_events_are_iterated_until_nothing_happens(opened: Callable[..., SyncBridge]) -> None:
     bridge = opened(add)
-    events = bridge.events(timeout=5)
+    events = bridge.events(timeout=60)
     bridge.call_tool("add", {"a": 1, "b": 2})
     assert next(event for event in events if event.name == "call.finished").tool == "tools/add"
     assert list(bridge.events(timeout=0.01)) == []

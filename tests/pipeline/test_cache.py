@@ -162,7 +162,7 @@ async def cached(**server: Any) -> AsyncIterator[tuple[Cache, Stage]]:
     cache = Cache(CacheSettings(), {"s": settings}, CallDefaults())
     stage = cache.stage(Tool(), Conduct(cache=60, effect="read"))
     assert stage is not None
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with cache.running():
             yield cache, stage
 

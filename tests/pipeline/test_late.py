@@ -156,7 +156,7 @@ async def test_a_kept_result_expires() -> None:
     late, call = book(lifetime=0.01), call_of()
     begin(late, call)
     await finish(late, call)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while late.known:
             await asyncio.sleep(0.01)
     assert await repeated(late, call_of()) == FRESH
@@ -201,7 +201,7 @@ async def test_a_result_whose_storing_is_cancelled_goes_to_who_waits_for_it_and_
             raise AssertionError
 
     late, call = book(store=Slow()), call_of()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         begin(late, call)
         joined = asyncio.ensure_future(repeated(late, call_of()))
         finishing = asyncio.ensure_future(finish(late, call))
@@ -219,7 +219,7 @@ async def test_who_joins_waits_no_longer_than_such_a_call_may_take(place: str) -
     stage = late.stage(TOOL, Conduct(timeouts=Timeouts(0.01, 0.01) if place == "tool" else None))
     assert stage is not None
     begin(late, call)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         with pytest.raises(UpstreamTimeout) as raised:
             await stage(call_of(), never)
         assert "it is not run twice" in raised.value.told()

@@ -67,7 +67,7 @@ async def test_a_plan_without_stages_is_the_delivery_itself() -> None:
 async def test_a_call_is_delivered_to_the_server_that_owns_its_target() -> None:
     pool = pool_of({"up": ScriptedTransport(LEGACY_SERVER)})
     async with pool.running():
-        assert await pool.settled(5)
+        assert await pool.settled(30)
         deliver = Deliver(pool)
         assert (await deliver(call_of())).value()["content"]
     with pytest.raises(UpstreamUnavailable, match="not configured any more"):

@@ -84,7 +84,7 @@ def policy() -> Policy:
 def approval() -> Approval:
     grants = Grants(MemoryStore(), once_seconds=60, session_seconds=60)
     approver = HandlerApprover(lambda request: True)
-    return Approval([approver], grants, seconds=5, policy=str, audit=lambda event: None)
+    return Approval([approver], grants, seconds=60, policy=str, audit=lambda event: None)
 
 
 def hooks() -> Hooks:

@@ -90,7 +90,7 @@ async def traced(
     with anyio.fail_after(20), pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpenTelemetry, "made", lambda: bridge.opened)
         async with bridge:
-            assert await bridge.settled(5)
+            assert await bridge.settled(30)
             ear = Ear(bridge.server)
             await ear.initialize()
             yield World(bridge, transport, ear)

@@ -38,7 +38,7 @@ async def test_waiting_is_not_computing() -> None:
 
 
 async def test_nothing_runs_out_while_a_person_is_asked() -> None:
-    watch = Watch(computing=5, altogether=0.05)
+    watch = Watch(computing=600, altogether=0.05)
     gone = asyncio.Event()
     watch.start(gone.set)
     with watch.asking():

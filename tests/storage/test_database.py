@@ -105,6 +105,7 @@ async def test_a_file_that_another_holds_is_waited_for_once(
 ) -> None:
     """Review of issue 5: each write waited five seconds anew."""
     monkeypatch.setattr(module, "_SHORT_WAIT", 0.0)
+    monkeypatch.setattr(module, "_LOCKED_SECONDS", 600.0)
     waits: list[int] = []
 
     def look(connection: Connection) -> None:
@@ -141,7 +142,7 @@ async def test_what_was_handed_over_before_the_end_is_done(tmp_path: Path) -> No
     database = Database(tmp_path / "a.db", SCHEMA)
     for number in range(3000):
         database.post(adding(str(number)))
-    await database.close()
+    await database.close(60)
     errors = list[Exception | None]()
     database.post(adding("late"), errors.append)
     assert [type(error) for error in errors] == [StoreFailed]

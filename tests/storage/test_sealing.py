@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
+from mcpbridge.storage import wrapping
 from mcpbridge.storage.opening import LazyStore
-from mcpbridge.storage.packing import Unreadable
+from mcpbridge.storage.packing import Unreadable, pack
 from mcpbridge.storage.sealing import Seals
 from mcpbridge.storage.settings import StoreSettings
 from mcpbridge.storage.sqlite import SqliteStore
@@ -68,8 +70,8 @@ async def test_without_the_right_key_values_count_as_missing_and_that_is_told_on
     path = tmp_path / "a.db"
     async with opened(path, KEY) as store:
         await put_two(store)
-    with capture_logs() as logs:
-        async with opened(path, key) as store:
+    async with opened(path, key) as store:
+        with capture_logs() as logs:
             assert await store.entries("result", principal=None) == []
             assert await store.entry("result", "long", principal="ann") is None
             assert not await store.renew("result", "long", principal="ann", expires_in=60)
@@ -78,8 +80,8 @@ async def test_without_the_right_key_values_count_as_missing_and_that_is_told_on
     assert line["log_level"] == "warning"
     assert "2 were written with a" in line["reason"]
     assert KEY not in str(line)
-    with capture_logs() as logs:
-        async with opened(path, key) as store:
+    async with opened(path, key) as store:
+        with capture_logs() as logs:
             assert await got(store) == [None, None]
             assert await store.take("result", "long", principal="ann") is None
             assert await store.put("result", b"mine", principal="ann", expires_in=60) != "long"
@@ -99,15 +101,28 @@ async def test_a_value_without_a_label_is_in_no_listing_of_others_either(tmp_pat
         assert [entry.handle for entry in await store.entries("grant", principal="ann")] == ["b"]
 
 
-async def test_small_values_do_not_wait_for_large_ones(tmp_path: Path) -> None:
+async def test_small_values_do_not_wait_for_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def pack_once_told(body: bytes) -> tuple[int, bytes]:
+        begun.set()
+        assert go.wait(90)
+        return pack(body)
+
     async with opened(tmp_path / "a.db", KEY) as store:
         await put_two(store)
+        monkeypatch.setattr(wrapping, "pack", pack_once_told)
         large = [
             asyncio.create_task(store.put("result", LONG * 2000, principal="ann", expires_in=600)) for _ in range(4)
         ]
+        try:
+            with anyio.fail_after(60):
+                assert await asyncio.to_thread(begun.wait, 60)
+                assert await got(store) == [LONG, PLAIN]
+            assert not any(task.done() for task in large)
+        finally:
+            go.set()
         with anyio.fail_after(60):
-            assert await got(store) == [LONG, PLAIN]
-            assert not all(task.done() for task in large)
             await asyncio.gather(*large)
 
 

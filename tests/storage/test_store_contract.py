@@ -558,7 +558,7 @@ async def test_after_the_end_nothing_is_kept_and_nobody_waits(tmp_path: Path) ->
     await store.put("k", b"v", principal="", expires_in=9)
     await store.close()
     await store.close()
-    with anyio.fail_after(5), pytest.raises(StoreFailed, match="is closed"):
+    with anyio.fail_after(30), pytest.raises(StoreFailed, match="is closed"):
         await store.get("k", "v", principal="")
 
 

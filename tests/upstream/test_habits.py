@@ -95,7 +95,7 @@ async def test_what_was_learned_is_kept_and_serves_all_kinds_from_the_next_start
 
     with anyio.fail_after(20):
         async with (first := pool()).running():
-            await first.settled(5)
+            await first.settled(30)
             first.expect(BOTH)
             assert await used(first, *[Someone(form=True, roots=True)] * ENOUGH) == {first.upstreams["up"]}
             assert len(await used(first, Someone())) == 1

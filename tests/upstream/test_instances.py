@@ -128,7 +128,7 @@ async def test_a_wait_for_the_end_of_a_task_takes_no_slot_from_other_calls() -> 
     pool = pool_of({"up": transport}, up={"max_concurrent": 1, "max_queued": 0})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             base = pool.upstreams["up"]
             waits = [
                 asyncio.ensure_future(base.request(Call("tasks/result", "up", f"t{n}", Body(b'{"taskId":"t"}'))))
@@ -203,7 +203,7 @@ async def test_an_instance_does_not_end_while_a_person_answers_between_two_round
     someone = Someone(form=True)
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             call = begin(pool, someone)
             while not someone.asked:
                 await asyncio.sleep(0)
@@ -227,7 +227,7 @@ async def test_an_instance_does_not_end_while_a_client_is_expected_back_with_an_
     someone.relays = True  # pyright: ignore[reportAttributeAccessIssue] - as a modern one does
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             deliver = Deliver(pool, answer_seconds=2)
             assert (await deliver(call_of(client=someone))).value() == result
             [instance] = [one for one in pool.everyone() if not one.is_base]

@@ -62,7 +62,7 @@ async def test_a_server_that_is_known_is_listed_and_not_started(tmp_path: Path) 
     async with remembering(tmp_path, transport) as running:
         up = running.up
         assert (up.version, up.modern, up.instructions, up.title) == ("2025-06-18", False, "be kind", "scripted")
-        assert await running.pool.settled(5)
+        assert await running.pool.settled(30)
         assert [json.loads(tool)["name"] for tool in up.lists["tools"]] == ["echo"]
         assert running.watcher.offers == [up.lists]
         assert up.status.state == "idle"
@@ -94,7 +94,7 @@ async def test_an_eager_server_is_listed_from_memory_and_started_all_the_same(tm
     await learned(tmp_path, transport)
     transport.script |= SILENT
     async with remembering(tmp_path, transport, start="eager") as running:
-        assert await running.pool.settled(5)
+        assert await running.pool.settled(30)
         assert len(running.watcher.offers) == 1
         await transport.tries(1)
         assert running.up.status.state == "starting"
@@ -403,7 +403,7 @@ async def test_progress_is_told_to_those_alone_who_asked_for_it(
         call = asyncio.ensure_future(running.up.request(call_of(update=hear)))
         asked = asyncio.ensure_future(running.up.request(call_of(update=hear, wants_progress=True)))
         await transport.hears("initialize")
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not told:
                 await anyio.sleep(0.001)
         assert told == ["notifications/progress"]

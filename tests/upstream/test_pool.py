@@ -32,7 +32,7 @@ async def test_upstreams_are_in_the_order_of_their_names_and_disabled_ones_left_
     pool = pool_of(transports, off={"disabled": True})
     assert list(pool.upstreams) == ["a", "b"]
     async with pool.running():
-        assert await pool.settled(5)
+        assert await pool.settled(30)
     assert transports["off"].attempts == 0
     assert {upstream.status.state for upstream in pool.upstreams.values()} == {"stopped"}
 
@@ -41,9 +41,9 @@ async def test_waiting_ends_when_every_upstream_is_ready_or_has_failed_once() ->
     bad, good = ScriptedTransport(LEGACY_SERVER), ScriptedTransport(LEGACY_SERVER)
     bad.refuses = [UpstreamUnavailable("bad", "connection refused")] * 9
     pool = pool_of({"bad": bad, "good": good, "odd": ScriptedTransport(SILENT)}, odd={"unavailable": "no ${TOKEN}"})
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             assert pool.upstreams["good"].status.state == "ready"
             assert pool.upstreams["bad"].status.state in ("retrying", "starting")
 
@@ -68,7 +68,7 @@ async def test_an_error_of_the_body_stops_all_upstreams_and_arrives_as_it_was() 
 
     async def fail_inside() -> None:
         async with pool.running():
-            await pool.settled(5)
+            await pool.settled(30)
             raise ValueError("of the body")
 
     with pytest.raises(ValueError, match="of the body"):
@@ -101,7 +101,7 @@ async def test_exactly_what_clients_declared_is_declared_to_a_legacy_server() ->
     pool = pool_of({"up": transport})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             nothing = await served(pool, Someone())
             assert nothing is pool.upstreams["up"]
             forms = await served(pool, Someone(form=True))
@@ -120,7 +120,7 @@ async def test_a_session_that_nobody_used_yet_is_opened_for_the_first_that_comes
     pool = pool_of({"up": transport})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             upstream = await served(pool, Someone(form=True))
             assert upstream is pool.upstreams["up"]
             assert pool.instances("up") == 1
@@ -182,7 +182,7 @@ async def test_only_so_many_further_instances_are_opened() -> None:
     pool = pool_of({"up": transport}, up={"max_instances": 1})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             await served(pool, Someone())
             form = await served(pool, Someone(form=True))
             with form.used(), pytest.raises(Overloaded, match="max_instances"):
@@ -195,7 +195,7 @@ async def test_at_the_limit_one_that_is_idle_makes_room() -> None:
     pool = pool_of({"up": transport}, up={"max_instances": 1})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             await served(pool, Someone())
             form = await served(pool, Someone(form=True))
             other = await served(pool, Someone(sampling=True))
@@ -208,7 +208,7 @@ async def test_an_instance_that_is_not_used_ends_and_comes_back_when_it_is() -> 
     pool = pool_of({"up": transport}, up={"instance_idle": 0.05})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             await served(pool, Someone())
             other = await served(pool, Someone(form=True))
             [line] = [line for line in transport.lines[1:] if line.asked("tools/call")]
@@ -225,7 +225,7 @@ async def test_an_instance_with_a_call_under_way_does_not_end() -> None:
     pool = pool_of({"up": transport}, up={"instance_idle": 0.02})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             await served(pool, Someone())
             transport.script["tools/call"] = SILENCE
             call = asyncio.ensure_future(served(pool, Someone(form=True)))
@@ -242,7 +242,7 @@ async def test_an_instance_does_not_end_before_the_tasks_that_somebody_waits_for
     pool = pool_of({"up": transport}, up={"instance_idle": 0.02})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             await served(pool, Someone())
             other = await served(pool, Someone(form=True))
             for id_ in ("first", "second"):
@@ -263,7 +263,7 @@ async def test_clients_that_are_kept_apart_share_nothing() -> None:
     pool = pool_of({"up": transport}, up={"share": "session"})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             people = [Someone(), Someone(), Someone(form=True)]
             instances = [await served(pool, person) for person in people]
             assert len({pool.upstreams["up"], *instances}) == 4
@@ -289,7 +289,7 @@ async def test_clients_of_a_project_share_an_instance_that_works_there(tmp_path:
     here, gone = tmp_path.as_uri(), (tmp_path / "gone").as_uri()
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             first, second = [await served(pool, Someone(project=here)) for _ in range(2)]
             assert first is second is pool.upstreams["up"]
             assert await served(pool, Someone(project=f"{here}/")) is first
@@ -309,7 +309,7 @@ async def test_clients_whose_project_is_not_known_can_be_asked_all_the_same() ->
     pool = pool_of({"up": transport}, up={"share": "project"})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             one = await served(pool, Someone(form=True))
             assert one is await served(pool, Someone(form=True))
             stranger = Someone(form=True)
@@ -331,7 +331,7 @@ async def test_a_question_on_an_instance_that_several_share_is_put_to_the_client
     first, second = (Someone(form=True, home="principal ada", project="file:///work") for _ in range(2))
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             calls = [asyncio.ensure_future(served(pool, someone)) for someone in (first, second)]
             asked = await transport.hears("tools/call")
             line = transport.line
@@ -379,7 +379,7 @@ async def test_all_instances_end_with_the_pool() -> None:
     pool = pool_of({"up": transport})
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             for client in (Someone(), Someone(form=True), Someone(roots=True)):
                 await served(pool, client)
             assert sum(line.is_open for line in transport.lines) >= 3
@@ -530,7 +530,7 @@ async def test_roots_are_of_the_session_and_may_be_told_after_the_call_in_which_
     someone.relays = relays  # pyright: ignore[reportAttributeAccessIssue] - of a modern client
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             call = asyncio.ensure_future(served(pool, someone))
             asked = await transport.hears("tools/call")
             line = transport.line
@@ -565,7 +565,7 @@ async def test_a_log_message_is_of_the_newest_call_when_all_that_run_are_one_cli
     someone, other = Someone(), Someone()
     with anyio.fail_after(10):
         async with pool.running():
-            assert await pool.settled(5)
+            assert await pool.settled(30)
             calls = [asyncio.ensure_future(served(pool, someone, update=ear(number))) for number in range(2)]
             await transport.hears("tools/call", times=2)
             transport.line.says("notifications/message", level="info", data="whose?")

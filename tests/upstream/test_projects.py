@@ -62,12 +62,12 @@ async def test_a_server_that_needs_a_project_waits_for_the_first_and_works_in_it
     servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT}"]', script)
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5), "nobody need wait for it"
+            assert await servers.pool.settled(30), "nobody need wait for it"
             assert "works in a project" in servers.base.state_text
             assert servers.pool.wants_project()
             servers.pool.expect(NOTHING, project=at(tmp_path, "first"))
             assert not servers.pool.wants_project()
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert servers.base.lists["tools"]
             first = [
                 await servers.served(Someone(project=uri))
@@ -104,7 +104,7 @@ async def test_with_a_default_it_starts_at_once_and_moves_to_the_first_project(t
     servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT:-/default}"]')
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             before = servers.base
             assert await servers.served(Someone(project=at(tmp_path, "first"))) is servers.base is not before
             while before.status.state != "stopped":
@@ -159,11 +159,11 @@ async def test_clients_that_are_kept_apart_are_so_in_their_projects(tmp_path: Pa
 
 async def test_a_server_that_failed_in_one_project_is_tried_in_the_next(tmp_path: Path) -> None:
     """Else its lists would wait for ever for a project that is gone."""
-    servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT}"]\nqueue_timeout = 1')
+    servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT}"]')
     with anyio.fail_after(20):
         async with servers.pool.running():
             servers.pool.expect(NOTHING, project=at(tmp_path, "gone"))
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             base = servers.base
             base._link.closed("it ended")  # pyright: ignore[reportPrivateUsage] - as a server that dies again and again
             base._link.step(type(base.status)("failed", "it ended", 1e9))  # pyright: ignore[reportPrivateUsage]
@@ -184,7 +184,7 @@ async def test_other_settings_leave_it_in_its_project(tmp_path: Path) -> None:
             assert (base.settings.tools.exclude, base.settings.args) == (["a"], [f"{tmp_path}/here"])
             file.write_text('[servers.up]\ncommand = "x"\nargs = ["-v", "${PROJECT_ROOT}"]')
             assert (await servers.pool.configure(read(file, {}).settings.servers)).replaced == ("up",)
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert await servers.served(here) is servers.base is not base
     assert servers.started[-1].args == ["-v", f"{tmp_path}/here"]
 

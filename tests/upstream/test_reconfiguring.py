@@ -110,7 +110,7 @@ async def test_what_has_not_changed_goes_on_as_if_nothing_had_happened() -> None
     servers = Servers(same=settings(), filtered=settings(), other=settings(), gone=settings(), off=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             before, by_name = dict(servers.pool.upstreams), servers.pool.upstreams
             after = {
                 "same": settings(),
@@ -127,7 +127,7 @@ async def test_what_has_not_changed_goes_on_as_if_nothing_had_happened() -> None
             assert by_name["filtered"] is before["filtered"]
             assert by_name["filtered"].settings.tools.exclude == ["*"]
             assert by_name["other"] is before["other"], "until the next one is up"
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert by_name["other"] is not before["other"]
             for name in ("gone", "off", "other"):
                 await ended(before[name])
@@ -140,11 +140,11 @@ async def test_calls_in_flight_end_on_the_old_one_and_later_ones_go_to_the_new()
     servers = Servers({**LEGACY_SERVER, "tools/call": SILENCE}, up=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             old, early = servers.pool.upstreams["up"], servers.call("up")
             asked = await servers.of("up")[0].hears("tools/call")
             await servers.pool.configure({"up": settings(args=["new"])})
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             late = servers.call("up")
             asked_later = await servers.of("up")[1].hears("tools/call")
             assert (await early if early.done() else old.status.state) == "ready"
@@ -161,7 +161,7 @@ async def test_an_old_one_is_not_waited_for_longer_than_its_longest_call() -> No
     servers = Servers({**LEGACY_SERVER, "tools/call": SILENCE}, up=slow)
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             old, call = servers.pool.upstreams["up"], servers.call("up")
             await servers.of("up")[0].hears("tools/call")
             old.settings = settings(call_timeout=0.2, max_call_timeout=0.2)
@@ -174,7 +174,7 @@ async def test_an_old_one_is_not_waited_for_longer_than_its_longest_call() -> No
 async def test_a_call_to_one_that_is_gone_says_so() -> None:
     servers = Servers(up=settings())
     async with servers.pool.running():
-        assert await servers.pool.settled(5)
+        assert await servers.pool.settled(30)
         await servers.pool.configure({})
         with pytest.raises(UpstreamUnavailable, match="not configured any more"):
             await servers.call("up")
@@ -184,7 +184,7 @@ async def test_its_successor_is_waited_for_and_heard_of_only_when_it_is_up() -> 
     servers = Servers(up=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             old, told, instances = servers.pool.upstreams["up"], len(servers.who), servers.pool.instances("up")
             servers.script = {**LEGACY_SERVER, "tools/list": SILENCE}
             await servers.pool.configure({"up": settings(args=["new"])})
@@ -194,7 +194,7 @@ async def test_its_successor_is_waited_for_and_heard_of_only_when_it_is_up() -> 
             assert servers.pool.upstreams["up"] is old
             assert (servers.who[told:], servers.pool.instances("up")) == ([], instances)
             servers.of("up")[1].line.gives({"jsonrpc": "2.0", "id": listing["id"], "result": {"tools": []}})
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             new = servers.pool.upstreams["up"]
             assert new is not old
             assert servers.who[told:] == [new, new], "what it offers, and that it is ready"
@@ -205,11 +205,11 @@ async def test_one_that_cannot_be_started_takes_the_place_of_the_old_one_and_say
     servers = Servers(up=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             old = servers.pool.upstreams["up"]
             servers.refuses = [UpstreamUnavailable("up", "command not found")] * 99
             await servers.pool.configure({"up": settings(args=["wrong"])})
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             await ended(old)
             assert "command not found" in servers.pool.upstreams["up"].status.reason
 
@@ -218,7 +218,7 @@ async def test_what_is_configured_while_a_successor_starts_replaces_that() -> No
     servers = Servers(up=settings(), gone=settings(), told=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             servers.script = {**LEGACY_SERVER, "tools/list": SILENCE}
             another = settings(args=["1"])
             await servers.pool.configure({"up": another, "gone": another, "told": another})
@@ -229,7 +229,7 @@ async def test_what_is_configured_while_a_successor_starts_replaces_that() -> No
             assert await servers.pool.configure(third) == Changed((), ("gone",), ("up",), ("told",))
             listing = await servers.of("told")[1].hears("tools/list")
             servers.of("told")[1].line.gives({"jsonrpc": "2.0", "id": listing["id"], "result": {"tools": []}})
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert servers.pool.upstreams["up"].transport is servers.of("up")[2]
             assert servers.pool.upstreams["told"].settings == third["told"]
             assert list(servers.pool.upstreams) == ["told", "up"]
@@ -239,7 +239,7 @@ async def test_deadlines_of_calls_are_others_and_its_process_is_the_same() -> No
     servers = Servers({**LEGACY_SERVER, "tools/call": SILENCE}, up=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert (await servers.pool.configure({"up": settings(call_timeout=0.05)})).kept == ("up",)
             with pytest.raises(UpstreamTimeout, match=r"0\.05"):
                 await servers.call("up")
@@ -252,11 +252,11 @@ async def test_an_old_one_says_nothing_more_of_what_it_offers() -> None:
     servers = Servers(script, up=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             call = servers.call("up")
             await servers.of("up")[0].hears("tools/call")
             await servers.pool.configure({"up": settings(args=["new"])})
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             new, told = servers.pool.upstreams["up"], len(servers.who)
             servers.of("up")[0].line.says("notifications/tools/list_changed")
             await servers.of("up")[0].hears("tools/list", times=2)
@@ -269,7 +269,7 @@ async def test_subscriptions_and_the_log_level_go_over_to_the_new_one() -> None:
     servers = Servers(WITH_RESOURCES, up=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             old = servers.pool.upstreams["up"]
             old.wanted.subscribe("memo://a")
             old.wanted.want_log_level("info")
@@ -290,7 +290,7 @@ async def test_one_that_is_gone_is_not_kept_by_those_who_wanted_to_hear_of_it() 
     servers = Servers(WITH_RESOURCES, up=settings())
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             old = servers.pool.upstreams["up"]
             old.wanted.subscribe("memo://a")
             await servers.pool.configure({})
@@ -303,7 +303,7 @@ async def test_further_instances_are_replaced_with_it_and_those_with_subscribers
     watching, calling = Someone(), Someone()
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             base = servers.pool.upstreams["up"]
             own = await servers.pool.serving(base, watching)
             await servers.call("up", calling)
@@ -311,7 +311,7 @@ async def test_further_instances_are_replaced_with_it_and_those_with_subscribers
             assert servers.pool.instances("up") == 3
             await servers.pool.configure({"up": settings(share="session", args=["new"])})
             assert servers.pool.instances("up") == 3
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert servers.pool.instances("up") == 2
             await ended(own)
             again = await servers.pool.serving(servers.pool.upstreams["up"], watching)
@@ -327,10 +327,10 @@ async def test_a_server_that_never_came_up_is_replaced_by_one_that_does() -> Non
     servers.of("up")[0].refuses = [UpstreamUnavailable("up", "command not found")] * 99
     with anyio.fail_after(10):
         async with servers.pool.running():
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert servers.pool.upstreams["odd"].status.state == "unavailable"
             await servers.pool.configure({"up": settings(args=["right"]), "odd": settings()})
-            assert await servers.pool.settled(5)
+            assert await servers.pool.settled(30)
             assert {upstream.status.state for upstream in servers.pool.upstreams.values()} == {"ready"}
             assert (await servers.call("up")).value()["content"]
 
@@ -339,7 +339,7 @@ async def test_before_it_runs_a_pool_is_configured_as_well() -> None:
     servers = Servers(up=settings())
     assert (await servers.pool.configure({"up": settings(args=["a"]), "b": settings()})).added == ("b",)
     async with servers.pool.running():
-        assert await servers.pool.settled(5)
+        assert await servers.pool.settled(30)
         assert list(servers.pool.upstreams) == ["b", "up"]
 
 

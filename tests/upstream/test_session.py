@@ -27,6 +27,12 @@ LIMITS = Timeouts(5, 5)
 REFUSES_ALL = {"initialize": Refusal(-32600, "go away")}
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only silence is taken for silence, no machine that is slow."""
+    monkeypatch.setattr(session_module, "PROBE_SECONDS", 60.0)
+
+
 @asynccontextmanager
 async def connected(
     transport: ScriptedTransport, *, is_plain: bool = True
@@ -50,7 +56,7 @@ async def opened(
     transport: ScriptedTransport, era: str = "auto", *, is_plain: bool = True
 ) -> AsyncIterator[UpstreamSession]:
     async with connected(transport, is_plain=is_plain) as (session, _, _):
-        await session.open(era, 5)
+        await session.open(era, 60)
         yield session
 
 
@@ -156,19 +162,19 @@ async def test_a_server_that_ends_after_the_probe_is_to_be_started_again_as_lega
     transport.script[dies_at] = ending("exit code 1")(transport)
     async with connected(transport) as (session, _, _):
         with pytest.raises(ProbeKilled, match="exit code 1"):
-            await session.open("auto", 5)
+            await session.open("auto", 60)
 
 
 async def test_a_server_that_refuses_all_since_the_probe_is_to_be_started_again_as_legacy() -> None:
     async with connected(ScriptedTransport(REFUSES_ALL)) as (session, _, _):
         with pytest.raises(ProbeKilled):
-            await session.open("auto", 5)
+            await session.open("auto", 60)
 
 
 async def test_a_server_that_refuses_the_handshake_without_a_probe_is_what_it_is() -> None:
     async with connected(ScriptedTransport(REFUSES_ALL)) as (session, _, _):
         with pytest.raises(BridgeError, match="answered with an error"):
-            await session.open("legacy", 5)
+            await session.open("legacy", 60)
 
 
 async def test_a_server_that_answers_nothing_is_given_up_in_time() -> None:
@@ -190,7 +196,7 @@ async def test_a_server_that_answers_nothing_is_given_up_in_time() -> None:
 async def test_an_odd_answer_to_initialize_is_explained(answer: dict[str, Any], words: str) -> None:
     async with connected(ScriptedTransport({"initialize": answer})) as (session, _, _):
         with pytest.raises(UpstreamUnavailable, match=words):
-            await session.open("legacy", 5)
+            await session.open("legacy", 60)
 
 
 async def test_instructions_of_the_wrong_kind_are_left_out() -> None:
@@ -203,7 +209,7 @@ async def test_a_modern_server_of_other_revisions_is_named() -> None:
     found = {"supportedVersions": ["2031-01-01", "2032-01-01"], "capabilities": {}}
     async with connected(ScriptedTransport({"server/discover": found})) as (session, _, _):
         with pytest.raises(UpstreamUnavailable, match="it speaks only 2031-01-01, 2032-01-01"):
-            await session.open("auto", 5)
+            await session.open("auto", 60)
 
 
 async def test_a_server_that_is_modern_by_its_error_is_asked_for_everything() -> None:
@@ -218,11 +224,11 @@ async def test_where_modern_is_configured_a_legacy_server_is_told_so() -> None:
     transport = ScriptedTransport({**LEGACY_SERVER, "server/discover": {"hello": 1}})
     async with connected(transport) as (session, _, _):
         with pytest.raises(UpstreamUnavailable, match="does not speak a modern revision"):
-            await session.open("modern", 5)
+            await session.open("modern", 60)
     transport = ScriptedTransport(LEGACY_SERVER)
     async with connected(transport) as (session, _, _):
         with pytest.raises(BridgeError):
-            await session.open("modern", 5)
+            await session.open("modern", 60)
     assert not transport.asked("initialize")
     async with opened(ScriptedTransport(MODERN_SERVER), "modern") as modern:
         assert modern.modern
@@ -242,7 +248,7 @@ async def test_an_http_failure_that_tells_nothing_of_the_era_is_passed_on(status
         transport = ScriptedTransport(LEGACY_SERVER, **{"server/discover": failure})
         async with connected(transport, is_plain=is_plain) as (session, _, _):
             with pytest.raises(UpstreamHttpError) as caught:
-                await session.open("auto", 5)
+                await session.open("auto", 60)
         assert caught.value.status == status
         assert not transport.asked("initialize")
 
@@ -338,7 +344,7 @@ async def test_definitions_keep_their_bytes() -> None:
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/list": SILENCE})
     odd = b'{ "name":"a","x":123456789012345678901234567890,"y":null }'
     async with connected(transport) as (session, peer, _), anyio.create_task_group() as tasks:
-        await session.open("legacy", 5)
+        await session.open("legacy", 60)
 
         async def check() -> None:
             assert await session.list_all("tools", LIMITS) == Listing((odd,), "")

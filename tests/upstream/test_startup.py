@@ -37,7 +37,7 @@ async def waiting(wait: Any, count: int) -> list[asyncio.Future[Any]]:
 
 @pytest.mark.usefixtures("two_places")
 async def test_more_than_there_are_places_for_are_refused_until_some_have_gone() -> None:
-    wait = starting(5)
+    wait = starting(60)
     first, second = await waiting(wait.more, 2)
     with pytest.raises(Overloaded, match="The bridge is starting: 2 calls wait for it, more are not taken"):
         await wait.more()
@@ -45,16 +45,16 @@ async def test_more_than_there_are_places_for_are_refused_until_some_have_gone()
     await asyncio.wait([first])
     [third] = await waiting(wait.more, 1)
     wait.noticed()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         assert await second
         assert await third
 
 
 @pytest.mark.usefixtures("two_places")
 async def test_a_listing_that_finds_no_place_does_not_wait() -> None:
-    wait = starting(5)
+    wait = starting(60)
     tasks = await waiting(wait.settled, 2)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await wait.settled()
     assert not wait.is_over
     for task in tasks:
@@ -64,6 +64,6 @@ async def test_a_listing_that_finds_no_place_does_not_wait() -> None:
 
 async def test_nobody_waits_once_the_time_is_up() -> None:
     wait = starting(0.01)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await asyncio.gather(*(wait.settled() for _ in range(3)))
         assert not await wait.more()

@@ -208,6 +208,6 @@ async def test_nobody_waits_for_a_server_that_never_tells(era: str) -> None:
 
 async def line_hears(transport: ScriptedTransport, line: Line, method: str, times: int) -> None:
     """Return when this connection has heard the method so many times."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while len(line.asked(method)) < times:
             await transport.hears(method, times=len(transport.asked(method)) + 1)

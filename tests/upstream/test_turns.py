@@ -34,7 +34,7 @@ async def test_calls_of_one_client_run_side_by_side_and_those_of_another_wait() 
     await steps()
     assert not other.done()
     room.leave()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await other
     assert room.blocks("a")
     room.leave()
@@ -78,11 +78,11 @@ async def test_calls_of_a_client_that_is_being_asked_go_first() -> None:
     await room.enter("a", is_asked=False)
     other = wait(room, "b")
     await steps()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await room.enter("a", is_asked=True)
     room.leave()
     room.leave()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await other
 
 
@@ -107,7 +107,7 @@ async def test_who_gives_up_waiting_leaves_no_trace() -> None:
     gone.cancel()
     await steps()
     room.leave()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await stays
     room.leave()
     assert not room.blocks("b")
@@ -120,7 +120,7 @@ async def test_who_gives_up_in_the_turn_that_lets_it_in_lets_in_the_next() -> No
     await steps()
     room.leave()
     gone.cancel()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await stays
     assert gone.cancelled()
     assert room.blocks("b")
@@ -130,7 +130,7 @@ async def test_the_end_of_any_call_is_told_to_who_waits_for_it() -> None:
     room = turns()
     await room.enter("a", is_asked=False)
     await room.enter("a", is_asked=False)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         waiting = [asyncio.ensure_future(room.left(30)) for _ in range(2)]
         await steps()
         room.leave()
@@ -145,7 +145,7 @@ async def test_calls_of_a_home_come_in_while_one_of_it_that_had_waited_is_asked(
     await asyncio.sleep(0)
     turns.leave()
     await waiting
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await turns.enter("nested", is_asked=True, home="b")
     stranger = asyncio.ensure_future(turns.enter("third", is_asked=True, home="a"))
     await asyncio.sleep(0)

@@ -32,7 +32,7 @@ async def test_requests_in_a_row_share_a_connection_and_those_at_once_do_not() -
         await gate.wait()
         return reply(ask.body)
 
-    async with http_server(slow) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(slow) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for _ in range(3):
@@ -48,7 +48,7 @@ async def test_requests_in_a_row_share_a_connection_and_those_at_once_do_not() -
 async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again() -> None:
     async with http_server(echo) as server:
         transport = LeanTransport()
-        async with httpx2.AsyncClient(transport=transport) as client:
+        async with httpx2.AsyncClient(transport=transport, timeout=60) as client:
             with anyio.fail_after(30):
                 await client.post(server.url, content=b"1")
                 server.asks[0].writer.close()
@@ -63,7 +63,7 @@ async def test_a_connection_that_the_server_wants_to_end_soon_is_not_kept(header
     async def script(ask: Ask) -> bytes:
         return reply(b"x", **header)
 
-    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30):
             await client.post(server.url)
             await client.post(server.url)
@@ -76,7 +76,7 @@ async def test_an_answer_nobody_asked_for_is_not_taken_for_the_next_one() -> Non
     async def script(ask: Ask) -> bytes:
         return reply(b"mine") + reply(b"stray") if ask.body == b"1" else reply(ask.body)
 
-    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30):
             assert (await client.post(server.url, content=b"1")).content == b"mine"
             assert (await client.post(server.url, content=b"2")).content == b"2"
@@ -99,7 +99,7 @@ async def test_bodies_come_by_length_by_chunks_and_by_the_end_of_the_connection(
             ask.writer.close()
         return None
 
-    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30):
             for kind in answers:
                 assert (await client.post(server.url, content=kind)).content == b"whole", kind
@@ -112,7 +112,7 @@ async def test_a_body_is_streamed_in_both_directions() -> None:
         for _ in range(size >> 16):
             yield b"x" * (1 << 16)
 
-    async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(60):
             got = 0
             headers = {"content-length": str(size)}
@@ -132,7 +132,7 @@ async def test_a_request_body_of_unknown_length_goes_out_in_chunks() -> None:
         assert ask.headers["transfer-encoding"] == "chunked"
         return reply(await ask.reader.readuntil(b"0\r\n\r\n"))
 
-    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30):
             answer = await client.post(server.url, content=pieces())
     assert answer.content == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
@@ -155,13 +155,13 @@ async def test_an_answer_that_breaks_off_or_is_no_http_is_an_error(said: bytes, 
         await ask.say(said)
         ask.writer.close()
 
-    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30), pytest.raises(error):
             await client.post(server.url)
 
 
 async def test_a_header_with_a_line_break_is_refused_unsent() -> None:
-    async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with pytest.raises(httpx2.LocalProtocolError):
             await client.post(server.url, headers=[(b"x", b"a\r\nhost: evil")])
         assert server.connections == 0
@@ -171,13 +171,16 @@ async def test_silence_ends_with_the_time_limit_of_the_request() -> None:
     async def script(ask: Ask) -> None:
         await ask.gone()
 
-    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(script) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30), pytest.raises(httpx2.ReadTimeout):
             await client.post(server.url, timeout=httpx2.Timeout(None, read=0.01))
 
 
 async def test_giving_up_a_body_cuts_its_connection() -> None:
-    async with http_server(gone_after_head) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with (
+        http_server(gone_after_head) as server,
+        httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client,
+    ):
         with anyio.fail_after(30):
             async with client.stream("POST", server.url):
                 pass
@@ -196,17 +199,17 @@ async def gone_after_head(ask: Ask) -> bytes | None:
 
 async def test_nobody_listening_is_a_connect_error_in_plain_words() -> None:
     with closed_port() as port:
-        async with httpx2.AsyncClient(transport=LeanTransport()) as client:
+        async with httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
             refused = r"^connection refused: 127\.0\.0\.1:\d+$"
             with anyio.fail_after(30), pytest.raises(httpx2.ConnectError, match=refused):
                 await client.post(f"http://127.0.0.1:{port}/")
-    async with httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with pytest.raises(httpx2.UnsupportedProtocol):
             await client.get("ftp://127.0.0.1/")
 
 
 async def test_a_name_with_several_addresses_is_reached_by_the_one_that_answers() -> None:
-    async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with http_server(echo) as server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         with anyio.fail_after(30):
             answer = await client.post(server.url.replace("127.0.0.1", "localhost"), content=b"1")
     assert answer.content == b"1"
@@ -253,7 +256,7 @@ async def test_an_answer_counts_though_the_server_reads_no_more_of_the_request()
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     async with server:
         transport = LeanTransport()
-        async with httpx2.AsyncClient(transport=transport) as client:
+        async with httpx2.AsyncClient(transport=transport, timeout=60) as client:
             with anyio.fail_after(30):
                 url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
                 answer = await client.post(url, content=b"x" * (16 << 20))
@@ -283,7 +286,7 @@ async def test_a_body_in_many_pieces_waits_for_a_slow_reader() -> None:
 
     reading, resume = asyncio.Event(), asyncio.Event()
     server = await asyncio.start_server(stall, "127.0.0.1", 0, limit=1 << 16)
-    async with server, httpx2.AsyncClient(transport=LeanTransport()) as client:
+    async with server, httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         with anyio.fail_after(60):
             sending = asyncio.ensure_future(client.post(url, content=pieces(), timeout=None))
@@ -304,12 +307,12 @@ async def test_tls_is_checked_and_works(tmp_path: Path) -> None:
     serving.load_cert_chain(certificate)
     async with http_server(echo, ssl=serving) as server:
         trusting = ssl.create_default_context(cafile=certificate)
-        async with httpx2.AsyncClient(transport=LeanTransport(ssl_context=trusting)) as client:
+        async with httpx2.AsyncClient(transport=LeanTransport(ssl_context=trusting), timeout=60) as client:
             with anyio.fail_after(30):
                 assert (await client.post(server.url, content=b"1")).content == b"1"
                 assert (await client.post(server.url, content=b"2")).content == b"2"
         assert server.connections == 1
-        async with httpx2.AsyncClient(transport=LeanTransport()) as client:
+        async with httpx2.AsyncClient(transport=LeanTransport(), timeout=60) as client:
             with anyio.fail_after(30), pytest.raises(httpx2.ConnectError, match="certificate is not trusted"):
                 await client.post(server.url)
 

@@ -61,7 +61,7 @@ class Wire:
 
     async def answered(self, say: Callable[[], None]) -> Raw:
         """The outcome of a request to which `say` is what happens after it was sent."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             task = asyncio.ensure_future(self.ask())
             while not self.sent and not task.done():
                 await asyncio.sleep(0)
@@ -87,7 +87,7 @@ async def passes() -> AsyncIterator[Passes]:
 
 async def test_answers_find_their_callers_whatever_their_order() -> None:
     wire = Wire()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         first, second = asyncio.ensure_future(wire.ask()), asyncio.ensure_future(wire.ask())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -171,7 +171,7 @@ async def test_an_error_with_a_null_id_goes_to_the_only_caller() -> None:
 
 async def test_a_cancelled_caller_cancels_upstream() -> None:
     wire = Wire()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         task = asyncio.ensure_future(wire.ask())
         while not wire.sent:
             await asyncio.sleep(0)
@@ -196,7 +196,7 @@ async def test_where_closing_the_stream_cancels_no_notification_is_sent() -> Non
 
 async def test_silence_ends_a_call_and_tells_the_server() -> None:
     wire = Wire()
-    with anyio.fail_after(5), pytest.raises(UpstreamTimeout, match=r"no answer within 0\.05 s"):
+    with anyio.fail_after(30), pytest.raises(UpstreamTimeout, match=r"no answer within 0\.05 s"):
         await wire.ask(timeouts=Timeouts(0.05, 10))
     assert wire.sent[-1].method == "notifications/cancelled"
 
@@ -296,7 +296,7 @@ async def test_notifications_go_to_the_call_on_whose_stream_they_came() -> None:
 
 async def test_an_error_with_a_null_id_is_nobodys_when_several_wait() -> None:
     wire = Wire()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         tasks = [asyncio.ensure_future(wire.ask()) for _ in range(2)]
         while len(wire.sent) < 2:
             await asyncio.sleep(0)
@@ -326,7 +326,7 @@ async def test_what_goes_wrong_with_one_message_costs_no_other() -> None:
         raise RecursionError
 
     task = asyncio.ensure_future(wire.ask(update=breaks))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not wire.sent:
             await asyncio.sleep(0)
         wire.says(b'{"method":"notifications/message","params":{}}', via=wire.sent[0].id)
@@ -338,7 +338,7 @@ async def test_a_request_without_a_deadline_outlasts_those_with_one() -> None:
     """A listen stream stays open by design."""
     wire = Wire()
     listening = asyncio.ensure_future(wire.ask("subscriptions/listen", Timeouts(0, 0)))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         with pytest.raises(UpstreamTimeout):
             await wire.ask(timeouts=Timeouts(0.02, 10))
         assert not listening.done()
@@ -450,7 +450,7 @@ async def test_a_held_call_keeps_no_other_from_its_deadline_and_ends_with_the_ch
 async def test_the_context_of_a_call_is_found_by_its_id_while_it_waits() -> None:
     wire = Wire()
     context = object()
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         task = asyncio.ensure_future(wire.ask(context=context))
         id_ = (await sent(wire)).id
         assert wire.peer.context_of(id_) is context
@@ -493,7 +493,7 @@ async def test_what_only_came_on_the_stream_of_a_call_does_not_belong_to_it() ->
     wire = Wire()
     heard: list[str] = []
     task = asyncio.ensure_future(wire.ask(update=lambda method, params: heard.append(method)))
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         id_ = (await sent(wire)).id
         for method in (b"notifications/tools/list_changed", b"notifications/elicitation/complete"):
             wire.says(b'{"method":"%b"}' % method, via=id_)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -153,22 +154,25 @@ def test_a_batch_keeps_its_members_in_order() -> None:
 
 
 def test_a_line_costs_linear_time() -> None:
-    """Issue 2: a line of 40 MB over stdio costs linear time: ten times the bytes, not a hundred times the work."""
+    """Issue 2: a line of 40 MB over stdio costs linear time: little more than to put its chunks together."""
+    line = b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b"}}\n' % (b"x" * 40_000_000)
+    chunks = [line[at : at + 65536] for at in range(0, len(line), 65536)]
 
-    def cost(size: int) -> float:
-        line = b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b"}}\n' % (b"x" * size)
-        chunks = [line[at : at + 65536] for at in range(0, len(line), 65536)]
+    def cost(work: Callable[[], int]) -> float:
         best = float("inf")
         for _ in range(3):
-            reader = LineReader(1 << 30)
             began = time.process_time()
-            items = [item for chunk in chunks for item in reader.feed(chunk)]
+            assert work() == 1
             best = min(best, time.process_time() - began)
-            assert len(items) == 1
         return best
 
-    # Quadratic buffering made this ratio about 100 (SDK: 13 s for 40 MB); linear work keeps it near 10.
-    assert cost(40_000_000) < 40 * max(cost(4_000_000), 0.001)
+    def read() -> int:
+        reader = LineReader(1 << 30)
+        return len([item for chunk in chunks for item in reader.feed(chunk)])
+
+    # Linear work is 1.3 to 1.7 times that, however long memory takes to be had. Quadratic buffering is 60 to 80 times,
+    # as each chunk copies all that came before (SDK: 13 s for 40 MB).
+    assert cost(read) < 12 * cost(lambda: b"".join(chunks).count(b"\n"))
 
 
 @pytest.mark.parametrize(
@@ -182,4 +186,4 @@ def test_a_cut_line_full_of_quotes_costs_linear_time_too(start: bytes) -> None:
     [item] = reader.feed(line + b"\n")
     assert isinstance(item, Spoiled)
     assert item.ids == [b"1"]
-    assert time.process_time() - began < 5  # linear: about 0.1 s; quadratic: hours
+    assert time.process_time() - began < 60  # linear: about 0.1 s; quadratic: hours

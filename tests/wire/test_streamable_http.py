@@ -480,7 +480,7 @@ async def test_a_client_of_ones_own_does_the_sending() -> None:
             request.headers["Authorization"] = "Bearer fresh"
             yield request
 
-    async with bench(plain, client_factory=lambda url: httpx2.AsyncClient(auth=Sign())) as b:
+    async with bench(plain, client_factory=lambda url: httpx2.AsyncClient(auth=Sign(), timeout=60)) as b:
         assert isinstance(await b.ask(1), Frame)
         assert b.server.asks[0].headers["authorization"] == "Bearer fresh"
 
