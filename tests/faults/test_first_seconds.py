@@ -3,8 +3,10 @@
 import asyncio
 import json
 
+from bridged import Ear, bridged
 from harness import Place, python_server
 from rpc import Message
+from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 ASKED: dict[str, Message] = {
     "tools/list": {},
@@ -33,3 +35,20 @@ async def test_what_a_ready_server_has_is_had_while_another_is_still_starting(pl
         assert replies["prompts/get"].result["messages"][0]["content"]["text"] == "Greet Ada."
         assert replies["resources/read"].result["contents"][0]["text"] == "content of memo://one"
         assert "rich__echo" in [tool["name"] for tool in replies["tools/list"].result["tools"]]
+
+
+async def test_a_tool_that_has_just_been_listed_is_called_while_another_server_is_still_starting() -> None:
+    """Changes of the catalog are gathered for a moment: a call that comes in it waits for no other server."""
+    servers = {
+        "ready": ScriptedTransport(LEGACY_SERVER),
+        "silent": ScriptedTransport(LEGACY_SERVER, **{"server/discover": SILENCE, "initialize": SILENCE}),
+    }
+    async with bridged(servers, settle=False, bridge={"startup_wait": 60}) as bridge:
+        bridge.catalog._settle = 3600.0
+        ear = Ear(bridge.server)
+        await ear.initialize()
+        while bridge.pool.upstreams["ready"].status.state != "ready":
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            assert (await ear.ask("tools/call", {"name": "ready__echo"}))["result"]["content"]
+        assert bridge.pool.upstreams["silent"].status.state == "starting"

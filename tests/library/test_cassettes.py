@@ -16,12 +16,15 @@ from mcpbridge import Bridge, RequestFailed
 from mcpbridge.cassettes.cassette import Cassette
 from mcpbridge.cassettes.entries import HEADER, read_entries
 from mcpbridge.cassettes.masking import Masker
+from mcpbridge.cassettes.recording import RecordingTransport
 from mcpbridge.cassettes.replaying import ReplayTransport
 from mcpbridge.cassettes.script import Script
+from mcpbridge.cassettes.tape import Tape
 from mcpbridge.errors import ConfigError
 from mcpbridge.wire.frame import encode, encode_request
 from mcpbridge.wire.transport import Outgoing
 from scripted_http import Recorder
+from scripted_upstream import SILENCE, ScriptedTransport
 
 Made = list[Any]
 Program = Callable[[Bridge], Awaitable[Made]]
@@ -226,6 +229,25 @@ async def test_a_list_is_another_once_the_server_has_told_so(tmp_path: Path) -> 
     recorded = await played({"up": python_server("modern")}, path, grow)
     assert not any("grown" in name for name in recorded[0])
     assert await played({"up": GONE}, path, grow) == recorded
+
+
+async def test_a_list_that_was_under_way_when_it_changed_is_the_one_of_after_that(tmp_path: Path) -> None:
+    """The bridge looked at it again, for a reason of its own, while a call made the server offer more."""
+    path = tmp_path / "x.jsonl"
+    old, new = ({"tools": [{"name": name} for name in names]} for names in ("a", "ab"))
+    server, tape = ScriptedTransport({"tools/list": SILENCE, "tools/call": SILENCE}), Tape(path, str)
+    tape.open()
+    async with RecordingTransport("up", server, tape).connect(Recorder()) as channel:
+        for id_, method, came in ((b"1", "tools/list", old), (b"2", "tools/call", None), (b"3", "tools/list", None)):
+            channel.send(Outgoing(encode_request(id_, method, b"{}"), method, id_))
+            if came:
+                server.line.gives({"jsonrpc": "2.0", "id": 1, "result": came})
+        server.line.says("notifications/tools/list_changed")
+        for id_, came in ((2, {"content": []}), (3, new)):
+            server.line.gives({"jsonrpc": "2.0", "id": id_, "result": came})
+    tape.keep()
+    lists = [entry for entry in entries(path) if entry["request"] == "tools/list"]
+    assert [(entry.get("changes", 0), entry["result"]) for entry in lists] == [(0, old), (1, new)]
 
 
 async def test_errors_and_a_crash_are_replayed_too(tmp_path: Path) -> None:

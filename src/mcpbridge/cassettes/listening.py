@@ -218,11 +218,17 @@ class Listening:
                 request.steps[at] = msgspec.structs.replace(step, answer=answer, refused=refused)
 
     def _listed(self, request: _Open, result: Raw) -> None:
-        """A list that is another without a word of the server changed by what was called since: it is as if told."""
+        """A list that is another without a word of the server changed by what was called since: it is as if told.
+
+        If there was a word while it was asked for, it is the list of after that.
+        """
         kind, key = LISTS[request.method], request.method.encode() + canonical(request.params)
         changes, before = self._lists.last.get(key, (0, b""))
-        now = _offered(result)
-        if before and before != now and changes == request.changes == self._lists.changes.get(kind, 0):
+        now, told = _offered(result), self._lists.changes.get(kind, 0)
+        is_another = before and before != now and changes == request.changes
+        if is_another and told > changes:
+            request.changes = told
+        elif is_another:
             step = Step(f"notifications/{kind}/list_changed", apart=True, after=True)
             calls = [one for one in self._open.values() if one.is_call]
             if len(calls) == 1:

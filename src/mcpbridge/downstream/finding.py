@@ -58,13 +58,14 @@ class Finding:
             await upstream.ready()  # its own start alone is waited for
         if view or upstream is not None:
             return look(self._catalog.flush(view, self._audience(seen_by)))
+        is_over = False
         while True:
-            is_over = not await self._more()
-            try:
+            try:  # first without waiting: what was listed a moment ago may not be in the snapshot yet
                 return look(self._catalog.flush(audience=self._audience(seen_by)))
             except UnknownName:
                 if is_over:
                     raise
+            is_over = not await self._more()
 
     def _audience(self, caller: Caller | None) -> Audience | None:
         return self._catalog.audience(caller.name, caller.principal) if caller is not None else None
