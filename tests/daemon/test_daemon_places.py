@@ -15,6 +15,7 @@ import pytest
 from daemons import connected, daemon, socket_of
 from harness import Command, Place, eventually, python_server
 from mcpbridge.admin.control_socket import ask
+from mcpbridge.shim.claim import is_served
 
 SERVERS = {"gated": python_server("gated")}
 OFTEN, NEVER = ("--look-every", "0.05"), ("--look-every", "1000")
@@ -57,7 +58,7 @@ async def test_one_whose_files_were_removed_is_found_again(place: Place) -> None
                 remove()
 
                 async def is_whole() -> bool:
-                    return path.exists() and path.with_suffix(".lock").exists()
+                    return path.with_suffix(".lock").exists() and is_served(str(path))  # named before it listens
 
                 await eventually(is_whole, bool)
                 async with connected(path, command) as client:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -26,6 +27,8 @@ from scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of
 Message = dict[str, Any]
 
 CHANGED = "notifications/tools/list_changed"
+UNWATCHED: Message = {"daemon": {"watch": False}}
+"""For those who ask for each reload: else the bridge may have seen the edit first, and what they ask for is done."""
 
 
 def settings_of(servers: Message, **sections: Any) -> Settings:
@@ -176,7 +179,7 @@ async def test_many_reloads_leave_nothing_behind() -> None:
 async def test_a_served_file_is_reloaded_under_steady_calls_and_none_is_lost(place: Place) -> None:
     """The bridge as people run it, asked by its control socket as `mcpbridge reload` does."""
     ask = {"do": "reload"}
-    async with place.http_bridge({"a": python_server("plain"), "b": python_server("plain")}) as client:
+    async with place.http_bridge({"a": python_server("plain"), "b": python_server("plain")}, **UNWATCHED) as client:
         await client.initialize()
         await client.tools_with("b__echo")
         others = [undisturbed(client, f"{server}__echo") for server in "aabb"]
@@ -184,18 +187,19 @@ async def test_a_served_file_is_reloaded_under_steady_calls_and_none_is_lost(pla
             for other in others:
                 await steady.enter_async_context(other)
             for number in range(6):
-                place.config({"a": python_server("plain", *["2025-06-18"] * (number % 2)), "b": python_server("plain")})
+                a = python_server("plain", *["2025-06-18"] * (number % 2))
+                place.config({"a": a, "b": python_server("plain")}, **UNWATCHED)
                 [told] = await anyio.to_thread.run_sync(ask_all, runtime_directory(place.environment()), ask)
                 assert told["ok"], told
                 assert told.get("replaced", []) == ([] if not number else ["a"])
             both = {"a": python_server("plain"), "b": python_server("plain")}
-            place.config(both, profiles={"part": {"servers": ["b"]}})
+            place.config(both, profiles={"part": {"servers": ["b"]}}, **UNWATCHED)
             [told] = await anyio.to_thread.run_sync(ask_all, runtime_directory(place.environment()), ask)
             assert told["sections"] == ["profiles"]
             async with HttpClient(client.url.replace("/mcp", "/p/part/mcp"), client.command) as at_profile:
                 await at_profile.initialize()
                 assert {name.partition("__")[0] for name in await at_profile.tools_with("b__echo")} == {"b"}
-            place.config({"a": python_server("plain"), "b": {"command": 5}})
+            place.config({"a": python_server("plain"), "b": {"command": 5}}, **UNWATCHED)
             [told] = await anyio.to_thread.run_sync(ask_all, runtime_directory(place.environment()), ask)
             assert not told["ok"]
 
@@ -206,20 +210,25 @@ async def test_a_served_file_is_reloaded_under_steady_calls_and_none_is_lost(pla
 
 
 async def test_a_server_that_is_slow_to_start_is_replaced_under_load_and_no_call_is_lost(place: Place) -> None:
-    """200 calls a second. While the new process starts there come more calls than may wait for it."""
+    """200 calls a second. Before the new process is up there come more calls than may wait for it."""
+    marker = place.folder / "marker"
+    at_once = asyncio.Semaphore(32)  # as many as can wait at any time, so that no pause of the machine is too long
 
-    def slow(name: str) -> Message:
-        return {"a": python_server("stubborn", "starts-slowly", "1", name, max_queued=48)}
+    def slow(name: str, until: str = ":") -> Message:
+        signs = python_server("stubborn", "starts-slowly", "0", name)
+        words = f"{until}; exec {shlex.join([signs['command'], *signs['args']])}"
+        return {"a": {"command": "sh", "args": ["-c", words], "max_queued": 48}}
 
-    async with place.http_bridge(slow("old")) as client:
+    async with place.http_bridge(slow("old"), **UNWATCHED) as client:
         await client.initialize()
         await client.tools_with("a__echo")
         calls: list[asyncio.Task[str]] = []
         who: list[str] = []
 
         async def call(number: int) -> str:
-            is_new = "new" in who
-            reply = await client.call("a__echo", within=60, text=str(number))
+            async with at_once:
+                is_new = "new" in who
+                reply = await client.call("a__echo", within=60, text=str(number))
             assert not reply.failed, reply.text
             name, text = reply.text.split()
             assert name == "new" or not is_new, "from one moment on it is the new one"
@@ -234,10 +243,13 @@ async def test_a_server_that_is_slow_to_start_is_replaced_under_load_and_no_call
         await go_on(60)
         await asyncio.gather(*calls)
         assert who == ["old"] * 60
-        place.config(slow("new"))
+        place.config(slow("new", f"until test -e {shlex.quote(str(marker))}; do sleep 0.01; done"), **UNWATCHED)
         [told] = await anyio.to_thread.run_sync(ask_all, runtime_directory(place.environment()), {"do": "reload"})
         assert told["replaced"] == ["a"]
         await go_on(320)
+        await asyncio.gather(*calls)
+        assert who == ["old"] * 380
+        marker.touch()
         while "new" not in who:
             await go_on(10)
             await asyncio.gather(*(one for one in calls if one.done()))  # if one failed, it is told now

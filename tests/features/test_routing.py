@@ -1,5 +1,6 @@
 """Which tools clients are listed, and how they find and call the others (issue 6)."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.anyio
 
 DEEDS = {"deeds": python_server("deeds")}
 META = ["call_tool", "describe_tools", "find_tools"]
-SEARCH: dict[str, Any] = {"expose": {"mode": "search"}}
+# A search sees what is there once the wait for starting servers is over: here that is when they are up.
+SEARCH: dict[str, Any] = {"expose": {"mode": "search"}, "bridge": {"startup_wait": 60}}
 BOTH_ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 
 
@@ -124,9 +126,14 @@ async def test_what_is_denied_by_default_can_still_be_searched(place: Place) -> 
 
 
 async def test_a_search_waits_for_servers_that_start(place: Place) -> None:
-    async with place.bridge(DEEDS, **SEARCH) as client:
+    marker = place.folder / "marker"
+    async with place.bridge({"up": python_server("stubborn", "starts-when-told", str(marker))}, **SEARCH) as client:
         await client.initialize()
-        assert (await client.call("find_tools", query="delete a note")).text.startswith("deeds__delete_note")
+        search = asyncio.create_task(client.call("find_tools", query="echo", within=60))
+        await asyncio.sleep(0)  # it is written first
+        await client.request("ping")
+        marker.touch()
+        assert (await search).text.startswith("up__echo")
 
 
 @BOTH_ERAS
@@ -321,6 +328,7 @@ def _two() -> dict[str, Any]:
 async def test_profiles_have_endpoints_of_their_own(place: Place) -> None:
     async with place.http_bridge(_two(), profiles=PROFILES) as merged:
         await merged.initialize()
+        await merged.tools_with("deeds__wipe")
         assert len(await merged.tools_with("other__wipe")) == 12
         base = merged.url.removesuffix("/mcp")
         for profile, expected in (

@@ -71,7 +71,7 @@ async def about(person: Person, method: str, task: Any, **params: Any) -> Messag
 
 async def looks(person: Person, task: str, status: str | tuple[str, ...]) -> Message:
     """The task as soon as it has this status."""
-    return await eventually(partial(about, person, "tasks/get", task), lambda found: found["status"] in status, 5)
+    return await eventually(partial(about, person, "tasks/get", task), lambda found: found["status"] in status)
 
 
 async def refused(person: Person, method: str, task: Any, **params: Any) -> Refused:

@@ -32,16 +32,16 @@ async def test_the_default_for_all_calls_holds_where_nothing_nearer_is_said(plac
 
 
 async def test_progress_extends_the_time_of_a_call_up_to_the_most(tmp_path: Path) -> None:
-    times = {"call_timeout": 20, "max_call_timeout": 50}
+    times = {"call_timeout": 24, "max_call_timeout": 52}
     done: Message = {"result": {"content": [{"type": "text", "text": "done"}]}}
 
     async def beaten(person: Person) -> "tuple[asyncio.Task[Reply], Message]":
-        """A call that took 45 seconds so far, with a sign of life every 15; and what the server was sent."""
+        """A call that took 36 seconds so far, with a sign of life every 12; and what the server was sent."""
         call = person.begins("up__play", meta={"progressToken": "mine"}, steps=[{"await": ["never"]}])
         sent = await around.gets("up", "tools/call")
         token = sent["params"]["_meta"]["progressToken"]
         for beat in range(3):
-            pass_time(15)
+            pass_time(12)
             told = {"progressToken": token, "progress": beat}
             await person.begins("up__play", steps=[{"send": {"method": "notifications/progress", "params": told}}])
             heard = {"progressToken": "mine", "progress": beat}
@@ -58,8 +58,8 @@ async def test_progress_extends_the_time_of_a_call_up_to_the_most(tmp_path: Path
     async with world("stdio", folder, {"up": (["legacy"], {"tool": {"play": times}})}) as around:
         call, _ = await beaten(await around.person(tools={}))
         assert not call.done()
-        pass_time(5)
-        explains(await call, "up", "no answer within 50 s")
+        pass_time(16)
+        explains(await call, "up", "no answer within 52 s")
 
 
 async def test_a_call_that_cannot_be_sent_in_its_time_is_refused_unsent_and_says_what_it_waited_for(

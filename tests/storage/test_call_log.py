@@ -300,6 +300,8 @@ async def test_a_log_that_is_removed_while_it_is_written_begins_anew(path: Path)
     async with logging(path) as log:
         log.append(replace(RECORD, session="old"))
         await until(lambda: len(read_calls_if_any(path)) == 1)
+        for _ in range(2):  # what begins with the first row (old ones are dropped) is done then, and nothing is written
+            await log._database.run(lambda _: None, writes=False)
         for file in path.parent.iterdir():
             file.unlink()
         log.append(replace(RECORD, session="new"))
@@ -410,9 +412,9 @@ asyncio.run(main())
 
 async def test_a_killed_bridge_costs_the_last_moment_and_never_the_file(path: Path) -> None:
     for round_ in range(2):
+        before = read_calls_if_any(path)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", APPEND_MANY, str(path))
         try:
-            before = read_calls_if_any(path)
             await until(lambda before=before: len(read_calls_if_any(path)) >= len(before) + 1000)
         finally:
             process.kill()

@@ -403,11 +403,12 @@ async def test_answers_that_are_no_failure_to_answer_do_not_open_the_breaker(ans
 async def test_a_call_that_finds_out_whether_a_server_is_back_leaves_the_way_free_for_the_next(outcome: Any) -> None:
     """Whatever comes of it: else the server would be left alone for ever."""
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": UpstreamHttpError("up", 500, "HTTP 500")})
-    async with supervised(transport, breaker={"open": 1e-6}) as (upstream, watcher):
+    async with supervised(transport, breaker={"open": 5}) as (upstream, watcher):
         await watcher.reaches("ready")
         for _ in range(FAILURES):
             with pytest.raises(UpstreamHttpError):
                 await upstream.request(call_of())
+        pass_time(5)
         if outcome == "withdrawn":
             transport.script["tools/call"] = SILENCE
             call = asyncio.ensure_future(upstream.request(call_of()))

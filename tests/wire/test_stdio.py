@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -18,6 +17,7 @@ from mcpbridge.wire.frame import Frame
 from mcpbridge.wire.process import ProcessSpec
 from mcpbridge.wire.stdio import StdioTransport
 from mcpbridge.wire.transport import Channel, Outgoing
+from passing_time import pass_time
 
 REPEATS = "import os,sys\nfor line in sys.stdin.buffer: os.write(1, line)"
 STAYS = "\nimport sys; sys.stdin.read()"
@@ -125,24 +125,35 @@ async def test_what_a_server_said_before_it_died_comes_before_its_end() -> None:
     assert len(heard.ends) == 1
 
 
-async def test_how_a_server_ended_is_told_also_after_the_loop_stood_still() -> None:
+async def test_how_a_server_ended_is_told_also_after_the_loop_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it is late for everything at once: that it closed its output says less, and is the first to be due."""
+    monkeypatch.setattr(stdio, "_EXIT_WAIT", 10)  # over only when this test says so
     code = """
-import os, time
+import os
 os.close(1)
-time.sleep(0.1)  # that much is seen
+os.write(2, b"closed\\n")
+os.read(0, 1)
 os.write(2, b"and so\\ndisk full")
 os._exit(3)
 """
     stood: list[str] = []
 
     def stand_still(text: str) -> str:
-        if not stood:
+        if text == "and so":
             stood.append(text)
-            time.sleep(0.8)
+            assert to.pid
+            os.waitid(os.P_PID, to.pid, os.WEXITED | os.WNOWAIT)
+            pass_time(15)
         return text
 
-    async with connected(transport(code, redact=stand_still)) as (_, heard, to):
+    to = transport(code, redact=stand_still)
+    async with connected(to) as (channel, heard, _):
+
+        async def lines() -> list[str]:
+            return to.stderr_lines
+
+        await eventually(lines, bool)  # so that much is seen
+        channel.send(Outgoing(b"{}"))
         await heard.until(lambda: heard.ends)
         assert (heard.ends, to.last_words()) == (["exit code 3"], "disk full")
     assert stood == ["and so"]
