@@ -1,6 +1,8 @@
 """Whether servers, tools and single tools work: looked at on demand, and by themselves every so often (issue 8)."""
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,36 +62,35 @@ async def test_a_look_at_all_leaves_those_alone_that_rest_and_forgets_those_that
         assert "more" not in {one["name"] for one in at.bridge.status()["health"]}
 
 
-async def test_a_server_that_rests_is_started_for_a_look_that_is_asked_for(tmp_path: Path) -> None:
-    plain: dict[str, Any] = python_server("plain", idle_stop=0.05)
+@asynccontextmanager
+async def one_server(*, idle_stop: float) -> AsyncIterator[tuple[Bridge, Callable[[], Awaitable[str]]]]:
+    """A bridge of the server `one`, once it is settled, and what tells the state of that server."""
+    plain: dict[str, Any] = python_server("plain", idle_stop=idle_stop)
     async with Bridge(Settings.model_validate({"servers": {"one": plain}})) as bridge:
         assert await bridge.settled(30)
-        upstream = bridge.pool.upstreams["one"]
 
         async def state() -> str:
-            return upstream.status.state
+            return bridge.pool.upstreams["one"].status.state
 
+        yield bridge, state
+
+
+async def test_a_server_that_rests_is_started_for_a_look_that_is_asked_for() -> None:
+    async with one_server(idle_stop=0.05) as (bridge, state):
         await eventually(state, lambda found: found == "idle")
         [resting] = await bridge.looking.check_all()
         assert (resting.ok, "rests" in resting.detail) == (True, True)
         assert (await bridge.looking.check("one")).ok
 
 
-async def test_a_look_does_not_keep_a_server_from_being_stopped_as_idle(tmp_path: Path) -> None:
-    plain: dict[str, Any] = python_server("plain", idle_stop=3000)
-    async with Bridge(Settings.model_validate({"servers": {"one": plain}})) as bridge:
-        assert await bridge.settled(30)
-        upstream = bridge.pool.upstreams["one"]
-
-        async def state() -> str:
-            return upstream.status.state
-
+async def test_a_look_does_not_keep_a_server_from_being_stopped_as_idle() -> None:
+    async with one_server(idle_stop=3000) as (bridge, state):
         await eventually(state, lambda found: found == "ready")
         assert (await bridge.looking.check("one")).ok  # so what looks after it has begun
         pass_time(2900)
         [found] = await bridge.looking.check_all()
         assert found.detail.startswith("it answers")
-        assert upstream.session is not None
+        assert bridge.pool.upstreams["one"].session is not None
         pass_time(200)
         await eventually(state, lambda found: found == "idle")
 

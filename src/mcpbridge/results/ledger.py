@@ -187,29 +187,25 @@ class Ledger:
         self._writing = asyncio.create_task(self._store.count(_LEDGER, self._rows))
 
     async def _is_written(self) -> bool:
-        """Whether what was begun is written, once it has ended. Who is cancelled meanwhile does not cancel it."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-        return self._settle()
+        """Whether what was begun is written, once it has ended: then its rows are forgotten, else kept.
 
-    def _settle(self) -> bool:
-        """Forget rows that are written, and keep those that turned out not to be. False: there are such."""
-        writing, rows = self._writing, self._rows
-        if writing is None or not writing.done():
+        Who is cancelled meanwhile does not cancel it.
+        """
+        if self._writing is None:
             return True
+        await asyncio.wait([self._writing])
+        writing, rows = self._writing, self._rows
         self._writing, self._rows = None, {}
-        is_written = False
         try:
             writing.result()
-            is_written = True
+            rows = {}
         except StoreFailed as error:
             self._complain(str(error))
         except asyncio.CancelledError:
             pass  # with all that ran on the loop, at its end
         finally:
-            if not is_written:
-                add(self._earlier, rows)
-        return is_written
+            add(self._earlier, rows)
+        return not rows
 
     def _look_at_the_clock(self) -> None:
         now = self._clock()
