@@ -189,7 +189,7 @@ _TARGETS = [
         unit="µs",
     ),
 ]
-"""What the design asks of the bridge. 1.05 stands for "none measurable": two that are alike differ by as much."""
+"""What the bridge must keep to. 1.05 stands for "none measurable": two that are alike differ by as much."""
 
 
 def verdicts(book: Book) -> str:

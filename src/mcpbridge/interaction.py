@@ -1,8 +1,9 @@
 """What clients can be asked while a call of theirs runs, and the questions themselves.
 
 A legacy upstream sends a real request in the middle of a call, a modern one answers `input_required`; a legacy client
-takes a real request, a modern one takes `input_required` and comes back (spec 2.9 of the project's notes). In
-between there is one thing only: a `Question`, put to the `Asker` that came with the call.
+takes a real request, a modern one takes `input_required` and comes back (MCP 2025-11-25, Elicitation; MCP 2026-07-28,
+Multi Round-Trip Requests). In between there is one thing only: a `Question`, put to the `Asker` that came with the
+call.
 """
 
 from collections.abc import Awaitable, Mapping

@@ -155,7 +155,7 @@ def _refuse_deeper(value: object, levels: int) -> None:
 
 
 def compiled(schema: Schema, levels: int = 0, width: Width = NARROW) -> Check:
-    """The check of a schema, of the draft that it names, else of 2020-12 (spec 2025-11-25, JSON Schema usage).
+    """The check of a schema, of the draft that it names, else of 2020-12 (MCP 2025-11-25, JSON Schema usage).
 
     `levels`: how deep a value may be to be looked at; 0: as deep as it is. `width`: what faults cost.
 

@@ -33,7 +33,7 @@ _KEYWORDS: Mapping[str, frozenset[str]] = {
     "integer": frozenset({*_ANY, "minimum", "maximum"}),
     "boolean": frozenset(_ANY),
 }
-"""What a field of a form may say, by its type (spec 2025-11-25, elicitation, requested schema)."""
+"""What a field of a form may say, by its type (MCP 2025-11-25, elicitation, requested schema)."""
 _FORMATS = frozenset({"email", "uri", "date", "date-time"})
 _OF_OBJECT = frozenset({"type", "properties", "required", "title", "description", "additionalProperties", "$schema"})
 

@@ -1,7 +1,7 @@
 """MCP Apps in the `_meta` of tools and results: which `ui://` resources it names, and for whom the tool is; pure.
 
-Spec 2.11 of the project's notes. Hosts know apps by the scheme, read the resource, and show it. Everything else that
-stands there (`csp`, `domain`, `permissions`, …) is between server and host.
+MCP Apps 2026-01-26, Resource Discovery: hosts know apps by the scheme, read the resource, and show it. Everything else
+that stands there (`csp`, `domain`, `permissions`, …) is between server and host.
 """
 
 from collections.abc import Callable

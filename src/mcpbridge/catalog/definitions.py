@@ -71,7 +71,7 @@ class Definition(Struct, frozen=True):
     faults: tuple[tuple[str, str], ...]
     """(member, what was wrong with it) of what had to be left out or mended."""
     ui: tuple[str, ...]
-    """URIs of the apps that belong to this tool. They need not be listed as resources (spec 2.11)."""
+    """URIs of the apps that belong to this tool. They need not be listed as resources (MCP Apps 2026-01-26)."""
     headers: Mapping[tuple[str, ...], str]
     """Path of an argument to the `Mcp-Param-…` token that a modern HTTP server wants it repeated in."""
     is_marked: bool

@@ -1,7 +1,7 @@
 """From what a client calls to what it means: the wire name, or one of the aliases that are never listed.
 
-Spec 2.5 and 2.11: `server/tool`, `server.tool`, and the bare tool name where exactly one server has it (apps in
-a client call tools by their bare names). Names come out of tables that were filled from the list; none is split.
+`server/tool`, `server.tool`, and the bare tool name where exactly one server has it: apps in a client call tools by
+their bare names (ext-apps issues 745 and 753). Names come out of tables that were filled from the list; none is split.
 """
 
 from collections import defaultdict

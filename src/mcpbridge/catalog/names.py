@@ -1,7 +1,8 @@
 """The names that clients see, made from (server, tool); the only code that joins names, and nothing splits them.
 
-Spec 2.5 of the project's notes: `server__tool`, from the letters that every client accepts, short enough for the
-prefix that clients add themselves. What had to be cut, or would be ambiguous, gets a hash of the full identity.
+MCP 2026-07-28, Tools, Tool Names, asks proxies to tell equal names of several servers apart. Here that is
+`server__tool`, from the letters that every client accepts, short enough for the prefix that clients add themselves.
+What had to be cut, or would be ambiguous, gets a hash of the full identity.
 """
 
 import re

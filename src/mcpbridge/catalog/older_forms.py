@@ -1,8 +1,9 @@
 """A definition as clients of an older revision must get it; pure.
 
-Spec 1.7 of the project's notes. Starts from the form for the newest legacy revision and leaves out what the client's
-revision did not have: a strict client refuses the whole list over a member that it must not know. `_meta`, members that
-no revision defines, and the order of what stays are nobody's business here.
+What each revision brought is on its page Key Changes; `docs/protocol.md` (For older clients) has it as a table. Starts
+from the form for the newest legacy revision and leaves out what the client's revision did not have: a strict client
+refuses the whole list over a member that it must not know. `_meta`, members that no revision defines, and the order of
+what stays are nobody's business here.
 """
 
 from collections.abc import Mapping

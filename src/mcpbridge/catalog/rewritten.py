@@ -1,7 +1,8 @@
 """What changes in the listing of tools whose large results are rewritten; pure.
 
-Their `outputSchema` is left out, since clients refuse a result that misses it (DESIGN, section 5). Those whose results
-have been large say that they take `_transform`, and `recall` is listed where there is something to recall.
+Their `outputSchema` is left out, since a client should check results against it (MCP 2025-06-18, Tools, Output Schema),
+and some refuse one that misses it. Those whose results have been large say that they take `_transform`, and `recall` is
+listed where there is something to recall.
 """
 
 from collections.abc import Mapping, Sequence

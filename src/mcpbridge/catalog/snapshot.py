@@ -311,7 +311,7 @@ class Builder:
         )
 
     def _modern_members(self, kind: Kind, offers: Sequence[Offer]) -> bytes:
-        """What ends each modern page. A list is fresh for as long as each part of it is (spec 2.12)."""
+        """What ends each modern page. A list is fresh for as long as each part of it is (MCP 2026-07-28, Caching)."""
         ttl_ms = min([self._ttl_ms, *(offer.ttl_ms[kind] for offer in offers if kind in offer.ttl_ms)])
         # Not everybody sees the same (`audiences`), so no cache in between may give it to another.
         return b'"resultType":"complete","ttlMs":%d,"cacheScope":"private"%b' % (ttl_ms, self._modern_tail)

@@ -1,8 +1,8 @@
 """Whose is this URI? Clients ask for listed ones, for expansions of templates, and for ones out of results.
 
-Spec 2.6 of the project's notes. In this order: what is listed, the form that names its server, the original of a
-rewritten one, templates, the server that alone uses this scheme and host, and last what results brought. A URI that
-could be several servers' is refused with the forms that name one, never guessed: the wrong file is worse than an error.
+In this order: what is listed, the form that names its server, the original of a rewritten one, templates, the server
+that alone uses this scheme and host, and last what results brought. A URI that could be several servers' is refused
+with the forms that name one, never guessed: the wrong file is worse than an error.
 """
 
 import re

@@ -1,7 +1,7 @@
 """How the URIs of many servers live in one list.
 
-A URI is an identity that clients echo anywhere, so it stays what it is where only one server has it (spec 2.6 of
-the project's notes). Where several have the same, each gets a form that names its server and can be undone:
+A URI is an identity that clients echo anywhere, so it stays what it is where only one server has it. Where several have
+the same, each gets a form that names its server and can be undone:
 
     file:///notes   of server `work`  ->  mcpb+work+file:///notes
     ui://chart      of server `work`  ->  ui://work/chart            hosts know apps by this scheme

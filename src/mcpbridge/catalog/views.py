@@ -1,4 +1,4 @@
-"""The catalogs of single servers, by their own names, for the endpoints that show one server (spec 2.5, 2.11).
+"""The catalogs of single servers, by their own names, for the endpoints that show one server.
 
 The same offers and settings as the merged catalog: filters and renames apply, only prefixes and rewritten URIs do not.
 Each is made when it is first looked at, since most are never, and remade when its server's part changes.

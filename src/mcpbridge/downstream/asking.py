@@ -250,7 +250,7 @@ class Unasked:
 
 
 def modern_home(client: Client) -> object:
-    """Whose session the calls of a modern client go to at a server that keeps clients apart (spec 2.3)."""
+    """Whose session the calls of a modern client go to at a server that keeps clients apart."""
     return client.channel or f"principal {client.principal}"
 
 

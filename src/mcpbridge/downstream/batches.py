@@ -1,4 +1,4 @@
-"""A JSON-RPC batch (spec 2025-03-26, basic) is one turn of a model: only a few of its calls run at a time.
+"""A JSON-RPC batch (MCP 2025-03-26, basic) is one turn of a model: only a few of its calls run at a time.
 
 So that limits find it as they find every other turn, its calls are given the name of one.
 """

@@ -1,7 +1,7 @@
 """What the server core knows of one client, and how it reaches it.
 
 A front (stdio, HTTP) makes one `Client` for each legacy session, and one for each modern request,
-since a modern request declares everything anew (Spec 2026-07-28, `_meta` envelope).
+since a modern request declares everything anew (MCP 2026-07-28, `_meta` envelope).
 """
 
 import asyncio

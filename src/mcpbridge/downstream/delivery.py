@@ -39,7 +39,7 @@ from mcpbridge.wire.peer import Update
 __all__ = ["Delivery"]
 
 _MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests whose answer may be a question (spec 2026-07-28, multi round-trip requests)."""
+"""Requests whose answer may be a question (MCP 2026-07-28, multi round-trip requests)."""
 
 
 class Delivery:
@@ -151,7 +151,7 @@ class Delivery:
         )
 
     async def _bring_to_level(self, server: str, level: str) -> None:
-        """The level that one request wants, where sessions have one (2.8): it is told before the call goes out."""
+        """The level that one request wants, where sessions have one: it is told before the call goes out."""
         instances = [upstream for upstream in self._pool.everyone() if upstream.name == server]
         for upstream in instances:
             upstream.wanted.want_log_level_once(level)
@@ -191,7 +191,10 @@ class Delivery:
         return upstream is not None and upstream.settings.share == "project"
 
     async def _headers_anew(self, call: Call) -> tuple[tuple[str, str], ...]:
-        """The `Mcp-Param-*` headers of a call by what the server lists now: it refused them unseen (spec 2.4)."""
+        """The `Mcp-Param-*` headers of a call by what the server lists now: it refused the call unseen.
+
+        MCP 2026-07-28, Streamable HTTP, Client Behavior.
+        """
         upstream = self._pool.upstreams.get(call.upstream)
         if upstream is not None:
             await upstream.list_again("tools")
@@ -207,7 +210,10 @@ _KINDS = _FINAL | {b'"input_required"', b'"task"'}
 
 
 def _require_kind(server: str, result: Body, kinds: frozenset[bytes]) -> None:
-    """A result of another kind must not reach the client: it could not tell what to do with it (spec 2.11)."""
+    """A result of another kind must not reach the client: it could not tell what to do with it.
+
+    MCP 2026-07-28, Base Protocol, ResultType: a value that the receiver does not know is invalid.
+    """
     if b'"resultType"' not in bytes(result.data):
         return
     kind = bytes(result.get("resultType") or b'"complete"')

@@ -1,6 +1,6 @@
 """From the bridge's errors to JSON-RPC; the one place where an exception becomes an answer.
 
-Spec 2.13 of the project's notes. A failed tool call is a *result* with `isError`, so that the model reads what
+A failed tool call is a *result* with `isError` (MCP 2026-07-28, Tools, Error Handling), so that the model reads what
 happened and what to do; everything else is a JSON-RPC error. What an upstream answered itself is in `passed_on.py`.
 """
 

@@ -1,7 +1,7 @@
-"""The handshake era over HTTP (spec 2025-03-26 to 2025-11-25): sessions, streams that resume, a channel by GET.
+"""The legacy era over HTTP (MCP 2025-03-26 to 2025-11-25, Transports): sessions, streams that resume, a channel by GET.
 
 `initialize` opens a session; every later request names it. A client that loses a stream comes back by GET with
-the id of the last event it saw. Its call goes on meanwhile: a broken connection is no cancellation (spec 2025-11-25,
+the id of the last event it saw. Its call goes on meanwhile: a broken connection is no cancellation (MCP 2025-11-25,
 transports), only `notifications/cancelled` and the end of the session are.
 """
 

@@ -1,4 +1,4 @@
-"""The modern era over HTTP (spec 2026-07-28): every POST stands alone and declares everything itself.
+"""The modern era over HTTP (MCP 2026-07-28, Streamable HTTP): every POST stands alone and declares everything itself.
 
 No sessions, no GET, no DELETE. The headers repeat parts of the body for those who route by them, and a
 request that disagrees with itself is refused; the rules are the SDK's. Leaving the response is the cancel.

@@ -2,7 +2,7 @@
 
 A `Stream` is the ordered events of one response, or of a session's own channel. The bridge puts messages in;
 whichever connection reads it takes them out. When that connection breaks, the next one names the last event
-it saw and goes on from there (spec 2025-11-25, transports, resumability). An event's id is `<stream>-<number>`,
+it saw and goes on from there (MCP 2025-11-25, transports, resumability). An event's id is `<stream>-<number>`,
 so finding its place needs no table.
 
 Everything is bounded: a client that does not read loses the oldest notifications of that stream, never the
@@ -99,7 +99,7 @@ class Stream:
             self._drop_first()
 
     def prime(self) -> None:
-        """Add an event without data: it gives the client an id to resume from (spec 2025-11-25, transports).
+        """Add an event without data: it gives the client an id to resume from (MCP 2025-11-25, transports).
 
         It also says after how many milliseconds to do that.
         """

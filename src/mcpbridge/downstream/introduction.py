@@ -1,8 +1,8 @@
 """How the bridge introduces itself: what it can do and how to use it, in `initialize` and in `server/discover`.
 
 Capabilities are those of everything that may ever be behind the bridge, since servers come and go; each is told to
-revisions that have it. Instructions are the bridge's own and, within a budget, an excerpt of each server's (spec 2.8
-of the project's notes): clients cut what is long, and often put the whole into every prompt.
+revisions that have it. Instructions are the bridge's own and, within a budget, an excerpt of each server's: clients cut
+what is long, and often put the whole into every prompt.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,9 +1,8 @@
 """Results as a client of an older revision must get them; pure.
 
-Spec 1.7 of the project's notes. A server that speaks a newer revision than the client may answer with what the client
-cannot read: a strict one refuses the whole result over it. Such parts are said in what the client's revision has, so
-that nothing is lost to its reader. Everything else stays the bytes that came, and a client that is not older than
-the server costs one comparison.
+A server that speaks a newer revision than the client may answer with what the client cannot read: a strict one refuses
+the whole result over it. Such parts are said in what the client's revision has, so that nothing is lost to its reader.
+Everything else stays the bytes that came, and a client that is not older than the server costs one comparison.
 """
 
 from base64 import b64decode, urlsafe_b64encode

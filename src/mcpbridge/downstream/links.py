@@ -1,4 +1,4 @@
-"""URIs inside results, spelled as clients must spell them (spec 2.6 of the project's notes); pure.
+"""URIs inside results, spelled as clients must spell them (`catalog/uris.py`); pure.
 
 Only results of a server that has a rewritten URI come here, so the usual result is never parsed for it. What has
 no URI to change keeps its bytes.

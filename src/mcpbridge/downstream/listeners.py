@@ -1,6 +1,6 @@
 """Who is told of what: legacy sessions by plain notifications, modern clients on their listen streams.
 
-Spec 2026-07-28, `subscriptions/listen`: acknowledgement first, the stream's id on every message, nothing
+MCP 2026-07-28, `subscriptions/listen`: acknowledgement first, the stream's id on every message, nothing
 that was not asked for. Events are level triggers ("look again"), so losing a repeated one loses nothing.
 """
 

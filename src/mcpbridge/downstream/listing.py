@@ -1,7 +1,7 @@
 """The list methods: which tools, prompts and resources a client is told of.
 
 A list depends on who asks, the endpoint and the catalog, and, if its `_meta` says what the client is about to do
-(`mcpbridge/query`), on that; never on earlier calls (spec 2.12).
+(`mcpbridge/query`), on that; never on earlier calls (MCP 2026-07-28, Tools, Capabilities).
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Reading the envelope of a modern request (Spec 2026-07-28, basic: per-request protocol fields).
+"""Reading the envelope of a modern request (MCP 2026-07-28, basic: per-request protocol fields).
 
 For channels without headers. The HTTP front checks its headers first and makes its `Client` the same way.
 """

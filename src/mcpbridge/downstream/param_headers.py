@@ -1,4 +1,4 @@
-"""The `Mcp-Param-*` headers of a call: arguments that its tool marks with `x-mcp-header` (spec 2026-07-28, transports).
+"""The `Mcp-Param-*` headers of a call: arguments that its tool marks with `x-mcp-header` (MCP 2026-07-28, transports).
 
 The SDK knows their rules; the part of it that does is loaded only where a tool has such marks.
 """

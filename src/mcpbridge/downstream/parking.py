@@ -1,7 +1,7 @@
 """Calls of modern clients that can be asked something: relayed where the upstream is modern too, else parked.
 
 A modern client takes no requests. What its call needs to know comes as the answer (`input_required`), and the
-client comes back with the answers and a `requestState` (spec 2026-07-28, multi round-trip requests).
+client comes back with the answers and a `requestState` (MCP 2026-07-28, multi round-trip requests).
 
 A modern upstream works the same way: its questions and its state pass through, the state sealed, and nothing is kept
 here, so that any replica can go on. A legacy upstream waits in the middle of the call: that call is **parked**, and

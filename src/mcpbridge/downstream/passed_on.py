@@ -1,10 +1,10 @@
 """An upstream's own JSON-RPC error, as the client of the call must get it; pure.
 
-Spec 2.13 of the project's notes. A code that means the same to the client stays, with its message and data as they
-came. One that belongs to the hop between bridge and upstream, or means something else in the client's era, is
-replaced; one that the server made up is kept outside the reserved ranges and told to be that server's. What it says of
-a tool call stands where results do, so nothing in it may look like the bridge's word. Pages that the user must visit
-first (-32042) are for `pages.py`.
+Which codes are reserved: MCP 2026-07-28, Base Protocol, Error Codes. A code that means the same to the client stays,
+with its message and data as they came. One that belongs to the hop between bridge and upstream, or means something else
+in the client's era, is replaced; one that the server made up is kept outside the reserved ranges and told to be that
+server's. What it says of a tool call stands where results do, so nothing in it may look like the bridge's word. Pages
+that the user must visit first (-32042) are for `pages.py`.
 """
 
 from collections.abc import Mapping

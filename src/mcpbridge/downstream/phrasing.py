@@ -1,8 +1,7 @@
 """A question as the client's revision knows it; pure.
 
-Spec 1.7 and 2.9 of the project's notes. The message of an elicitation begins with the name of the server that asks,
-because to the client all of them are the bridge. Everything else stays as the server sent it, but for what belongs
-to one hop or what the revision does not have.
+The message of an elicitation begins with the name of the server that asks, because to the client all of them are the
+bridge. Everything else stays as the server sent it, but for what belongs to one hop or what the revision does not have.
 """
 
 from typing import Any, cast

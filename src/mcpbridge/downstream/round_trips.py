@@ -1,6 +1,6 @@
 """The parts of a multi round-trip request: what a modern client is asked, and what it comes back with.
 
-Spec 2026-07-28, multi round-trip requests: `input_required` with `inputRequests` and a `requestState`; the same request
+MCP 2026-07-28, multi round-trip requests: `input_required` with `inputRequests` and a `requestState`; the same request
 again with that state and `inputResponses`.
 """
 

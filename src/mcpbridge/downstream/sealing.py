@@ -1,6 +1,6 @@
 """What a client keeps for the bridge and brings back: sealed, so that only the bridge can read or make it.
 
-A modern server must take a client's `requestState` for an attacker's (spec 2026-07-28, multi round-trip requests).
+A modern server must take a client's `requestState` for an attacker's (MCP 2026-07-28, multi round-trip requests).
 AES-256-GCM keeps and proves the content; what it belongs to (principal, method, target, arguments) is bound in as
 associated data, so a state that is shown with any other request does not open.
 """

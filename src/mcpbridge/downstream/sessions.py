@@ -1,6 +1,6 @@
 """What lasts over the requests of modern clients that have no connection of their own.
 
-A modern request declares everything anew and belongs to no session (spec 2026-07-28). What the bridge keeps for a
+A modern request declares everything anew and belongs to no session (MCP 2026-07-28). What the bridge keeps for a
 client over its calls is found again by who was authenticated, the client's name, and the conversation it names; never
 by the name alone, so that nobody gets at another principal's.
 """

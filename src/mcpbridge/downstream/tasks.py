@@ -1,7 +1,7 @@
 """Tasks that a client follows itself: who may, and the handlers of modern clients.
 
 A client that knows the task dialect of the server behind a tool gets the task, with its id sealed, and what it asks
-about it goes to that server (spec 2.10 of the project's notes). For every other client the bridge follows the task
+about it goes to that server (MCP 2025-11-25, Tasks; SEP-2663). For every other client the bridge follows the task
 itself, in `pipeline/task_driving.py`. Sessions of 2025-11-25 are in `session_tasks.py`.
 """
 

@@ -1,8 +1,8 @@
 """Requests of revisions and extensions to come: carried where it is plain whose they are.
 
-Which of several servers a method belongs to that nobody here knows cannot be told, so it is refused there (spec 2.11
-of the project's notes). An endpoint that shows one server is as good as that server: what it does not know is the
-server's to refuse, and the params and the result cross as they are.
+Which of several servers a method belongs to that nobody here knows cannot be told, so it is refused there. An endpoint
+that shows one server is as good as that server: what it does not know is the server's to refuse, and the params and the
+result cross as they are.
 """
 
 from collections.abc import Collection

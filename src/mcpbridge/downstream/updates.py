@@ -82,7 +82,7 @@ class CallUpdates:
 def own_log(notify: Notify, upstream: str, method: str, params: Raw) -> None:
     """The `update` of a call whose legacy client never set a level: then servers may send what they see fit.
 
-    Only what surely belongs to the call comes here (spec 2025-11-25, logging; 2.8 of the project's notes).
+    Only what surely belongs to the call comes here: anything else might tell of another client's.
     """
     if method == "notifications/message":
         message = log_notification(upstream, params, LEVELS[0])

@@ -42,7 +42,7 @@ class UpstreamNews:
         """An upstream logged something that belongs to no single call.
 
         It may be of somebody's call all the same, and tell of it. So it goes to the session that asked for its level
-        only while there is no other client whose it could be (spec 2.8: only if attributable).
+        only while there is no other client whose it could be.
         """
         if len(self._listeners.clients) == 1 and self._is_theirs():
             self._listeners.logged(upstream.name, params)

@@ -1,4 +1,4 @@
-"""The WebSocket front: a conversation on a WebSocket, one message a text frame (no revision defines it; spec 3.4).
+"""The WebSocket front: a conversation on a WebSocket, one message a text frame (in no revision; SEP-1288 proposes it).
 
 The rules are those of stdio: the era by the request, cancelling by notification. Host, Origin and token were checked at
 the upgrade, before anything here runs. Frames are not compressed: on loopback that costs more than it saves.

@@ -1,8 +1,8 @@
 """Answer what a modern upstream asks back, for a client that cannot come back itself.
 
-The upstream answers `input_required` and forgets the call; whoever calls puts the questions and sends the call
-again with the answers (spec 2026-07-28, multi round-trip requests; 2.9 of the project's notes, "Drive"). A legacy
-client gets each question as a request of its own, on the stream of its one call.
+The upstream answers `input_required` and forgets the call; whoever calls puts the questions and sends the call again
+with the answers (MCP 2026-07-28, Multi Round-Trip Requests, Client Requirements). A legacy client gets each question as
+a request of its own, on the stream of its one call.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Arguments that a modern HTTP server wants repeated in headers (`Mcp-Param-*`, spec 2026-07-28, transports).
+"""Arguments that a modern HTTP server wants repeated in headers (`Mcp-Param-*`, MCP 2026-07-28, transports).
 
 The last thing before a call is delivered: what is repeated are the arguments that really go out, after all stages.
 """

@@ -1,7 +1,7 @@
 """The stages of a call, in order; compiles the plan of each tool.
 
-A stage that has nothing to do for a tool is not in its plan, so a tool with nothing configured has the shortest one
-(DESIGN, section 3). The order, outermost first, and why:
+A stage that has nothing to do for a tool is not in its plan, so a tool with nothing configured has the shortest one and
+pays for nothing. The order, outermost first, and why:
 
 - observe: refusals are counted and logged too
 - compress: above all that runs or repeats a call, so that the cache and late results hold whole results

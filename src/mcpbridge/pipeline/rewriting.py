@@ -293,7 +293,7 @@ def _put_together(job: _Job, texts: _Texts, smaller: Mapping[int, bytes]) -> Bod
 
 
 def _names_app(result: Body) -> bool:
-    """Whether the result itself names an app that shows it (spec 2.11)."""
+    """Whether the result itself names an app that shows it (MCP Apps 2026-01-26)."""
     meta = result.inner("_meta")
     try:
         return meta is not None and bool(app_uris(meta.value()))

@@ -2,9 +2,9 @@
 
 A modern server may answer a call with a task (extension `io.modelcontextprotocol/tasks`); a tool of a legacy server may
 run as a task only (2025-11-25, `taskSupport: "required"`). Either way the bridge looks at the task until it has ended,
-at the pace that the server asks for, and what comes of it is the result of the call (spec 2.10 of the project's notes).
-What the task wants to know meanwhile is put to the client of the call: a modern task has its questions in it, a legacy
-one sends them as requests, on the stream of `tasks/result`. When the call is given up, so is the task.
+at the pace that the server asks for, and what comes of it is the result of the call. What the task wants to know
+meanwhile is put to the client of the call: a modern task has its questions in it, a legacy one sends them as requests,
+on the stream of `tasks/result`. When the call is given up, so is the task.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """From the result of a tool call to the text that is in it, and back: the result with another text in its place.
 
 A result says what it says in `content` blocks, in `structuredContent`, or in both; servers repeat the one in the other,
-or make a block of every item of a list. All of that is one `Document` here (DESIGN, section 5).
+or make a block of every item of a list. All of that is one `Document` here, since some clients show the model only the
+one and some only the other: both must tell the same.
 """
 
 from collections.abc import Sequence

@@ -97,7 +97,7 @@ def large_media(blocks: Sequence[Mapping[str, Any]], limit: int) -> list[Media]:
 
 
 def link_block(media: Media, uri: str) -> dict[str, Any]:
-    """The `resource_link` that stands for a block whose original can be read at `uri` (spec 2025-06-18, tools)."""
+    """The `resource_link` that stands for a block whose original can be read at `uri` (MCP 2025-06-18, tools)."""
     of = f", {_printable(media.uri, _LONGEST_URI)}" if media.uri else ""
     pixels = f", {media.pixels[0]} × {media.pixels[1]}" if media.pixels else ""
     link: dict[str, Any] = {

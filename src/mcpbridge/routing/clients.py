@@ -62,7 +62,7 @@ TRAITS = (
     # People and programs that look at everything.
     Traits(("mcp-inspector*", "inspector-client*", "modelcontextprotocol/inspector*"), searches=True),
 )
-"""First match counts. Sources: research on the clients' versions of November 2026, see `docs/routing.md`."""
+"""First match counts. As these clients behaved, or were documented, in November 2026; see `docs/routing.md`."""
 
 
 @lru_cache(maxsize=256)

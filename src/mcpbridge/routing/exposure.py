@@ -1,7 +1,8 @@
 """Which tools a client is listed, and in which form: pure decisions.
 
-Modern lists depend on nothing but the request and the catalog, never on earlier calls (spec 2.12): on who asks, the
-endpoint's profile, the settings, and what there is. Whatever is not listed can be called by its name all the same.
+Modern lists depend on nothing but the request and the catalog, never on earlier calls (MCP 2026-07-28, Tools,
+Capabilities): on who asks, the endpoint's profile, the settings, and what there is. Whatever is not listed can be
+called by its name all the same.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The Store protocol: what must outlive a call or a process, by kind and handle (DESIGN, section 5).
+"""The Store protocol: what must outlive a call or a process, by kind and handle.
 
 Values are bytes. Each belongs to a principal and nobody else gets it, expires, and has a handle that cannot be guessed
 unless the caller names one. Whether there is none, it has expired, it cannot be read any more (written with another

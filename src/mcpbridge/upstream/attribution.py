@@ -1,8 +1,7 @@
 """Whose something is that a server says without naming a call: a log message, a question.
 
 It belongs to a call that runs there, if no other can have caused it. A call that was given up may still run at the
-server for a while; what comes then may be of that one, and is put to nobody else (spec 2.3 and 2.8 of the project's
-notes).
+server for a while; what comes then may be of that one, and is put to nobody else.
 """
 
 import asyncio

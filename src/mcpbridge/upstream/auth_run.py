@@ -1,7 +1,7 @@
 """One run of the steps that the SDK's providers know, apart from any request to the server.
 
 Each address can be checked before it is visited, and nothing waits on the SDK's lock. On top of what the SDK checks:
-PKCE must be announced (spec 2025-11-25, authorization), the issuer is compared as it is written, credentials registered
+PKCE must be announced (MCP 2025-11-25, authorization), the issuer is compared as it is written, credentials registered
 by hand stay with one issuer, and a server that describes itself is not asked at guessed addresses.
 """
 

@@ -1,7 +1,8 @@
 """Which instance of a server a client's calls go to.
 
-A session of the handshake era declares once what its client can be asked, so clients that can be asked different things
-cannot share one, and a server may be configured to keep its clients apart (spec 2.3 of the project's notes).
+A session of the handshake era declares once what its client can be asked (MCP 2025-11-25, Lifecycle, Capability
+Negotiation), so clients that can be asked different things cannot share one, and a server may be configured to keep its
+clients apart.
 
 Where the clients of a project share, the instance that lists belongs to a project as well, if it can: to that of the
 first client that comes, so that one project is one process. A server that cannot start without a project waits for it.

@@ -1,7 +1,8 @@
 """Which era a server speaks, judged from how it answers `server/discover`; pure.
 
-Spec 3.5 of the project's notes. The probe goes over the very connection that will be used; a server that dies of it
-(rmcp exits on any request before `initialize`) is started again and spoken to in the old way (`ProbeKilled`).
+The rules are those of MCP 2026-07-28, stdio, Backward Compatibility. The probe goes over the very connection that will
+be used; a server that dies of it (rmcp exits on any request before `initialize`) is started again and spoken to in the
+old way (`ProbeKilled`).
 """
 
 from enum import Enum

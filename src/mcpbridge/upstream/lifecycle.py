@@ -1,7 +1,7 @@
 """When to dial an upstream, when to wait, when to stop asking it; pure, the time is passed in.
 
-Numbers after systemd (starts in a window), Kubernetes (reset after a stable time), AWS (full jitter) and Envoy
-(outlier ejection); research on reliability, section 5.
+Numbers after systemd (starts in a window), Kubernetes (reset after a stable time), AWS (full jitter) and Envoy (outlier
+ejection).
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""What servers offered last, on disk: they are listed before they run (DESIGN, section 4).
+"""What servers offered last, on disk: they are listed before they run.
 
 One file a server, named after the fingerprint of how it is started, so that another command or environment is another
 server. The fingerprint is keyed with random bytes that are kept beside the files: neither names nor contents tell

@@ -1,7 +1,8 @@
 """When to look again at a list whose changes its server does not announce; pure.
 
-Spec 2.7 of the project's notes: by the time that the server says its list stays fresh (`ttlMs`), with jitter, so that
-many bridges do not ask at once. That is a hint for caches and no wish to be asked so often, hence the bounds.
+By the time that the server says its list stays fresh (`ttlMs`), with jitter, so that many bridges do not ask at once
+(MCP 2026-07-28, Caching, Freshness Calculation). That is a hint for caches and no wish to be asked so often, hence the
+bounds.
 """
 
 __all__ = ["wait_before_looking"]

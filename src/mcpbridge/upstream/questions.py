@@ -1,8 +1,8 @@
 """What a legacy server asks in the middle of a call: find whose call it is, put the question, send the answer.
 
 Over HTTP a question comes on the stream of its call. On any other channel it names no call, so it belongs to the one
-client whose calls run; the supervisor sees to it that there is only one (spec 2.3 and 2.9 of the project's notes). A
-question that belongs to nobody is refused, never put to somebody else.
+client whose calls run; the supervisor sees to it that there is only one. A question that belongs to nobody is refused,
+never put to somebody else.
 """
 
 import asyncio

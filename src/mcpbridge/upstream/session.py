@@ -81,7 +81,7 @@ class UpstreamSession:
         client_info: dict[str, str],
         profile: Callable[[], Profile] = lambda: NOTHING,
     ) -> None:
-        """`is_plain`: the channel has no statuses of its own that tell more than the protocol (spec 3.5).
+        """`is_plain`: the channel has no statuses of its own that tell more than the protocol.
 
         `profile` tells what to declare, at the moment of the handshake.
         """
@@ -371,7 +371,7 @@ _decode_whole = msgspec.json.Decoder(int).decode
 
 
 def _freshness(page: Body) -> list[int]:
-    """The caching hint of a page, if it has one that can be read (Spec 2026-07-28, caching)."""
+    """The caching hint of a page, if it has one that can be read (MCP 2026-07-28, caching)."""
     try:
         return [max(0, _decode_whole(page.fields["ttlMs"]))] if "ttlMs" in page else []
     except msgspec.DecodeError:

@@ -139,7 +139,7 @@ class Tending:
         """Modern: one `subscriptions/listen`, opened anew when the URIs change or the stream ends.
 
         The new one is open before the old one is closed: lists are looked at again, but a resource that changes while
-        nobody listens would stay unheard of (2.7 of the project's notes).
+        nobody listens would stay unheard of.
         """
         wanted = self._wanted
         kinds = {kind: self._session.offers_changes(kind) for kind in ("tools", "prompts", "resources")}

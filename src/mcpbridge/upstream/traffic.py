@@ -351,7 +351,7 @@ class Traffic:
         return isinstance(error, SignInNeeded | SessionExpired)
 
     async def _again(self, session: UpstreamSession, call: Call, failed: BaseException) -> Body:
-        """One more try: signed in, or on a new session (spec, streamable HTTP, 404; 2.13 of the project's notes)."""
+        """One more try: signed in, or on a new session (MCP 2025-11-25, Transports, Session Management)."""
         if isinstance(failed, SignInNeeded):
             await ask_to_sign_in(call, failed)
             call.deadline = 0.0  # the time that a person takes is not the call's

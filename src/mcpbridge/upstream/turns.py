@@ -1,4 +1,4 @@
-"""One client at a time on a session whose questions name no call (spec 2.3 of the project's notes).
+"""One client at a time on a session whose questions name no call.
 
 A legacy server on a plain channel asks without saying for which call. So while a call of a client that can be asked
 runs there, calls of other such clients wait. Calls of the same client run side by side: whichever of them a question

@@ -1,4 +1,4 @@
-"""JSON-RPC error codes, and those that MCP adds (spec 1.5 of the project's notes)."""
+"""JSON-RPC error codes, and those that MCP adds (MCP 2026-07-28, Base Protocol, Error Codes)."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """The `_meta` object of requests: which keys end at the bridge and which cross it; pure.
 
-Spec 1.4 of the project's notes, from the 2026-07-28 revision: protocol version, capabilities, client identity,
-log level and progress token belong to one hop. Trace context and every vendor's key belong to both ends.
+MCP 2026-07-28, Base Protocol, `_meta`: protocol version, capabilities, client identity, log level and progress token
+belong to one hop. Trace context and every vendor's key belong to both ends.
 """
 
 from msgspec import Raw
@@ -123,7 +123,7 @@ def complete_for_modern(
     """An upstream's result as a modern client must get it: with `resultType`, our `serverInfo`, and cache hints.
 
     The server's own hints stay, but a result that came of the client's answers (`is_of_answers`: the request carried
-    `inputResponses` or a `requestState`) is good for this once, and a question is nothing to keep (spec 1.6, 2.12).
+    `inputResponses` or a `requestState`) is good for this once, and a question is nothing to keep.
     """
     data = bytes(result.data)
     if not cacheable and b'"_meta"' not in data and b'"resultType"' not in data:

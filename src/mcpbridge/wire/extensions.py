@@ -2,7 +2,8 @@
 
 An extension is named in the `extensions` map of the capabilities, with settings of its own (SEP-2133). It may add
 methods, results and notices, so only those cross that the bridge understands, or that whoever runs it allows because
-they are pure data (spec 2.11 of the project's notes). For every other one both sides fall back to the core protocol.
+they are pure data. For every other one both sides fall back to the core protocol (MCP 2026-07-28, Versioning and
+Compatibility, Extension Negotiation).
 """
 
 from collections.abc import Collection, Iterable, Mapping

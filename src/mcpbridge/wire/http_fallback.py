@@ -1,8 +1,8 @@
 """An HTTP address of which nobody said which transport it speaks: streamable HTTP, or HTTP+SSE of 2024-11-05.
 
 Streamable HTTP is tried first; a server that refuses `initialize` as only one without it would is asked for an event
-stream instead (spec 3.5 of the project's notes; revision 2025-03-26, backwards compatibility). Once that worked it is
-remembered for the life of the process.
+stream instead (MCP 2025-03-26, Transports, Backwards Compatibility). Once that worked it is remembered for the life of
+the process.
 """
 
 from collections.abc import AsyncGenerator, Callable

@@ -178,7 +178,7 @@ _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
 def _version_in(data: bytes) -> str:
-    """The version that a modern message's own envelope names: header and body must agree (spec 2026-07-28)."""
+    """The version that a modern message's own envelope names: both must agree (MCP 2026-07-28, Streamable HTTP)."""
     try:
         return _decode_envelope(data).params.meta.version
     except msgspec.DecodeError:

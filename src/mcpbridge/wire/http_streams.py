@@ -1,7 +1,7 @@
 """Event streams over HTTP: reading one to its end, and opening it again where it broke.
 
 Resuming (`Last-Event-ID`) exists in the legacy revisions only. A server may use it to let go of a connection on
-purpose: it sends an id and a `retry`, closes, and answers on a later GET (spec 2025-11-25, polling).
+purpose: it sends an id and a `retry`, closes, and answers on a later GET (MCP 2025-11-25, polling).
 """
 
 import asyncio

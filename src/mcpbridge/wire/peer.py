@@ -296,7 +296,7 @@ class Peer:
             pending.update("notifications/progress", params)
 
     def _cancelled(self, params: Raw) -> None:
-        """A server withdraws a request of its own, or ends a listen stream of ours (spec 2026-07-28, stdio)."""
+        """A server withdraws a request of its own, or ends a listen stream of ours (MCP 2026-07-28, stdio)."""
         id_ = cancelled_id(params)
         pending = self._pending.get(id_)
         if pending is not None and pending.method == "subscriptions/listen":

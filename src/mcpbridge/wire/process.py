@@ -1,9 +1,9 @@
 """Server processes: started with a clean environment, ended with all their descendants.
 
-Four nets, each for what slips through the one before (measured, research on killing process trees):
-the process group; the parent-death signal (`launch.py`), should the bridge die; the guard process
-(`guard.py`), for the rest of the group in that case, which knows of a server before it is started; and a cookie in the
-environment, by which descendants are found that left the group with setsid.
+Four nets, each for what slips through the one before (measured: killing the group ends no descendant that has left it):
+the process group; the parent-death signal (`launch.py`), should the bridge die; the guard process (`guard.py`), for the
+rest of the group in that case, which knows of a server before it is started; and a cookie in the environment, by which
+descendants are found that left the group with setsid.
 
 What nobody can end any more, since its event loop was closed, is killed at that moment where there are process
 descriptors (Linux), and elsewhere when the bridge ends. A fork of the bridge ends none.

@@ -64,7 +64,7 @@ def progress_token(params: Raw) -> bytes:
 
 
 def subscription_id(params: Raw) -> bytes:
-    """The listen request that a message on a channel of one stream belongs to (spec 2026-07-28); mostly none."""
+    """The listen request that a message on a channel of one stream belongs to (MCP 2026-07-28); mostly none."""
     if _SUBSCRIPTION not in bytes(params):
         return b""
     try:

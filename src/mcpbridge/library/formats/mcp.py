@@ -1,4 +1,4 @@
-"""MCP's sampling with tools (`sampling/createMessage`, spec 2025-11-25): messages of content blocks. Pure."""
+"""MCP's sampling with tools (`sampling/createMessage`; MCP 2025-11-25, Sampling): messages of content blocks. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
