@@ -1,4 +1,4 @@
-"""The layout of the code (HOUSE style, sections 2 and 3): who may import whom, and what must be documented."""
+"""The layout of the code (docs/architecture.md, Layers): who may import whom, and what must be documented."""
 
 import ast
 import inspect
@@ -183,7 +183,7 @@ def settings_models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Itera
 
 @pytest.mark.parametrize("model", list(settings_models(Settings, set())), ids=lambda model: model.__name__)
 def test_every_setting_is_documented_and_unknown_keys_are_forbidden(model: type[BaseModel]) -> None:
-    """The reference page is made from these docstrings (HOUSE section 9)."""
+    """The reference page is made from these docstrings."""
     assert model.__doc__
     assert model.model_config.get("extra") == "forbid"
     assert model.model_config.get("frozen")

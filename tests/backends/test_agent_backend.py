@@ -431,7 +431,7 @@ async def test_an_interface_that_we_speak_is_chosen_among_several() -> None:
 
 
 async def test_places_of_cards() -> None:
-    """Spec 1.0, section 8.2: a well-known path of the domain; agents below a path have theirs there."""
+    """A2A 1.0, section 8.2: a well-known path of the domain; agents below a path have theirs there."""
     assert places_of_card("https://a.example/x/", None) == [
         "https://a.example/x/.well-known/agent-card.json",
         "https://a.example/.well-known/agent-card.json",

@@ -204,7 +204,7 @@ async def test_ways_that_work_without_protection_do_nothing_with_it(yard: Yard) 
 
 
 async def test_no_pair_of_a_reading_command_and_a_key_runs_anything(yard: Yard) -> None:
-    """Research, 1.9: a repository's own configuration ran code in 21 of 90 such pairs, and 0 are allowed."""
+    """Measured with git 2.39.5 alone: a repository's own configuration ran code in 21 of 90 such pairs."""
     apart = {"core.worktree", "blame.ignoreRevsFile"}
     calm = [way for way in WAYS if not way.name.startswith("lazy") and way.name not in apart]
     worlds = [

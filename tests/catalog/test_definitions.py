@@ -170,7 +170,7 @@ def test_an_output_schema_that_is_none_is_left_out(schema: object) -> None:
 
 
 def test_an_output_schema_of_another_type_is_for_modern_clients_only() -> None:
-    """Spec 1.7: structured results were objects up to 2025-11-25."""
+    """Structured results were objects up to 2025-11-25 (MCP 2025-11-25, Tools, Structured Content)."""
     for schema in ({"type": "array"}, {"anyOf": [{"type": "string"}]}, {"type": ["object", "null"]}, {}):
         raw = tool("a", outputSchema=schema)
         assert "outputSchema" not in legacy(raw)
@@ -310,14 +310,14 @@ def test_header_marks_are_stripped_wherever_a_schema_stands() -> None:
 
 
 def test_header_marks_that_cannot_be_obeyed_rule_a_tool_out_over_http_only() -> None:
-    """Spec 2026-07-28: clients MUST drop such a tool; on stdio there are no headers."""
+    """MCP 2026-07-28, Tools, x-mcp-header: clients MUST drop such a tool; on stdio there are no headers."""
     raw = tool("a", inputSchema={"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}})
     assert "x-mcp-header" in reason("tools", raw, over_http=True)
     assert legacy(raw)["inputSchema"]["properties"] == {"n": {"type": "number"}}
 
 
 def test_a_tool_points_to_its_app_by_the_published_uri() -> None:
-    """Spec 2.11, in both places, the flat one being deprecated."""
+    """MCP Apps 2026-01-26, Resource Discovery: in both places, the flat one being deprecated."""
     meta = {"ui": {"resourceUri": "ui://x", "csp": None}, "ui/resourceUri": "ui://x", "big": 1}
     definition = usable("tools", tool("a", _meta=meta))
     assert definition.ui == ("ui://x",)
@@ -392,7 +392,7 @@ def test_no_bytes_make_it_raise(kind: Kind, raw: bytes) -> None:
     "src", ["http://x/i.png", "javascript:alert(1)", "file:///etc/passwd", "ftp://x/i", "x.png", ""]
 )
 def test_an_icon_that_clients_must_not_fetch_is_left_out(src: str) -> None:
-    """Spec 2025-11-25, icons: https and data only, since each client fetches it by itself."""
+    """MCP 2025-11-25, icons: https and data only, since each client fetches it by itself."""
     raw = tool("a", icons=[{"src": src}, {"src": "HTTPS://x/i.png"}, {"src": "data:image/png;base64,AA=="}])
     assert [icon["src"][:5] for icon in legacy(raw)["icons"]] == ["HTTPS", "data:"]
     assert faulty_fields(raw) == ["icons"]

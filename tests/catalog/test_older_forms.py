@@ -1,4 +1,4 @@
-"""Definitions for clients of older revisions (spec 1.7): nothing that they must not know, all else as it came."""
+"""Definitions for clients of older revisions: nothing that they must not know, all else as it came."""
 
 import json
 from typing import Any

@@ -85,7 +85,7 @@ async def test_flush_makes_the_snapshot_at_once_and_only_once() -> None:
 
 
 async def test_a_change_that_nobody_sees_is_not_announced() -> None:
-    """Spec 2.7: listings are announced only when the published view really changed."""
+    """Clients that cache prompts lose them with each list, so one is announced only if what they see has changed."""
     catalog, listener = Catalog({"a": settings(tools={"exclude": ["secret*"]})}, settle=3600), Listener()
     catalog.update(tools("a", "x"))
     catalog.flush()

@@ -291,7 +291,7 @@ def test_numbers_and_spelling_cross_unchanged() -> None:
 
 
 def test_a_list_is_fresh_for_as_long_as_each_part_of_it_is() -> None:
-    """Spec 2.12: the least of the bridge's own and what the servers say; private, as views differ by who asks."""
+    """The least of the bridge's own and what the servers say; private, as views differ by who asks."""
     offers = [
         replace(tools("a", "x"), ttl_ms={"tools": 5_000, "prompts": 90_000}),
         replace(tools("b", "y"), ttl_ms={"tools": 70_000}),

@@ -52,7 +52,7 @@ def test_only_web_addresses_are_web_addresses() -> None:
     ],
 )
 def test_the_rewritten_form_names_the_server(uri: str, form: str) -> None:
-    """Spec 2.6: valid URIs; `ui` must survive; RFC 6570 variables are kept."""
+    """Valid URIs (RFC 3986); `ui` must survive (MCP Apps); variables are kept (RFC 6570)."""
     assert rewritten("work", uri) == form
 
 

@@ -247,7 +247,7 @@ def test_every_shape_of_every_client(tmp_path: Path) -> None:
 
 
 def test_nothing_is_dropped_in_silence(tmp_path: Path) -> None:
-    """Issue 7 and its research: peers drop unknown fields; here each is kept as a comment and told."""
+    """Issue 7: other importers drop unknown fields; here each is kept as a comment and told."""
     found = find_here(tmp_path)
     left = {name: sorted(one.left_out) for name, one in found_by_name(found).items() if one.left_out}
     assert left["claude-code/calendar"] == ["oauth.callbackPort"]

@@ -1,4 +1,4 @@
-"""Finding, reading and checking the configuration (issue 2; the design, section 6)."""
+"""Finding, reading and checking the configuration (issue 2; docs/configuration.md)."""
 
 import json
 import os

@@ -261,7 +261,7 @@ def settings_models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def test_the_reference_is_what_the_models_say() -> None:
-    """HOUSE style, section 9: the page and the schema are generated."""
+    """The page and the schema are generated, so that no setting is described in two ways."""
     checked = subprocess.run(
         [sys.executable, ROOT / "scripts/reference.py", "--check"], capture_output=True, text=True, check=False
     )

@@ -65,7 +65,7 @@ async def test_every_revision_with_a_handshake_is_agreed_on(kind: str, version: 
 
 @every_front
 async def test_a_request_with_the_modern_envelope_needs_no_handshake(kind: str, tmp_path: Path) -> None:
-    """Spec 2026-07-28. On channels for both directions both eras may be mixed."""
+    """MCP 2026-07-28, Versioning and Compatibility. On channels for both directions both eras may be mixed."""
     async with opened(kind, tmp_path) as (front, _, _):
         found = (await front.client.request("server/discover", {"_meta": envelope()})).result
         assert "2026-07-28" in found["supportedVersions"]

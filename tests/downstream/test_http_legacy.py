@@ -74,7 +74,7 @@ async def test_a_refused_initialize_opens_no_session() -> None:
 
 
 async def test_a_request_without_a_session_is_400_and_with_an_unknown_one_404() -> None:
-    """Spec 2025-06-18, transports, session management."""
+    """MCP 2025-06-18, transports, session management."""
     async with serving() as http:
         for response in (await http.post(request("echo", 7)), await http.get(), await http.delete()):
             assert response.status_code == 400
@@ -176,7 +176,7 @@ async def test_a_client_that_reads_events_only_gets_events() -> None:
 
 
 async def test_a_long_silence_opens_a_stream_with_an_id_to_resume_from() -> None:
-    """Spec 2025-11-25, transports: the priming event; SDK clients of older revisions choke on its empty data."""
+    """MCP 2025-11-25, transports: the priming event; SDK clients of older revisions choke on its empty data."""
     async with serving(HttpSettings(keep_alive=0.05)) as http:
         for version, primed in ((NEWEST, True), (LEGACY, False)):
             async with http.stream("POST", request("hold"), **await http.session(version)) as response:
@@ -191,7 +191,7 @@ async def test_a_long_silence_opens_a_stream_with_an_id_to_resume_from() -> None
 
 
 async def test_a_cancelled_request_has_an_end_that_a_client_can_tell_from_a_broken_stream() -> None:
-    """Spec 2.2: streams of this era need a closing message; the official SDK's servers send this one."""
+    """A stream of this era that only ends looks broken; the official SDK's servers close it with this message."""
     closing = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
     async with serving() as http:
         session = await http.session()
@@ -203,7 +203,7 @@ async def test_a_cancelled_request_has_an_end_that_a_client_can_tell_from_a_brok
 
 @pytest.mark.parametrize("modern", [False, True])
 async def test_leaving_before_any_event_cancels_a_modern_call_only(modern: bool) -> None:
-    """Spec 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request."""
+    """MCP 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request."""
     left = asyncio.Event()
     outlived = None if modern else left.set
     manner = Manner(Underway(), keep_alive=60, open_stream=Stream, close_stream=Stream.finish, outlived=outlived)
@@ -271,7 +271,7 @@ async def until_idle(has_ended: Callable[[], object]) -> None:
 
 
 async def test_a_broken_stream_is_resumed_after_the_last_event_and_goes_on_live() -> None:
-    """Spec 2025-06-18, transports, resumability and redelivery."""
+    """MCP 2025-06-18, transports, resumability and redelivery."""
     async with serving() as http:
         session = await http.session()
         async with http.stream("POST", request("tell", 3), **session) as response:
@@ -354,7 +354,7 @@ async def test_streams_belong_to_one_session() -> None:
 
 
 async def test_unsolicited_messages_wait_for_the_channel_and_go_to_one_stream_only() -> None:
-    """Spec 2025-06-18, transports: the server MUST NOT broadcast the same message across multiple streams."""
+    """MCP 2025-06-18, transports: the server MUST NOT broadcast the same message across multiple streams."""
     async with serving() as http:
         session = await http.session()
         push = http.core.clients[0].push
@@ -409,7 +409,7 @@ async def test_a_get_that_accepts_no_events_is_refused() -> None:
 
 
 async def test_a_batch_is_answered_in_one_array() -> None:
-    """Spec 2025-03-26: receiving batches is a MUST."""
+    """MCP 2025-03-26, Base Protocol: receiving batches is a MUST."""
     async with serving() as http:
         session = await http.session("2025-03-26")
         batch = [

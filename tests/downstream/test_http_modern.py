@@ -36,7 +36,7 @@ async def test_a_request_stands_alone_and_declares_its_client() -> None:
     ],
 )
 async def test_headers_that_disagree_with_the_body_are_refused(headers: dict[str, str], code: int) -> None:
-    """Spec 2026-07-28, transports: a proxy may have routed by them."""
+    """MCP 2026-07-28, transports: a proxy may have routed by them."""
     async with serving() as http:
         right = modern_headers("tools/call", {"name": "a"})
         response = await http.post(modern_body("tools/call", 3, name="a"), **right | headers)
@@ -179,7 +179,7 @@ async def test_a_stream_has_no_ids_since_nothing_can_be_resumed() -> None:
 
 
 async def test_leaving_the_response_cancels_the_call_streamed_or_not() -> None:
-    """Spec 2026-07-28, transports: closing the response stream is the cancellation."""
+    """MCP 2026-07-28, transports: closing the response stream is the cancellation."""
     async with serving() as http:
         call = asyncio.create_task(http.modern("hold", 4))
         await http.core.held.get()

@@ -70,7 +70,7 @@ def test_finished_streams_are_bounded_by_size_together() -> None:
 
 
 def test_a_change_that_was_not_read_yet_is_announced_once() -> None:
-    """Spec 2026-07-28, subscriptions/listen: events are level triggers, so a slow client needs each only once."""
+    """MCP 2026-07-28, subscriptions/listen: events are level triggers, so a slow client needs each only once."""
     stream = Stream(b"1")
     changed = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
     progress = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'

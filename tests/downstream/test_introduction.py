@@ -1,4 +1,4 @@
-"""What clients are told of the whole (spec 2.8): bounded, the same each time, and clear about who says it."""
+"""What clients are told of the whole: bounded, the same each time, and clear about who says it."""
 
 from hypothesis import given
 from hypothesis import strategies as st

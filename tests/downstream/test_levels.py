@@ -1,4 +1,4 @@
-"""Results for clients of older revisions (spec 1.7): readable for them, and otherwise what the server sent."""
+"""Results for clients of older revisions: readable for them, and otherwise what the server sent."""
 
 import json
 from base64 import b64encode

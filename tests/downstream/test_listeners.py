@@ -58,7 +58,7 @@ async def test_a_changed_list_is_told_to_sessions_that_are_ready_and_streams_tha
 
 @pytest.mark.parametrize(("id_", "stamp"), [(b'"s1"', "s1"), (b"7", 7), (b"-1", -1)])
 async def test_everything_on_a_stream_carries_its_id(id_: bytes, stamp: object) -> None:
-    """Spec 2026-07-28, subscriptions/listen."""
+    """MCP 2026-07-28, subscriptions/listen."""
     listeners = Listeners()
     ear, stream = listen(listeners, id_, toolsListChanged=True, resourceSubscriptions=["a:1"])
     stream.acknowledge(["a:1"])
@@ -74,7 +74,7 @@ async def test_everything_on_a_stream_carries_its_id(id_: bytes, stamp: object) 
 
 
 async def test_what_vendors_put_beside_an_update_reaches_both_eras() -> None:
-    """Spec 1.4: other keys of `_meta` are for both ends; the id of the upstream's own stream is not."""
+    """Other keys of `_meta` are for both ends; the id of the upstream's own stream is not."""
     listeners = Listeners()
     subscriber = session(listeners, subscriptions={"a:1": ("up", "a:1")})
     stream, _ = listen(listeners, resourceSubscriptions=["a:1"])

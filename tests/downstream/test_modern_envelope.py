@@ -70,7 +70,7 @@ def test_only_the_key_in_meta_makes_a_request_modern(params: Any) -> None:
 
 @pytest.mark.parametrize("key", list(GOOD))
 def test_half_an_envelope_is_a_bad_one_and_no_legacy_request(key: str) -> None:
-    """Spec 1.4: either key alone is −32602."""
+    """MCP 2026-07-28, Base Protocol, `_meta`: either key alone is −32602."""
     assert reads_as_modern(frame({"_meta": {key: GOOD[key]}}))
     assert not reads_as_modern(frame({"_meta": {PREFIX + "clientInfo": {}, "io.modelcontextprotocol": 1}}))
 

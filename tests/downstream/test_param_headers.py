@@ -1,4 +1,7 @@
-"""Arguments that modern clients repeat in `Mcp-Param-*` headers: what is published is checked (spec 2.4)."""
+"""Arguments that modern clients repeat in `Mcp-Param-*` headers: what is published is checked.
+
+MCP 2026-07-28, Streamable HTTP, Server Behavior for Custom Headers.
+"""
 
 from typing import Any
 

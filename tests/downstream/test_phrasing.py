@@ -34,7 +34,7 @@ def put(method: str, params: Message | None, version: str = NEW, profile: Profil
 
 @given(fields, texts, st.sampled_from([OLD, NEW, MODERN]))
 def test_a_form_keeps_everything_but_gets_the_name_of_its_server(more: Message, words: str, version: str) -> None:
-    """Spec 2.9: show the origin."""
+    """To the client all servers are the bridge, so a question says whose it is."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "default": "x", "maxLength": 3}}, "x-y": [1]}
     asked = {**more, "message": words, "requestedSchema": schema}
     named = words if words.startswith("[up]") else f"[up] {words}"
@@ -104,7 +104,7 @@ TITLED = {
 
 
 def test_titled_choices_get_the_older_form_for_older_clients() -> None:
-    """Spec 2.9, enum forms."""
+    """Clients of 2025-06-18 know `enum` with `enumNames` only (MCP 2025-06-18, Elicitation)."""
     asked = form(a=TITLED, b={"type": "string", "enum": ["x"], "enumNames": ["X"]}, c={"type": "boolean"})
     lowered = {
         "type": "string",
@@ -147,7 +147,7 @@ def sampling(*contents: object, **more: object) -> Message:
 
 
 def test_lists_of_content_are_split_for_older_clients() -> None:
-    """Spec 1.7: before 2025-11-25 a message has one content."""
+    """Before 2025-11-25 a message has one content (MCP 2025-06-18, Sampling)."""
     one, two = {"type": "text", "text": "1"}, {"type": "image", "data": "", "mimeType": "image/png"}
     asked = sampling(one, [one, two], [])
     assert put(SAMPLE, asked, OLD) == sampling(one, one, two)

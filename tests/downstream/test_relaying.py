@@ -9,7 +9,7 @@ ABLE = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {
 
 
 async def test_a_call_may_be_put_off_more_often_than_a_client_may_be_asked() -> None:
-    """Spec 1.6: a state without questions means "later", and is no round of questions."""
+    """MCP 2026-07-28, Multi Round-Trip Requests: a state without questions means "later", and is no round of them."""
     told = 0
 
     def run(params: Any) -> Any:

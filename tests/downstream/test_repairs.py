@@ -1,4 +1,7 @@
-"""Errors that belong to the hop between bridge and server are mended there, once (spec 2.4, 2.13)."""
+"""Errors that belong to the hop between bridge and server are mended there, once.
+
+MCP 2026-07-28, Streamable HTTP, Client Behavior, and Versioning and Compatibility, Protocol Version Negotiation.
+"""
 
 import json
 from typing import Any
@@ -42,7 +45,7 @@ async def test_a_server_that_contradicts_itself_is_not_asked_again() -> None:
 
 
 async def test_a_legacy_server_that_uses_a_code_of_the_modern_era_runs_a_call_once() -> None:
-    """There the code means whatever the server wants it to, and the call may have taken effect (spec 1.5)."""
+    """There the code means whatever the server wants it to, and the call may have taken effect."""
     for code, data in ((-32020, None), (-32022, {"supported": ["2031-01-01"]})):
         transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": Refusal(code, "own meaning", data)})
         async with bridged({"up": transport}) as bridge:

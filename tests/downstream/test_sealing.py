@@ -51,7 +51,7 @@ SEALED = Sealer(KEY).seal({"round": 1}, BIND)
 
 @given(st.integers(0, len(SEALED) * 6 // 8 - 1), st.integers(1, 255))
 def test_no_changed_byte_opens(place: int, change: int) -> None:
-    """Spec 1.6: the state is an attacker's until it is proved."""
+    """MCP 2026-07-28, Multi Round-Trip Requests: the state is an attacker's until it is proved."""
     sealed = bytearray(_bytes(SEALED))
     sealed[place] ^= change
     refused(Sealer(KEY), _text(bytes(sealed)))

@@ -458,7 +458,7 @@ async def test_each_client_has_a_log_level_of_its_own_and_hears_of_its_own_calls
 
 
 async def test_a_message_of_no_call_goes_to_the_only_client() -> None:
-    """Spec 2.8: only what is attributable. With others it might tell of their calls."""
+    """With other clients it might tell of their calls."""
     transport = ScriptedTransport(RESOURCEFUL)
     async with bridged({"up": transport}) as bridge:
         stays, leaves = Ear(bridge.server), Ear(bridge.server)
@@ -533,7 +533,7 @@ async def test_the_log_level_of_a_modern_request_holds_for_it_alone() -> None:
 
 
 async def test_a_modern_request_brings_the_shared_session_to_its_level_before_it_goes_out() -> None:
-    """Spec 2.8: the most verbose level that anyone wants, also where a session wants less."""
+    """A session has one level, so it is the most verbose that anyone wants, also where a session wants less."""
     transport = ScriptedTransport(RESOURCEFUL)
     async with bridged({"up": transport}) as bridge:
         strict = Ear(bridge.server)
@@ -720,7 +720,7 @@ async def test_what_cannot_be_subscribed_to_is_refused() -> None:
 
 
 async def test_a_listen_stream_acknowledges_delivers_and_ends_with_the_bridge() -> None:
-    """Spec 2026-07-28, subscriptions/listen."""
+    """MCP 2026-07-28, subscriptions/listen."""
     transport = ScriptedTransport(RESOURCEFUL)
     async with bridged({"up": transport, "other": ScriptedTransport(ELSEWHERE)}) as bridge:
         ear, session = Ear(bridge.server), Ear(bridge.server)

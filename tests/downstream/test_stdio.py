@@ -154,7 +154,7 @@ async def test_answers_leave_as_they_come() -> None:
 
 
 async def test_both_eras_may_be_mixed_on_one_channel() -> None:
-    """Spec 3.5: the era is that of the request."""
+    """MCP 2026-07-28, Versioning and Compatibility: a server may serve both; the era is that of the request."""
     async with opened() as (channel, _):
         found = await channel.ask("server/discover", "d", _meta=envelope())
         assert "2026-07-28" in found["result"]["supportedVersions"]

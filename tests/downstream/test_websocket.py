@@ -40,7 +40,7 @@ async def ask(socket: ClientConnection, message: object) -> dict[str, object]:
 
 
 async def test_the_subprotocol_is_agreed_on_and_nothing_is_compressed() -> None:
-    """Spec 3.4 of the project's notes: deflating big JSON costs more than loopback."""
+    """On loopback, deflating big JSON costs more than it saves."""
     async with connected(ScriptedCore()) as socket:
         assert socket.subprotocol == "mcp"
         assert socket.protocol.extensions == []

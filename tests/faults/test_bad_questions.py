@@ -189,7 +189,7 @@ async def test_a_forged_state_runs_nothing(around: World, kind: str) -> None:
 
 @KINDS
 async def test_a_state_opens_for_its_own_call_alone(around: World, kind: str) -> None:
-    """Spec 2.9: bound to method, name and arguments."""
+    """MCP 2026-07-28, Multi Round-Trip Requests, Server Requirements: bound to method, name and arguments."""
     waiting = await held(around, kind)
     arguments = waiting.arguments
     for changed in (
@@ -212,7 +212,7 @@ async def test_a_state_opens_for_its_own_call_alone(around: World, kind: str) ->
 
 @KINDS
 async def test_a_state_is_of_no_use_to_somebody_else(around: World, kind: str) -> None:
-    """Spec 2.9: bound to the principal."""
+    """MCP 2026-07-28, Multi Round-Trip Requests, Server Requirements: bound to the principal."""
     waiting = await held(around, kind)
     before = len(around.journal(waiting.server))
     for principal in ("bob", "principal ", "\0"):
@@ -319,7 +319,7 @@ async def test_a_question_outside_of_any_call_is_put_to_nobody(tmp_path: Path) -
 
 
 async def test_a_modern_server_that_sends_requests_is_told_that_there_are_none(tmp_path: Path) -> None:
-    """Spec 1.3: in that era servers must not send any."""
+    """MCP 2026-07-28, stdio, Receiving Messages: servers must not send any."""
     asks = [
         {"id": f"q{number}", **question} for number, question in enumerate((FORM, SAMPLE, {"method": "roots/list"}))
     ]

@@ -1,4 +1,4 @@
-"""A call that nobody waits for any more is cancelled at its server (issue 2; spec §2.2)."""
+"""A call that nobody waits for any more is cancelled at its server (issue 2; docs/protocol.md, Cancelling)."""
 
 import asyncio
 import json
@@ -66,9 +66,9 @@ async def test_a_stdio_client_that_leaves_in_mid_call_leaves_nothing_running(pla
 async def test_a_legacy_http_client_that_disconnects_in_mid_call_cancels_nothing_until_its_session_ends(
     place: Place,
 ) -> None:
-    """Spec 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request.
+    """MCP 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request.
 
-    2.2 of the project's notes: the session survives; its work upstream is cancelled on DELETE, expiry and shutdown.
+    The session survives; its work upstream is cancelled on DELETE, expiry and shutdown.
     """
     async with place.http_bridge(SERVERS) as client:
         await client.initialize()
@@ -103,7 +103,7 @@ async def test_a_call_that_its_legacy_http_client_left_ends_in_its_own_time(plac
 
 
 async def test_a_request_that_its_http_client_cancels_is_closed_with_an_error(place: Place) -> None:
-    """Spec 2.2: without one the client would take its stream for broken, and resume it."""
+    """Without one the client would take its stream for broken, and resume it."""
     async with place.http_bridge(SERVERS) as client:
         await client.initialize()
         await client.tools_with("held__hold")

@@ -1,4 +1,4 @@
-"""Everything that can go wrong at a server reached over HTTP (issue 2, Upstreams; notes on security, 2.1).
+"""Everything that can go wrong at a server reached over HTTP (issue 2, Upstreams).
 
 The tests of single answers share one bridge and one server: what one answer spoils, the next test sees.
 """

@@ -1,4 +1,4 @@
-"""Lists that are long, endless or partly faulty (issue 2, Catalog; spec §2.4)."""
+"""Lists that are long, endless or partly faulty (issue 2, Catalog)."""
 
 from harness import Place, python_server, undisturbed
 

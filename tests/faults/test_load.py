@@ -31,7 +31,7 @@ async def test_a_server_that_writes_a_lot_to_standard_error_is_neither_held_up_n
 
 
 async def test_a_storm_of_changes_is_listed_a_few_times_and_announced_never(place: Place) -> None:
-    """Spec §2.7: announced is only what really changed."""
+    """Announced is only what really changed."""
     async with place.bridge({"bad": python_server("listings", "grows"), **HEALTHY}) as client:
         await client.initialize()
         await client.tools_with("bad__storm")

@@ -72,7 +72,7 @@ async def test_a_command_that_may_not_be_run_is_named(place: Place) -> None:
 
 
 async def test_a_server_that_ends_at_the_era_probe_is_reached_all_the_same(place: Place) -> None:
-    """Servers built on rmcp exit on any request before `initialize` (spec §3.5)."""
+    """Servers built on rmcp exit on any request before `initialize` (go-sdk issue 1177, typescript-sdk issue 2514)."""
     servers = {"rmcp": python_server("stubborn", "leaves-on-probe"), **HEALTHY}
     async with place.bridge(servers) as client:
         await client.initialize()

@@ -1,4 +1,4 @@
-"""No process outlives the bridge, however it ends (issue 2: no orphan; notes on security, 1.6)."""
+"""No process outlives the bridge, however it ends (issue 2: no orphan)."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""MCP Apps through the bridge (spec 2.11), with servers made by the official SDK."""
+"""MCP Apps (2026-01-26) through the bridge, with servers made by the official SDK."""
 
 import sys
 from pathlib import Path

@@ -393,7 +393,7 @@ def asking(_: Message) -> Message:
 
 
 async def test_what_came_of_an_answer_is_not_kept() -> None:
-    """Spec 1.6 of the project's notes: never cache what a client was asked for."""
+    """What a client was asked for is good for its one call."""
     rounds = 0
 
     def answer(params: Message) -> Message:

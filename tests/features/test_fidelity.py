@@ -1,4 +1,4 @@
-"""What the bridge does not understand crosses it byte for byte (design notes §2: frames, not models)."""
+"""What the bridge does not understand crosses it byte for byte: it reads frames and makes no models of them."""
 
 import json
 from collections.abc import AsyncIterator

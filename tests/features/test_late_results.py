@@ -233,7 +233,7 @@ async def test_over_http_the_request_ends_without_its_result_and_the_session_is_
 
 
 async def test_a_client_over_http_that_only_closed_its_response_gets_it_with_the_same_call(place: Place) -> None:
-    """Spec 2025-11-25, transports: that is no cancellation; and this client has no event to go on from."""
+    """MCP 2025-11-25, transports: that is no cancellation; and this client has no event to go on from."""
     async with place.http_bridge(SERVERS) as client:
         await client.initialize()
         await client.tools_with("up__hold")

@@ -1,4 +1,4 @@
-"""Log messages of a server go to whom they can belong, and to nobody else (spec §2.8)."""
+"""Log messages of a server go to whom they can belong, and to nobody else."""
 
 import asyncio
 import contextlib

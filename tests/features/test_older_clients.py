@@ -1,4 +1,4 @@
-"""What a client of each revision gets of a server that speaks the newest of either era (spec 1.7)."""
+"""What a client of each revision gets of a server that speaks the newest of either era."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ async def test_a_server_that_is_not_newer_is_passed_on_byte_for_byte() -> None:
 
 
 async def test_a_server_by_itself_tells_its_own_instructions_whole() -> None:
-    """Spec 2.8: an endpoint for one server is that server."""
+    """An endpoint for one server is that server (docs/protocol.md, Instructions)."""
     long = "All of it. " * 500
     script = {**LEGACY_SERVER, "initialize": {**LEGACY_SERVER["initialize"], "instructions": long}}
     async with bridged({"up": ScriptedTransport(script), "other": ScriptedTransport(MODERN_SERVER)}) as bridge:
@@ -130,7 +130,7 @@ async def test_what_a_server_says_of_a_resource_is_kept_and_of_an_old_one_nothin
 
 
 async def test_an_extension_that_is_allowed_crosses_both_ways_and_no_other() -> None:
-    """Spec 2.11. What the bridge does not understand stays out unless whoever runs it says that it is pure data."""
+    """What the bridge does not understand stays out unless whoever runs it says that it is pure data."""
     mine, other = "com.example/mine", "com.example/other"
     declared = {"extensions": {mine: {"v": 1}, other: {}}}
     discovered = MODERN_SERVER["server/discover"]

@@ -38,7 +38,7 @@ def answer(question: Message) -> Message:
 async def test_every_kind_of_question_is_put_and_answered(
     tmp_path: Path, front: str, client: str, transport: str
 ) -> None:
-    """Spec 2.9: all four pairings; form, URL, sampling with tools, roots; several at once."""
+    """All four pairings of eras; form, URL, sampling with tools, roots; several at once."""
     tools = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}], "toolChoice": {"mode": "auto"}}
     with_tools = {**SAMPLE, "params": {**SAMPLE["params"], **tools, "includeContext": "thisServer"}}
     questions = [FORM, PAGE, SAMPLE, with_tools, ROOTS]
@@ -97,7 +97,7 @@ async def test_the_official_client_is_asked_as_its_own_callbacks_expect(place: P
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_concurrent_questions_of_two_clients_are_never_mixed(tmp_path: Path, transport: str) -> None:
-    """Spec 2.3: a legacy server's requests name no call, and still reach the one whose call it is."""
+    """A legacy server's requests name no call, and still reach the one whose call it is."""
     async with world("http", tmp_path, {"up": ["legacy", transport]}) as around:
         people = [await around.person(), await around.person(), await around.person(modern=True)]
 
@@ -174,7 +174,7 @@ async def test_a_client_that_declares_nothing_is_asked_nothing(tmp_path: Path) -
 
 
 async def test_what_older_revisions_do_not_have_is_not_put_to_their_clients(tmp_path: Path) -> None:
-    """Spec 1.7: URLs and sampling with tools came with 2025-11-25, elicitation with 2025-06-18."""
+    """MCP, Key Changes: URLs and sampling with tools came with 2025-11-25, elicitation with 2025-06-18."""
     with_tools = {**SAMPLE, "params": {**SAMPLE["params"], "tools": []}}
     async with world("http", tmp_path, {"up": ["legacy"]}) as around:
         for version, able in {
@@ -246,7 +246,7 @@ async def test_only_the_client_that_opened_a_page_hears_that_it_is_done(tmp_path
 
 
 async def test_a_page_of_a_modern_server_gets_an_id_and_is_reported_done(tmp_path: Path) -> None:
-    """Spec 2.9, Drive: while the same page is asked for, the person is not asked again."""
+    """While the same page is asked for, the person is not asked again."""
     page = {"method": PAGE["method"], "params": {k: v for k, v in PAGE["params"].items() if k != "elicitationId"}}
     waiting = {"inputRequests": {"k1": page}}
     async with world("stdio", tmp_path, {"up": ["modern"]}) as around:
@@ -265,7 +265,7 @@ def page_first(url: str = "https://example.com/grant") -> Message:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_pages_that_a_server_wants_visited_first(tmp_path: Path, transport: str) -> None:
-    """Spec 2.9, -32042: forwarded where the revision knows it, asked for where it does not, else told of."""
+    """-32042 (MCP 2025-11-25 only): forwarded to who knows it, asked for where possible, else told of."""
     async with world("http", tmp_path, {"up": ["legacy", transport]}) as around:
         legacy = await around.person()
         steps = [{"refuse_once": page_first("https://example.com/1")}]
@@ -337,7 +337,7 @@ async def test_a_client_that_never_answers_is_waited_for_no_longer_than_configur
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_nobody_comes_back_to_a_parked_call(tmp_path: Path, transport: str) -> None:
-    """Spec 2.9, Park, step 6: the questions are answered, then the call is withdrawn."""
+    """The questions are answered, then the call is withdrawn (docs/questions.md, Parked calls)."""
     async with world("http", tmp_path, {"up": ["legacy", transport]}, questions={"timeout": 0.3}) as around:
         person = await around.person(modern=True)
         steps = ask(FORM, SAMPLE)
@@ -415,7 +415,7 @@ async def test_a_session_that_ends_while_it_is_asked_ends_its_calls(tmp_path: Pa
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_modern_client_that_leaves_a_resumed_call_cancels_it(tmp_path: Path, transport: str) -> None:
-    """Spec 2.9, Park, step 7: leaving while it waits is the cancel; while parked nothing is to be seen."""
+    """Leaving while it waits is the cancel; while parked nothing is to be seen."""
     async with world("http", tmp_path, {"up": ["legacy", transport]}) as around:
         person = await around.person(modern=True)
         steps = ask(FORM, then=[{"send": {"id": "never", "method": "ping"}}, {"await": ["no such"]}])
@@ -442,7 +442,7 @@ async def test_a_client_that_leaves_while_it_is_asked_ends_everything(place: Pla
 
 
 async def test_a_client_that_reads_no_streams_cannot_be_asked_and_gets_its_result(tmp_path: Path) -> None:
-    """Spec 2.9: with JSON-only responses there is no way; the server is told."""
+    """With JSON-only responses there is no way; the server is told."""
     async with world("http", tmp_path, {"up": ["legacy"], "new": ["modern"]}) as around:
         person = await around.person()
         usual = person.client.headers
@@ -489,7 +489,7 @@ def one_after_the_other(count: int) -> list[Message]:
 
 
 async def test_a_call_is_asked_back_ten_times_at_most(tmp_path: Path) -> None:
-    """Spec 2.9: cap rounds."""
+    """A server that never has enough must not ask a person for ever."""
     async with world("http", tmp_path, {"up": ["legacy"], "new": ["modern"]}) as around:
         legacy, modern = await around.person(), await around.person(modern=True)
         reply = await modern.calls("up__play", answer, steps=one_after_the_other(11))
@@ -528,7 +528,7 @@ async def test_a_question_that_was_not_answered_is_put_again_under_its_key(tmp_p
 
 
 async def test_a_modern_server_that_only_puts_off_is_called_again(tmp_path: Path) -> None:
-    """Spec 1.6: a result with a state and no questions means: later."""
+    """MCP 2026-07-28, Multi Round-Trip Requests: a result with a state and no questions means: later."""
     async with world("http", tmp_path, {"up": ["modern"]}) as around:
         for modern in (False, True):
             person = await around.person(modern=modern)
@@ -538,7 +538,7 @@ async def test_a_modern_server_that_only_puts_off_is_called_again(tmp_path: Path
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_what_a_resumed_call_tells_goes_to_the_request_that_resumed_it(tmp_path: Path, transport: str) -> None:
-    """Spec 2.2: nothing for a request that has its answer."""
+    """A request that has its answer gets nothing more."""
 
     def progress(value: int) -> Message:
         return {"send": {"method": "notifications/progress", "params": {"progressToken": "$token", "progress": value}}}
@@ -569,7 +569,7 @@ def told(person: Person) -> list[Any]:
 
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 async def test_prompts_and_resources_may_ask_too(tmp_path: Path, modern: bool) -> None:
-    """Spec 1.3: the three requests that may be answered by a question."""
+    """MCP 2026-07-28, Multi Round-Trip Requests, Supported Requests: these three may be answered by a question."""
     async with world("http", tmp_path, {"up": ["legacy"]}) as around:
         person = await around.person(modern=modern)
         steps = ask(FORM, then=[{"answer": {"messages": []}}])
@@ -593,11 +593,11 @@ async def test_prompts_and_resources_may_ask_too(tmp_path: Path, modern: bool) -
         assert last["contents"][0]["text"] == "it"
         assert len(person.asked) == 2
         if modern:
-            assert last["ttlMs"] == 0  # reached by answers: good for this once (spec 2.12)
+            assert last["ttlMs"] == 0  # reached by answers: good for this once
 
 
 async def test_what_is_relayed_goes_on_at_another_bridge_with_the_same_key(tmp_path: Path) -> None:
-    """DESIGN 3: modern to modern survives restarts and replicas; a parked call is refused there."""
+    """Between modern peers nothing is kept, so it survives restarts and replicas; a parked call is refused there."""
     steps, state, given = ask(FORM), "", {}
     keys = {"state_key": "one key for all replicas"}
     for number in range(2):

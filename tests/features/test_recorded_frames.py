@@ -180,7 +180,7 @@ async def test_what_a_server_says_and_asks_in_unknown_words_does_not_disturb_its
 
 
 async def test_an_unknown_kind_of_result_is_an_error_that_names_it(pair: Pair) -> None:
-    """Spec 2.11 of the project's notes: a client could not tell what it has to do."""
+    """MCP 2026-07-28, Base Protocol, ResultType: it is invalid; a client could not tell what it has to do."""
     reply = await pair.send("tools/call", '{"name":"later__result_type","arguments":{}}')
     if not pair.is_modern:
         assert reply.result == {"content": []}  # the handshake era has one kind

@@ -1,4 +1,4 @@
-"""Every revision of the protocol on both sides of the bridge, in every pairing (spec §1, §2.1)."""
+"""Every revision of the protocol on both sides of the bridge, in every pairing."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,7 @@ async def test_an_unknown_modern_revision_is_refused_with_those_that_are_known(p
 
 
 async def test_what_belongs_to_one_hop_does_not_cross(place: Place) -> None:
-    """Spec §1.4: envelope, identity and progress token are made anew; trace and vendor keys stay."""
+    """MCP 2026-07-28, Base Protocol, `_meta`: envelope and progress token are made anew; trace and vendor keys stay."""
     meta = envelope(**{"progressToken": "mine", "traceparent": TRACE, "com.example/kept": {"n": 1}, "other": None})
     async with place.bridge({"modern": python_server("modern"), "plain": python_server("plain")}) as client:
         for name in ("modern", "plain"):

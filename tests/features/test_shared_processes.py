@@ -60,7 +60,7 @@ async def test_ten_clients_at_once_share_one_process_of_each_server(place: Place
 
 
 async def test_a_legacy_server_that_can_ask_has_a_process_for_each_kind_of_client(place: Place) -> None:
-    """What a session declares holds for all its calls (spec 2.3); a server that must not ask needs one only."""
+    """What a session declares holds for all its calls (MCP 2025-11-25, Lifecycle); who must not ask needs one."""
     servers = {"asks": python_server("plain"), "never": python_server("rich", questions="never")}
     async with place.http_bridge(servers) as first, clients(first, 3) as all_of_them:
         for client, capabilities in zip(all_of_them, [NOTHING, FORMS, NOTHING], strict=True):

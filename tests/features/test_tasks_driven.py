@@ -1,7 +1,7 @@
 """Tasks of servers for clients that know none: the call lasts until the task has ended, over real fronts and servers.
 
-Spec 2.10 of the project's notes: a modern server makes a task of a call (the extension of 2026-07-28), a tool of a
-legacy one runs as a task only (2025-11-25); all pairings of eras.
+A modern server makes a task of a call (the extension `io.modelcontextprotocol/tasks`), a tool of a legacy one runs as a
+task only (MCP 2025-11-25, Tasks); all pairings of eras.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Tasks between equal dialects: the client gets the task, under an id of the bridge, and follows it itself.
 
-Spec 2.10 of the project's notes. The principal of a request is set beside the front here, as one with tokens does.
+MCP 2025-11-25, Tasks, and the extension `io.modelcontextprotocol/tasks`. The principal of a request is set beside the
+front here, as one with tokens does.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What must work in every cell of the matrix (spec 7 of the project's notes), each as one short conversation.
+"""What must work in every cell of the matrix, each as one short conversation.
 
 An operation of which a revision or a pairing knows nothing checks what is promised instead: that a client is never sent
 what it did not declare, and that the caller is told.

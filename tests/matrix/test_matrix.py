@@ -1,4 +1,4 @@
-"""Any client before any server (spec 7 of the project's notes): every cell that can exist, over every operation.
+"""Any client before any server: every cell that can exist, over every operation.
 
 The matrix runs once, when the first of its clients is asked for; what it takes is in `running.py`, what a cell must do
 in `operations.py`.

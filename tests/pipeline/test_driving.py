@@ -18,7 +18,7 @@ def put_off(number: int) -> Body:
 async def test_a_call_that_is_only_put_off_is_sent_again_soon_and_as_often_as_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spec 2.9, Drive, step 4: wait 50 to 250 ms; only questions are counted as rounds."""
+    """A server that says "later" is left alone for 50 to 250 ms; only questions are counted as rounds."""
     waits: list[float] = []
     states: list[Any] = []
 

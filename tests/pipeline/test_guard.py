@@ -56,7 +56,7 @@ def stages(policy: Policy, tool: AnyTool | None = TOOL, conduct: Conduct | None 
 
 
 async def test_a_stage_is_there_only_where_it_can_do_something() -> None:
-    """DESIGN 3: what is not used costs nothing."""
+    """What is not used costs nothing."""
     assert stages(policy_of()) == (False, False)
     assert stages(policy_of({"permission": "deny"}), tool=None) == (False, False)
     assert stages(policy_of({"permission": "deny", "servers": "other"})) == (False, False)

@@ -177,7 +177,7 @@ async def test_calls_of_one_turn_run_so_many_at_a_time_and_others_do_not_wait_fo
 
 
 async def test_a_call_that_nothing_limits_goes_the_shortest_way() -> None:
-    """DESIGN 3: no wrapper, no cost."""
+    """What is not used costs nothing: there is no wrapper."""
     limits = limits_of()
     stage, call, result = stage_of(limits, Conduct()), call_of(meta=Body(b'{"progressToken":1}')), Body()
 

@@ -59,7 +59,7 @@ async def test_a_stage_may_answer_itself_or_try_again() -> None:
 
 
 async def test_a_plan_without_stages_is_the_delivery_itself() -> None:
-    """DESIGN 3: nothing configured, no cost."""
+    """What is not used costs nothing."""
     deliver = Deliver(pool_of({}))
     assert chain([], last=deliver) is deliver
 

@@ -1,4 +1,4 @@
-"""What every stage promises (HOUSE style, section 8): `proceed` once to pass, and nothing is lost on the way.
+"""What every stage promises (`pipeline/stage.py`): `proceed` once to pass, and nothing is lost on the way.
 
 One suite over all of them. A new stage is a line in `CONCERNS`, with settings that give it something to do.
 """

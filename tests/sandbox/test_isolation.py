@@ -60,7 +60,7 @@ async def started(text: str, count: int = 1) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 async def test_no_way_out_is_open(tier: str) -> None:
-    """Research, section 1: network, sockets, files, processes, name spaces and the kernel, each tried for real."""
+    """Network, sockets, files, processes, name spaces and the kernel, each tried for real."""
     with fail_after(150):
         open_ways, tried, is_untouched = await attempts(tier)
 
@@ -140,7 +140,7 @@ async def test_more_output_than_is_kept_is_counted(sandbox: Isolation) -> None:
 
 
 async def test_a_fork_bomb_stays_small(sandbox: Isolation) -> None:
-    """Research, traps: RLIMIT_NPROC of root, and of a user with other processes."""
+    """RLIMIT_NPROC does not hold for root, and counts the other processes of a user (setrlimit(2))."""
     mark = f"mark-{os.urandom(6).hex()}"
     source = """
         import os
@@ -166,7 +166,7 @@ async def test_a_fork_bomb_stays_small(sandbox: Isolation) -> None:
 
 
 async def test_memory_is_limited_in_one_process_and_in_all(sandbox: Isolation) -> None:
-    """Research, traps: RLIMIT_AS is each process's own."""
+    """RLIMIT_AS is each process's own (setrlimit(2))."""
     alone = await sandbox.run(python("x = bytearray(200 << 20)", limits=Limits(memory=MEMORY)))
     source = """
         import os, time
@@ -215,7 +215,7 @@ async def test_what_a_job_writes_in_all_is_limited(sandbox: Isolation) -> None:
 
 
 async def test_what_left_its_session_and_closed_its_streams_does_not_survive(sandbox: Isolation) -> None:
-    """Research: after killpg three of three survive, and hold the pipes of the caller."""
+    """Measured: after killpg alone three of three survive, and hold the pipes of the caller."""
     mark = f"mark-{os.urandom(6).hex()}"
     source = """
         import os, signal
@@ -269,7 +269,7 @@ async def test_a_deadline_around_it_is_kept(sandbox: Isolation) -> None:
 
 @pytest.mark.parametrize("tier", [*TIERS, "off"])
 async def test_nothing_is_left_when_the_bridge_is_killed(tier: str) -> None:
-    """Research: one of the peers left three processes behind when it got SIGKILL."""
+    """SIGKILL leaves the bridge no moment to clean up."""
     if tier != "off":
         await usable(tier)
     mark = f"mark-{os.urandom(6).hex()}"

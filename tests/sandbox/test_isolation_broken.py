@@ -109,7 +109,7 @@ async def test_a_sandbox_that_hands_the_bridges_environment_on_is_refused(monkey
 async def test_a_bridge_that_does_not_watch_the_memory_of_several_processes_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Limits of the kernel are each process's own; research, trap of RLIMIT_AS."""
+    """Limits of the kernel are each process's own (setrlimit(2), RLIMIT_AS)."""
     await usable("bubblewrap")
     monkeypatch.setattr(tree, "LOOK_SECONDS", 600)
     monkeypatch.setattr(canaries, "_TOGETHER_WITHIN", 0.5)

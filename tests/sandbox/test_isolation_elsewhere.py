@@ -58,7 +58,7 @@ def no_name_spaces() -> list[Instruction]:
 
 @on_linux
 def test_where_name_spaces_are_forbidden_the_launcher_is_taken() -> None:
-    """Research 1.3: bubblewrap alone makes the sandbox vanish in containers."""
+    """With bubblewrap alone the sandbox would vanish in containers."""
     source = """
         import asyncio, json, isolating
         async def main():

@@ -1,4 +1,4 @@
-"""What every `Store` promises, and what the one in a file promises beyond that (HOUSE 8; issue 4)."""
+"""What every `Store` promises, and what the one in a file promises beyond that (issue 4)."""
 
 import asyncio
 import json

@@ -77,7 +77,7 @@ async def store(world: OAuthWorld, secrets: SecretStore, grant: Grant) -> None:
 
 
 async def test_a_server_that_asks_for_a_token_gets_one() -> None:
-    """Spec 2025-11-25, authorization: discovery, registration, PKCE, resource indicators."""
+    """MCP 2025-11-25, authorization: discovery, registration, PKCE, resource indicators."""
     browser = Browser()
     async with oauth_world() as world, bridge_to(world, browser) as bridge:
         assert said(await call(bridge)) == "read it"
@@ -127,7 +127,7 @@ async def test_a_call_does_not_wait_behind_another_for_its_token() -> None:
 
 
 async def test_a_token_is_renewed_before_it_ends_and_its_end_is_remembered() -> None:
-    """The SDK forgets when a stored token ends (python-sdk, 6.3.7 of the project's notes)."""
+    """The SDK (`mcp` 2.3.0) forgets when a stored token ends."""
     secrets = MemorySecrets()
     async with oauth_world() as world:
         async with bridge_to(world, Browser(), secrets) as bridge:
@@ -200,7 +200,7 @@ async def test_a_running_bridge_takes_up_what_login_stored(monkeypatch: pytest.M
 
 
 async def test_more_rights_are_asked_for_together_with_those_there_were() -> None:
-    """Spec 2026-07-28, SEP-2350."""
+    """MCP 2026-07-28, SEP-2350."""
     browser = Browser()
     async with oauth_world(scopes={"write": "write"}) as world, bridge_to(world, browser) as bridge:
         assert said(await call(bridge, "read")) == "read it"
@@ -210,7 +210,7 @@ async def test_more_rights_are_asked_for_together_with_those_there_were() -> Non
 
 
 async def test_rights_that_are_not_given_are_asked_for_once() -> None:
-    """Spec 2025-11-25: clients limit their retries."""
+    """MCP 2025-11-25, Authorization, Step-Up Authorization Flow: clients limit their retries."""
     async with oauth_world(scopes={"write": "write"}) as world:
         world.server.grants = lambda scopes: ["basic"]
         async with bridge_to(world, Browser()) as bridge:
@@ -273,7 +273,7 @@ def with_(**changes: Any) -> Any:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_what_an_authorization_server_says_of_itself_must_hold(bend: Any, fact: str) -> None:
-    """Spec 2025-11-25, authorization, and security best practices."""
+    """MCP 2025-11-25, authorization, and security best practices."""
     browser = Browser()
     async with oauth_world(bend_metadata=bend) as world, bridge_to(world, browser) as bridge:
         assert fact in reason(bridge)
@@ -440,7 +440,7 @@ class Person:
 
 @pytest.mark.parametrize("action", ["accept", "decline"])
 async def test_the_client_of_a_call_is_asked_to_open_the_page(action: str) -> None:
-    """Spec 2025-11-25, elicitation by URL; never sent to a client that did not declare it."""
+    """MCP 2025-11-25, elicitation by URL; never sent to a client that did not declare it."""
     secrets, browser = MemorySecrets(), Browser()
     async with oauth_world(scopes={"write": "write"}) as world:
         async with bridge_to(world, browser, secrets) as bridge:

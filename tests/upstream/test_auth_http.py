@@ -1,4 +1,4 @@
-"""Where a sign-in may lead: every address in it was named by a server (spec 5, SSRF and rebinding)."""
+"""Where a sign-in may lead: every address in it was named by a server."""
 
 import asyncio
 import socket

@@ -24,7 +24,7 @@ def test_a_shared_modern_revision_is_taken() -> None:
 
 
 def test_only_legacy_revisions_mean_legacy() -> None:
-    """Spec 3.5: a DiscoverResult listing only legacy versions."""
+    """A DiscoverResult may list only legacy versions: there is nothing to speak but the handshake."""
     assert judge(discovered("2025-11-25")) is Verdict.LEGACY
 
 

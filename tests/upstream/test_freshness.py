@@ -1,4 +1,4 @@
-"""Lists that stay fresh for a time, and lists whose changes nobody announces (spec 1.6, 2.7, 2.12)."""
+"""Lists that stay fresh for a time, and lists whose changes nobody announces (MCP 2026-07-28, Caching)."""
 
 from typing import Any
 

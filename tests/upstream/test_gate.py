@@ -37,7 +37,7 @@ async def test_a_full_queue_refuses_at_once_and_says_why() -> None:
 
 
 async def test_a_wait_that_takes_too_long_is_refused_unsent() -> None:
-    """Research, section 5: the queue has a time-out of its own."""
+    """The queue has a time-out of its own, as HAProxy's has (`timeout queue`)."""
     gate = Gate("Server 'up'", slots=1, places=1, patience=0.01)
     assert gate.try_enter()
     with anyio.fail_after(30), pytest.raises(Overloaded, match="busy for"):

@@ -73,7 +73,7 @@ async def test_a_project_of_two_principals_is_two() -> None:
 
 @pytest.mark.parametrize("share", ["project", "session"])
 async def test_clients_that_share_a_project_or_a_name_are_asked_one_at_a_time(share: str) -> None:
-    """A question names no call, so while one's call runs the other's waits (spec 2.3)."""
+    """A question names no call, so while one's call runs the other's waits."""
     transport = silent()
     pool = pool_of({"up": transport}, up={"share": share})
     first, second = (Someone(project="file:///same", home="principal x", form=True) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Servers that a manifest knows: listed before they run, started at their first use (DESIGN, section 4)."""
+"""Servers that a manifest knows: listed before they run, started at their first use."""
 
 import asyncio
 import json

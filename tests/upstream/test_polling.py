@@ -1,4 +1,4 @@
-"""How often a list is looked at whose changes nobody announces (spec 2.7)."""
+"""How often a list is looked at whose changes nobody announces (MCP 2026-07-28, Caching)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -96,7 +96,7 @@ async def served(pool: Pool, client: Someone, **more: Any) -> Upstream:
 
 
 async def test_exactly_what_clients_declared_is_declared_to_a_legacy_server() -> None:
-    """Spec 2.1: declare up only what can really be delivered to the client behind the call."""
+    """A server is told only of what can really be delivered to the client behind the call."""
     transport = ScriptedTransport(LEGACY_SERVER)
     pool = pool_of({"up": transport})
     with anyio.fail_after(10):
@@ -398,7 +398,7 @@ def reply_to(line: Line, id_: str) -> dict[str, Any] | None:
 
 
 async def test_a_late_question_of_a_call_that_was_given_up_is_put_to_nobody_else() -> None:
-    """The server may be at it still; what it asks then names no call (spec 2.3)."""
+    """The server may be at it still; what it asks then names no call."""
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
     pool = pool_of({"up": transport}, up={"max_instances": 1})
     first, second = Someone(form=True), Someone(form=True)
@@ -553,7 +553,7 @@ async def test_roots_are_of_the_session_and_may_be_told_after_the_call_in_which_
 
 
 async def test_a_log_message_is_of_the_newest_call_when_all_that_run_are_one_clients() -> None:
-    """Spec 2.8: attributable to the client, if not to the call. Of two clients it would be nobody's."""
+    """It is surely the client's, if not the call's. Of two clients it would be nobody's."""
     transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
     watcher = Watcher()
     pool = pool_of({"up": transport}, watcher)

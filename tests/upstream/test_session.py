@@ -114,7 +114,7 @@ async def test_every_legacy_revision_is_spoken(version: str) -> None:
 
 
 async def test_a_server_silent_to_the_probe_is_asked_in_the_old_way_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec 3.5: detection never hangs."""
+    """MCP 2026-07-28, stdio, Backward Compatibility: no answer in a reasonable time means legacy."""
     monkeypatch.setattr(session_module, "PROBE_SECONDS", 0.01)
     transport = ScriptedTransport(LEGACY_SERVER, **{"server/discover": SILENCE})
     async with opened(transport) as session:

@@ -157,7 +157,7 @@ async def test_a_server_that_lists_without_end_is_given_up_after_its_time() -> N
 
 
 async def test_a_server_that_does_not_bear_the_probe_is_reached_in_the_old_way_at_once() -> None:
-    """Spec 3.5. It costs no wait and counts as no failure."""
+    """It costs no wait and counts as no failure."""
     transport = ScriptedTransport(LEGACY_SERVER)
 
     def dies(_: Any) -> str:
@@ -764,7 +764,7 @@ async def test_a_listen_stream_that_ends_is_opened_again_and_what_was_missed_is_
 
 
 async def test_a_listen_stream_is_ended_by_its_server_with_a_cancellation() -> None:
-    """Spec 2026-07-28, stdio."""
+    """MCP 2026-07-28, stdio."""
     transport = ScriptedTransport(MODERN_SERVER)
     async with supervised(transport) as (_, watcher):
         await watcher.reaches("ready")

@@ -1,4 +1,4 @@
-"""`_meta`: what belongs to one hop ends at the bridge, everything else crosses (spec 1.4)."""
+"""`_meta`: what belongs to one hop ends at the bridge, everything else crosses."""
 
 import json
 from typing import Any
@@ -129,14 +129,14 @@ def test_stripping_keeps_other_meta_and_drops_an_empty_one() -> None:
 
 
 def test_a_question_has_no_cache_hints() -> None:
-    """Spec 1.6: `input_required` carries neither, whatever its server put there."""
+    """A question is nothing to keep, whatever its server put there (MCP 2026-07-28, schema, InputRequiredResult)."""
     asked = Body(b'{"resultType":"input_required","ttlMs":5,"cacheScope":"public","requestState":"x"}')
     result = complete_for_modern(asked, SERVER_INFO, cacheable=True).value()
     assert result.keys() == {"resultType", "requestState", "_meta"}
 
 
 def test_what_came_of_answers_is_not_kept() -> None:
-    """Spec 2.12: never cached, if it was reached through questions; the schema wants the hints all the same."""
+    """Good for this once, if it was reached through questions; the schema wants the hints all the same."""
     result = Body(b'{"ttlMs":5000,"cacheScope":"public","contents":[]}')
     hints = complete_for_modern(result, SERVER_INFO, cacheable=True, is_of_answers=True).value()
     assert (hints["ttlMs"], hints["cacheScope"]) == (0, "private")

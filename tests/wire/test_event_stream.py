@@ -51,7 +51,7 @@ def test_an_id_with_a_nul_and_a_retry_that_is_no_number_are_ignored() -> None:
 
 
 def test_an_event_that_only_carries_an_id_is_counted_and_not_delivered() -> None:
-    """Spec 2025-11-25: a stream may open with an empty event that gives the client something to resume from."""
+    """MCP 2025-11-25, Transports: a stream may open with an empty event, for its client to resume from."""
     events, parser = parse(b"id: 7\n\n: ping\n\n")
     assert events == []
     assert parser.count == 1

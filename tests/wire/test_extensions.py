@@ -1,4 +1,4 @@
-"""Extensions cross the bridge by an allow-list (spec 2.11)."""
+"""Extensions cross the bridge by an allow-list (docs/protocol.md, Extensions and MCP Apps)."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ OTHER = "com.example/other"
 
 
 def test_servers_are_told_of_apps_whoever_the_client_is() -> None:
-    """Spec 2.11: legacy sessions are frozen, and servers degrade gracefully."""
+    """What a legacy session declares is settled at its start; a server whose app is not shown still gives its text."""
     assert declared_up({}) == {UI: {"mimeTypes": [APP_MIME_TYPE]}}
 
 

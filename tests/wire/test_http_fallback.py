@@ -1,4 +1,4 @@
-"""An address of which nobody said what it speaks (spec 3.5 of the project's notes)."""
+"""An address of which nobody said what it speaks (MCP 2025-03-26, Transports, Backwards Compatibility)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

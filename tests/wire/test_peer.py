@@ -98,7 +98,7 @@ async def test_answers_find_their_callers_whatever_their_order() -> None:
 
 
 async def test_an_id_is_never_used_twice() -> None:
-    """Spec 2.2: ids are never reused while in flight; here never at all."""
+    """MCP 2026-07-28, Base Protocol, Requests: no id twice while in flight; here never at all."""
     wire = Wire()
     for _ in range(3):
         await wire.answered(lambda: wire.says(b'{"id":%b,"result":{}}' % wire.sent[-1].id))
@@ -183,7 +183,7 @@ async def test_a_cancelled_caller_cancels_upstream() -> None:
 
 
 async def test_where_closing_the_stream_cancels_no_notification_is_sent() -> None:
-    """Spec 2.2: modern HTTP cancels by closing the request's stream."""
+    """MCP 2026-07-28, Streamable HTTP, Cancellation: closing the request's stream is the cancellation."""
     wire = Wire()
     wire.withdraw_tells = True
     task = asyncio.ensure_future(wire.ask())
@@ -256,7 +256,7 @@ async def test_what_was_not_declared_is_answered_with_method_not_found() -> None
 
 
 async def test_a_flood_of_pings_is_not_answered_in_full() -> None:
-    """Research 2.1: 20,000 pings cost the SDK 8 s and 190 MB."""
+    """Measured: 20,000 pings cost the client of the official SDK (`mcp` 2.3.0) 8 s and 190 MB."""
     wire = Wire()
     for number in range(20_000):
         wire.says(b'{"id":%d,"method":"ping"}' % number)

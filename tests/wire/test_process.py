@@ -103,7 +103,7 @@ def guards(owner: int) -> list[int]:
 
 
 def test_a_server_inherits_a_safe_base_and_what_was_asked_for() -> None:
-    """Research on security, 1.5: secrets of the bridge's own environment stay with the bridge."""
+    """Secrets of the bridge's own environment stay with the bridge."""
     parent = {"PATH": "/bin", "HOME": "/h", "LANG": "C", "GITHUB_TOKEN": "s3cret", "MY": "1"}
     assert child_environment({}, False, parent) == {"PATH": "/bin", "HOME": "/h", "LANG": "C"}
     assert child_environment({"HOME": "/x", "A": "b"}, ["MY", "NONE"], parent) == {

@@ -339,7 +339,7 @@ async def test_a_status_is_reported_as_what_it_is(
 
 @pytest.mark.parametrize("id_", ["1", "null"])
 async def test_an_error_answer_under_a_refusal_is_the_answer(id_: str) -> None:
-    """Spec 2026-07-28: protocol errors come with 400 and 404 and say more than these."""
+    """MCP 2026-07-28, Streamable HTTP: protocol errors come with 400 and 404 and say more than these."""
 
     async def script(ask: Ask) -> bytes:
         error = '{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no","data":{"supported":[]}}}'
@@ -524,7 +524,7 @@ async def test_an_address_or_header_that_cannot_be_sent_is_a_mistake_in_the_conf
 
 
 async def test_a_session_is_carried_and_ended() -> None:
-    """Spec 2025-11-25, transports: session id and version on every request, DELETE at the end."""
+    """MCP 2025-11-25, transports: session id and version on every request, DELETE at the end."""
     async with bench(session_server(plain), headers={"Mcp-Session-Id": "mine", "X-Own": "kept"}) as b:
         await b.handshake()
         await b.ask(1)
@@ -742,7 +742,7 @@ async def test_a_broken_stream_is_resumed_at_its_last_event() -> None:
 
 
 async def test_a_polling_server_is_asked_at_its_own_pace_for_as_long_as_it_takes() -> None:
-    """Spec 2025-11-25: the server lets the connection go, names an interval, and answers on a later GET."""
+    """MCP 2025-11-25, Transports: the server lets the connection go, names an interval, and answers on a later GET."""
 
     async def script(ask: Ask) -> bytes | None:
         if ask.method == "POST":
@@ -816,7 +816,7 @@ async def test_a_refused_notification_is_noted_and_harms_nothing() -> None:
 
 
 async def test_a_modern_request_repeats_itself_in_its_headers() -> None:
-    """Spec 2026-07-28, transports."""
+    """MCP 2026-07-28, Streamable HTTP, Request Metadata."""
     async with bench(plain) as b:
         meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
         await b.ask(1, "server/discover", params=meta)
@@ -849,7 +849,7 @@ async def test_the_modern_era_has_no_session_no_get_and_no_delete() -> None:
 
 
 async def test_withdrawing_a_modern_request_closes_its_stream() -> None:
-    """Spec 2026-07-28: closing the response stream is the cancellation."""
+    """MCP 2026-07-28, Streamable HTTP, Cancellation: closing the response stream is the cancellation."""
 
     async def script(ask: Ask) -> None:
         await ask.gone()

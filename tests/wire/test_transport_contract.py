@@ -1,4 +1,4 @@
-"""What every upstream transport promises, over all four of them (HOUSE section 8, `Transport`)."""
+"""What every upstream transport promises, over all four of them (`wire/transport.py`)."""
 
 import asyncio
 import json
