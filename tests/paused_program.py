@@ -10,12 +10,11 @@ from typing import Any
 
 from mcpbridge.backend_parts import Given
 from mcpbridge.backends.human import HumanBackend, Pause
-from mcpbridge.backends.pausing import PAUSED
 from mcpbridge.backends.pausing_settings import PausingSettings
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
 from mcpbridge.context import CallContext
-from mcpbridge.toolcalls import PausedCall, ToolCall
+from mcpbridge.toolcalls import PAUSED, PausedCall, ToolCall
 
 __all__ = ["opened", "tools"]
 

@@ -7,8 +7,14 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct, field
 
 from mcpbridge.errors import CallFailed
+from mcpbridge.wire.body import Body
 
-__all__ = ["CallResult", "PausedCall", "ToolCall", "ToolResult"]
+__all__ = ["PAUSED", "CallResult", "PausedCall", "ToolCall", "ToolResult", "is_paused"]
+
+PAUSED = "mcpbridge/paused"
+"""In `_meta` of a result: the call is paused; by which `id` it is resumed, and what is asked."""
+
+_PAUSED_BYTES = PAUSED.encode()
 
 Args_co = TypeVar("Args_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -122,3 +128,11 @@ class CallResult(Struct, Generic[R_co], frozen=True):
         value: Any = self.text if self.structured is None else self.structured
         returns = self.call.returns if self.call is not None else None
         return value if returns is None else returns(value)
+
+
+def is_paused(result: Body, data: bytes) -> bool:
+    """Whether a result says that its call is paused. `data`: its bytes."""
+    if _PAUSED_BYTES not in data:
+        return False
+    meta = result.inner("_meta")
+    return meta is not None and PAUSED in meta

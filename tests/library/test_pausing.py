@@ -22,7 +22,7 @@ from mcpbridge.backends.events import Result
 from mcpbridge.backends.human import HumanBackend, Pause
 from mcpbridge.backends.manual import ManualBackend
 from mcpbridge.backends.paused_record import PausedRecord
-from mcpbridge.backends.pausing import PAUSED, RESUME, Resuming, go_on, resuming_of
+from mcpbridge.backends.pausing import RESUME, Resuming, go_on, resuming_of
 from mcpbridge.backends.pausing_settings import PausingSettings
 from mcpbridge.bridge import Bridge
 from mcpbridge.catalog.snapshot import ToolRef
@@ -42,7 +42,7 @@ from mcpbridge.hooks.calls import HookCall, after
 from mcpbridge.library.paused_claims import CLAIM
 from mcpbridge.library.pausing import PausedCalls
 from mcpbridge.model import Call
-from mcpbridge.toolcalls import PausedCall, ToolCall, ToolResult
+from mcpbridge.toolcalls import PAUSED, PausedCall, ToolCall, ToolResult
 from mcpbridge.wire.body import Body
 
 QUESTION = {"properties": {"question": {"type": "string"}}, "required": ["question"]}

@@ -17,10 +17,10 @@ from mcpbridge.backend_parts import Given
 from mcpbridge.backends.client_forms import asked_about, form_of
 from mcpbridge.backends.human import HumanBackend, Pause
 from mcpbridge.backends.manual import ManualBackend
-from mcpbridge.backends.pausing import PAUSED
 from mcpbridge.backends.pausing_settings import PausingSettings
 from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.toolcalls import PAUSED
 
 MODES = ["legacy", "2026-07-28"]
 COUNT: dict[str, Any] = {

@@ -18,7 +18,7 @@ from mcpbridge.backends.paused_record import KIND, PausedRecord, label_of
 from mcpbridge.context import Keeping, run_of, text_in
 from mcpbridge.errors import ArgumentsRefused, BridgeError, Overloaded, UpstreamUnavailable
 from mcpbridge.model import Call
-from mcpbridge.toolcalls import PausedCall
+from mcpbridge.toolcalls import PAUSED, PausedCall
 from mcpbridge.units import show_bytes
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.envelope import CALL as CALL_ID
@@ -27,19 +27,15 @@ from mcpbridge.wire.frame import EMPTY_OBJECT, encode
 __all__ = [
     "CALL_ID",
     "MOST",
-    "PAUSED",
     "PAUSED_EVENT",
     "RESUME",
     "Resuming",
     "go_on",
-    "is_paused",
     "pause",
     "paused_of",
     "resuming_of",
 ]
 
-PAUSED = "mcpbridge/paused"
-"""In `_meta` of a result: the call is paused; by which `id` it is resumed, and what is asked."""
 RESUME = "mcpbridge/resume"
 """In `_meta` of a call that the program itself makes: the key of the paused call that it goes on with."""
 PAUSED_EVENT = "paused"
@@ -49,8 +45,6 @@ MOST = 1000
 
 MOST_BYTES = 8 * 1024**2
 """Bytes of those; more are refused."""
-
-_MARK = PAUSED.encode()
 
 
 class Resuming(Struct):
@@ -159,14 +153,6 @@ def _told(record: PausedRecord) -> Body:
     if record.schema is not None:
         told["schema"] = record.schema
     return Body(encode({"content": [{"type": "text", "text": text}], "_meta": {PAUSED: told}}))
-
-
-def is_paused(result: Body, data: bytes) -> bool:
-    """Whether a result says that its call is paused. `data`: its bytes."""
-    if _MARK not in data:
-        return False
-    meta = result.inner("_meta")
-    return meta is not None and PAUSED in meta
 
 
 class _Told(Struct):

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from mcpbridge.approvals.request import PAUSE
 from mcpbridge.backends.paused_record import KIND, PausedRecord, State, label_of, record_of
-from mcpbridge.backends.pausing import CALL_ID, PAUSED, RESUME, Resuming
+from mcpbridge.backends.pausing import CALL_ID, RESUME, Resuming
 from mcpbridge.context import BridgeContext, Session, short
 from mcpbridge.errors import AlreadyResumed, BridgeError, CallFailed, UnknownName
 from mcpbridge.library.call_results import failed, meta_of, result_of
@@ -31,7 +31,7 @@ from mcpbridge.library.pausing_answers import STAYS, plain
 from mcpbridge.library.pausing_told import call_of, is_of
 from mcpbridge.logs import get_logger
 from mcpbridge.storage.store import Store
-from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall
+from mcpbridge.toolcalls import PAUSED, CallResult, PausedCall, ToolCall
 from mcpbridge.wire.envelope import APPROVALS, CONTEXT, RUN
 from mcpbridge.wire.frame import encode
 from mcpbridge.wire.python_values import decoded

@@ -5,10 +5,10 @@ from collections.abc import Awaitable
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.backends.pausing import is_paused
 from mcpbridge.interaction import Asker, Question, Through
 from mcpbridge.model import Call
 from mcpbridge.pipeline.single_flight import Flight
+from mcpbridge.toolcalls import is_paused
 from mcpbridge.wire.body import Body
 
 __all__ = ["AskedAlone", "is_error", "is_final"]
