@@ -14,9 +14,9 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.backends.backend import Backend, Condition, Health
+from mcpbridge.backends.backend import Backend, Condition, Health, Surroundings
 from mcpbridge.backends.kept import ENDING_SECONDS, Kept
-from mcpbridge.backends.making import Surroundings, has_several, kind_of, make, refuse_unused
+from mcpbridge.backends.making import has_several, kind_of, make, refuse_unused
 from mcpbridge.backends.serving import Run, Serving, found
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.catalog.refresh import Catalog

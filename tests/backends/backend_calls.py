@@ -8,8 +8,8 @@ from typing import Any, cast
 import anyio
 import msgspec
 
-from mcpbridge.backends.backend import Backend
-from mcpbridge.backends.making import Surroundings, make, model_of
+from mcpbridge.backends.backend import Backend, Surroundings
+from mcpbridge.backends.making import make, model_of
 from mcpbridge.model import Call
 from mcpbridge.wire.body import Body
 from mcpbridge.wire.frame import encode

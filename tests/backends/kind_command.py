@@ -11,9 +11,9 @@ import pytest
 
 from backends.backend_calls import SECRET
 from backends.backend_case import BackendCase
+from mcpbridge.backends.backend import Surroundings
 from mcpbridge.backends.command import CommandBackend
 from mcpbridge.backends.command_settings import CommandSettings
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.sandbox.isolation import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
 

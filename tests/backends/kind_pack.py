@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from backends.backend_case import BackendCase
-from mcpbridge.backends.making import Surroundings
+from mcpbridge.backends.backend import Surroundings
 from mcpbridge.backends.packs import PackBackend
 from mcpbridge.sandbox.isolation import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings

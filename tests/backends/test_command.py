@@ -12,9 +12,9 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
+from mcpbridge.backends.backend import Surroundings
 from mcpbridge.backends.command import CommandBackend
 from mcpbridge.backends.command_settings import CommandSettings
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.errors import ArgumentsRefused, ToolInactive, UnknownName
 from mcpbridge.model import TOOLS, Call
 from mcpbridge.sandbox.isolation import Isolation

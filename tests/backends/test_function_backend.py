@@ -156,7 +156,7 @@ async def test_what_it_raises_is_a_result_without_traceback_and_secrets() -> Non
 
 
 def made_around() -> Any:
-    from mcpbridge.backends.making import Surroundings
+    from mcpbridge.backends.backend import Surroundings
 
     return Surroundings(None, lambda text: text.replace(SECRET, "[redacted]"))  # type: ignore[arg-type]
 

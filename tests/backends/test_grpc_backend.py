@@ -692,7 +692,8 @@ def test_nothing_of_grpc_is_imported_before_a_backend_runs_and_the_extra_is_name
     """Promise of the house: start-up time is a feature."""
     program = """
 import sys
-from mcpbridge.backends.making import Surroundings, make, model_of
+from mcpbridge.backends.backend import Surroundings
+from mcpbridge.backends.making import make, model_of
 make("x", model_of("grpc").model_validate({"grpc": "localhost:1"}), Surroundings(None))
 assert not {"grpc", "google.protobuf"} & set(sys.modules)
 sys.modules["grpc"] = None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.backend_calls import found, result, text_of
-from mcpbridge.backends.making import Surroundings
+from mcpbridge.backends.backend import Surroundings
 from mcpbridge.backends.packs import Pack, PackBackend, PackTool, pack_name
 from mcpbridge.backends.templates import TemplateFailed, filled, places_of
 from mcpbridge.errors import ConfigError, UnknownName, UpstreamError

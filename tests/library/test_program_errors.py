@@ -19,11 +19,11 @@ from pydantic import BaseModel
 from mcpbridge import Bridge, CallContext, Context, ToolCall, adapt_function, human_tool, tool
 from mcpbridge.backend_parts import Given
 from mcpbridge.backends.agent_settings import AgentSettings
+from mcpbridge.backends.backend import Surroundings
 from mcpbridge.backends.executor import ExecutorBackend
 from mcpbridge.backends.function import FunctionBackend
 from mcpbridge.backends.kept import keeping_secrets
 from mcpbridge.backends.local_agent import LocalAgent
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.packs import Pack, PackBackend, PackTool
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.engine import RequestFailed

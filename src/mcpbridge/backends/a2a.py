@@ -14,12 +14,11 @@ from mcpbridge.backends.a2a_messages import Record, params_of_message
 from mcpbridge.backends.a2a_owners import Owners
 from mcpbridge.backends.a2a_results import result_of
 from mcpbridge.backends.agent_settings import AgentSettings
-from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.backend import Condition, Health, Surroundings
 from mcpbridge.backends.discovery import Discovery
 from mcpbridge.backends.http_calling import is_elsewhere
 from mcpbridge.backends.http_outgoing import Outgoing
 from mcpbridge.backends.http_results import failed
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.masking import masked
 from mcpbridge.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable
 from mcpbridge.model import Call

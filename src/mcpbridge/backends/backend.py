@@ -13,14 +13,16 @@ code could not be imported when `check` is called), and `changed` is called when
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from mcpbridge.model import Call
+from mcpbridge.sandbox.job import Runner
 from mcpbridge.wire.body import Body
 
-__all__ = ["Backend", "Condition", "Health"]
+__all__ = ["Backend", "Condition", "Health", "Surroundings"]
 
 State = Literal["starting", "ready", "failed"]
 
@@ -43,6 +45,17 @@ class Health(Struct, frozen=True):
     """What was looked at and found, a line; never a secret."""
     seconds: float = 0.0
     """How long it took."""
+
+
+class Surroundings(Struct, frozen=True):
+    """What backends are made with besides their settings."""
+
+    runner: Runner
+    """Runs programs in the sandbox."""
+    redact: Callable[[str], str] = lambda text: text
+    """Masks secrets in what backends say before it is shown or logged."""
+    directory: Path = Path()
+    """Where relative paths of the configuration start; Python modules beside it can be named."""
 
 
 class Backend(Protocol):

@@ -17,11 +17,10 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.backend import Condition, Health, Surroundings
 from mcpbridge.backends.command_output import Reading, Shape
 from mcpbridge.backends.command_settings import CommandSettings
 from mcpbridge.backends.command_words import filled, filled_text, schema_for
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.errors import ToolInactive, UnknownName, UpstreamGone
 from mcpbridge.logs import get_logger
 from mcpbridge.model import Call

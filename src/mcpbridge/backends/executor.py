@@ -19,10 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from mcpbridge.backends.backend import Health
+from mcpbridge.backends.backend import Health, Surroundings
 from mcpbridge.backends.executor_object import Executor, executor_of, made_from
 from mcpbridge.backends.executor_settings import ExecutorSettings
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.python_backend import PythonBackend
 from mcpbridge.backends.signatures import Unusable
 from mcpbridge.errors import BridgeError, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable

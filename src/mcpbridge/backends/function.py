@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
-from mcpbridge.backends.backend import Health
+from mcpbridge.backends.backend import Health, Surroundings
 from mcpbridge.backends.contexts import Init
 from mcpbridge.backends.events import Result
 from mcpbridge.backends.function_settings import FunctionSettings
 from mcpbridge.backends.function_tool import FunctionTool, tool_of
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.python_backend import PythonBackend
 from mcpbridge.backends.python_names import import_object
 from mcpbridge.backends.signatures import Unusable

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 from msgspec import Raw
 
-from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.backend import Condition, Health, Surroundings
 from mcpbridge.backends.discovery import Discovery
 from mcpbridge.backends.grpc_channel import Server, metadata_of, open_channel, secrets_of
 from mcpbridge.backends.grpc_health import health_of, why_not
@@ -25,7 +25,6 @@ from mcpbridge.backends.grpc_settings import GrpcSettings
 from mcpbridge.backends.grpc_statuses import ended_early, not_sent, outcome
 from mcpbridge.backends.grpc_types import DescriptorsInvalidError, Types
 from mcpbridge.backends.http_results import aside
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.masking import masked
 from mcpbridge.errors import (
     ArgumentsRefused,

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.backend import Condition, Health, Surroundings
 from mcpbridge.backends.http_calling import HttpCaller
 from mcpbridge.backends.http_checking import look_at
 from mcpbridge.backends.http_outgoing import Outgoing
@@ -14,7 +14,6 @@ from mcpbridge.backends.http_results import aside, result_of
 from mcpbridge.backends.http_settings import HttpToolSettings
 from mcpbridge.backends.http_templates import LEFT_OUT, fill, fill_text, fill_url, places_in, without_query
 from mcpbridge.backends.http_urls import check_url, header_text, query_text, text_of
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.mapping import MISSING, MappingFailed, mapped
 from mcpbridge.backends.outputs import wrapped
 from mcpbridge.errors import ArgumentsRefused, UnknownName, UpstreamUnavailable

@@ -24,11 +24,10 @@ from mcpbridge.backends.a2a_results import ABOUT
 from mcpbridge.backends.agent_settings import AgentSettings
 from mcpbridge.backends.annotations import Unusable, hints_of, is_context, kept_type
 from mcpbridge.backends.artifacts import made
-from mcpbridge.backends.backend import Health
+from mcpbridge.backends.backend import Health, Surroundings
 from mcpbridge.backends.context_shapes import Misfit, Shape
 from mcpbridge.backends.contexts import Keeps
 from mcpbridge.backends.docstrings import documented
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.outputs import Check, check_of, wrapped
 from mcpbridge.backends.python_backend import PythonBackend
 from mcpbridge.backends.python_names import import_object

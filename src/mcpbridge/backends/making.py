@@ -1,28 +1,13 @@
 """From `[tools.NAME]` to a backend. Each kind is told by a key of its own; what is not used is not imported."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, cast
 
-from msgspec import Struct
-
-from mcpbridge.backends.backend import Backend
+from mcpbridge.backends.backend import Backend, Surroundings
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.errors import nearest
-from mcpbridge.sandbox.job import Runner
 
-__all__ = ["KEYS", "Surroundings", "has_several", "kind_of", "make", "model_of", "read_settings", "refuse_unused"]
-
-
-class Surroundings(Struct, frozen=True):
-    """What backends are made with besides their settings."""
-
-    runner: Runner
-    """Runs programs in the sandbox."""
-    redact: Callable[[str], str] = lambda text: text
-    """Masks secrets in what backends say before it is shown or logged."""
-    directory: Path = Path()
-    """Where relative paths of the configuration start; Python modules beside it can be named."""
+__all__ = ["KEYS", "has_several", "kind_of", "make", "model_of", "read_settings", "refuse_unused"]
 
 
 KEYS = {
@@ -121,6 +106,8 @@ def make(name: str, settings: BackendSettings, around: Surroundings) -> Backend:
         from mcpbridge.backends.grpc import GrpcBackend as Made
     elif kind == "command":
         from mcpbridge.backends.command import CommandBackend as Made
+    elif getattr(settings, "is_remote", False):
+        from mcpbridge.backends.a2a import RemoteAgent as Made
     else:
-        from mcpbridge.backends.agent import AgentBackend as Made
+        from mcpbridge.backends.local_agent import LocalAgent as Made
     return Made(name, cast("Any", settings), around)

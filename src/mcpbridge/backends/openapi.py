@@ -12,13 +12,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.backend import Condition, Health, Surroundings
 from mcpbridge.backends.http_calling import HttpCaller, is_elsewhere, told_redirect
 from mcpbridge.backends.http_checking import look_at
 from mcpbridge.backends.http_outgoing import Answer, Outgoing
 from mcpbridge.backends.http_output import Output
 from mcpbridge.backends.http_results import aside, failed, made, read, refusal_of
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.openapi_operations import Dropped, Found, Operation, operations_of
 from mcpbridge.backends.openapi_reading import Broken, value_of
 from mcpbridge.backends.openapi_request import outgoing_of

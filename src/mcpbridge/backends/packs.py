@@ -12,8 +12,7 @@ from typing import Any, Literal, Self, cast
 
 import msgspec
 
-from mcpbridge.backends.backend import Health
-from mcpbridge.backends.making import Surroundings
+from mcpbridge.backends.backend import Health, Surroundings
 from mcpbridge.backends.outputs import failure, json_of
 from mcpbridge.backends.pack_members import Members, Pack, PackTool, looked_at
 from mcpbridge.backends.pack_names import pack_name

@@ -15,9 +15,8 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 
 from mcpbridge.backends.annotations import Unusable
-from mcpbridge.backends.backend import Condition, Health
+from mcpbridge.backends.backend import Condition, Health, Surroundings
 from mcpbridge.backends.invoking import Invoker
-from mcpbridge.backends.making import Surroundings
 from mcpbridge.backends.python_names import NotImportable, beside, mendable
 from mcpbridge.backends.settings import BackendSettings
 from mcpbridge.errors import UpstreamError, UpstreamUnavailable
