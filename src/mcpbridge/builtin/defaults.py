@@ -1,14 +1,13 @@
 """What `[builtin]` says of every tool. The sections of single ones are loaded where a configuration has `[builtin]`."""
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from mcpbridge.errors import nearest
 from mcpbridge.upstream.offer_settings import ToolSettings
 
-__all__ = ["NAMES", "BuiltinDefaults", "read_builtin"]
+__all__ = ["NAMES", "BuiltinDefaults"]
 
 
 NAMES: dict[str, str] = {
@@ -70,12 +69,3 @@ class BuiltinDefaults(BaseModel):
                 hint = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(known)}"
                 raise ValueError(f"there is no built-in tool {name[:60]!r}: {hint}")
         return value
-
-
-def read_builtin(value: object) -> object:
-    """The section that a table of the configuration stands for, for pydantic; errors are pydantic's."""
-    if not isinstance(value, Mapping) or not value:
-        return cast("object", value)
-    from mcpbridge.builtin.settings import BuiltinSettings
-
-    return BuiltinSettings.model_validate(dict(cast("Mapping[str, Any]", value)))

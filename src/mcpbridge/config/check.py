@@ -9,12 +9,11 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 from pydantic import ValidationError
 
-from mcpbridge.builtin.defaults import read_builtin
 from mcpbridge.config import foreign
 from mcpbridge.config.expand import Expansion, Missing, Resolved
 from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, together, unknown_key
 from mcpbridge.config.references import strangers
-from mcpbridge.config.schema import Settings
+from mcpbridge.config.schema import Settings, read_builtin
 from mcpbridge.config.scripts import misuse
 from mcpbridge.config.tool_tables import read_tools
 from mcpbridge.errors import ConfigError

@@ -1,13 +1,14 @@
 """The whole configuration as one value. Each larger section's model lives beside the code that reads it."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
 from mcpbridge.approvals.settings import ApprovalSettings
 from mcpbridge.backends.making import read_settings
 from mcpbridge.backends.settings import BackendSettings
-from mcpbridge.builtin.defaults import BuiltinDefaults, read_builtin
+from mcpbridge.builtin.defaults import BuiltinDefaults
 from mcpbridge.catalog.names import Prefix
 from mcpbridge.conduct import CallDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
@@ -30,7 +31,7 @@ from mcpbridge.storage.settings import StoreSettings
 from mcpbridge.units import Bytes, Seconds
 from mcpbridge.upstream.settings import ServerSettings
 
-__all__ = ["BridgeSettings", "DaemonSettings", "LimitSettings", "LogSettings", "Settings"]
+__all__ = ["BridgeSettings", "DaemonSettings", "LimitSettings", "LogSettings", "Settings", "read_builtin"]
 
 
 class BridgeSettings(BaseModel):
@@ -122,6 +123,15 @@ class HealthSettings(BaseModel):
     every: Seconds = Field(default=0, ge=0)
     """Seconds between two looks at every server and backend that runs. What changed is logged, and told by `status`,
     `/api/health` and the metrics. 0: never."""
+
+
+def read_builtin(value: object) -> object:
+    """The section that a table of the configuration stands for, for pydantic; errors are pydantic's."""
+    if not isinstance(value, Mapping) or not value:
+        return cast("object", value)
+    from mcpbridge.builtin.settings import BuiltinSettings
+
+    return BuiltinSettings.model_validate(dict(cast("Mapping[str, Any]", value)))
 
 
 class Settings(BaseModel):
