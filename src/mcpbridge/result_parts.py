@@ -25,7 +25,7 @@ from mcpbridge.result_settings import ResultDefaults, ResultSettings, SummarySet
 from mcpbridge.results.ledger import Ledger
 from mcpbridge.results.shelf import RESULTS, Shelf
 from mcpbridge.results.tokens import Tokenizer, counter, estimated_tokens
-from mcpbridge.sandbox.scripts import LazyScripts
+from mcpbridge.sandbox.scripts import LazyScripts, Scripts
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.offer_settings import OfferSettings
 
@@ -62,7 +62,7 @@ class ResultParts:
         self.shelf = Shelf(store, lifetime=lifetime, redact=redact)
         self.ledger = Ledger(store)
         self._tasks = OwnedTasks()
-        self._scripts = LazyScripts()
+        self._scripts = LazyScripts(_javascript)
         self._large = LargeTools(store, self._tasks, catalog.expect_large)
         self.loaded = asyncio.Event()
         """Set once it is known which tools had large results, so that they are listed as they were before a restart."""
@@ -170,6 +170,12 @@ class _Rewriting:
         from mcpbridge.results.summary import Summarizer
 
         return Summarizer(self._settings)
+
+
+def _javascript() -> Scripts:
+    from mcpbridge.sandbox.javascript import JavaScript  # loaded with the first script
+
+    return JavaScript()
 
 
 def _is_used(settings: ResultDefaults, servers: Mapping[str, OfferSettings]) -> bool:

@@ -1,9 +1,7 @@
 """What runs scripts over results, as those see it who bring one; the engine is loaded with the first script."""
 
-from typing import TYPE_CHECKING, Literal, Protocol
-
-if TYPE_CHECKING:
-    from mcpbridge.sandbox.javascript import JavaScript
+from collections.abc import Callable
+from typing import Literal, Protocol
 
 __all__ = ["Binding", "LazyScripts", "Scripts", "TransformFailed"]
 
@@ -22,12 +20,18 @@ class Scripts(Protocol):
         """See `JavaScript.evaluate`. `owner`: whose expression it is; owners take turns."""
         ...
 
+    async def close(self) -> None:
+        """End what runs them."""
+        ...
+
 
 class LazyScripts:
     """`Scripts` that touch nothing before the first."""
 
-    def __init__(self) -> None:
-        self._engine: JavaScript | None = None
+    def __init__(self, make: Callable[[], Scripts]) -> None:
+        """`make` gives the engine, which is loaded there."""
+        self._make = make
+        self._engine: Scripts | None = None
         self._is_closed = False
 
     async def evaluate(self, expression: str, text: str, *, binding: Binding, rows: str = "", owner: str = "") -> str:
@@ -35,9 +39,7 @@ class LazyScripts:
         if self._engine is None:
             if self._is_closed:
                 raise TransformFailed("the bridge is stopping")
-            from mcpbridge.sandbox.javascript import JavaScript
-
-            self._engine = JavaScript()
+            self._engine = self._make()
         return await self._engine.evaluate(expression, text, binding=binding, rows=rows, owner=owner)
 
     async def close(self) -> None:
