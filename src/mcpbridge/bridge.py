@@ -102,7 +102,7 @@ class Bridge(Engine):
 
         from mcpbridge.cassettes.cassette import Cassette
         from mcpbridge.downstream.program import ProgramAnswers
-        from mcpbridge.library.defining import all_given
+        from mcpbridge.library.defining import all_given, backend_of
         from mcpbridge.library.log_lines import use_logging
         from mcpbridge.library.reading import patient, read_config
         from mcpbridge.library.resolving import resolving
@@ -123,7 +123,7 @@ class Bridge(Engine):
             tools=given,
             approver=approver,
             hooks=hooks,
-            resolver=resolving(resolver) if resolver is not None else None,
+            resolver=resolving(resolver, backend_of) if resolver is not None else None,
             dependencies=dependencies,
             manifest=Manifest(cache_directory(os.environ) / "manifest") if remember else None,
             answers=ProgramAnswers(on_elicitation, on_sampling) if on_elicitation or on_sampling else None,
@@ -468,9 +468,10 @@ class Bridge(Engine):
 
     @cached_property
     def _run_tools(self) -> "RunTools":
+        from mcpbridge.library.defining import backend_of
         from mcpbridge.library.run_tools import RunTools
 
-        return RunTools(self.backends.extra, self._program.session)
+        return RunTools(self.backends.extra, self._program.session, backend_of)
 
     @cached_property
     def _tools(self) -> dict[str, Any]:

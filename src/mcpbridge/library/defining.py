@@ -17,6 +17,7 @@ from mcpbridge.library.tool_people import human_tool, manual_tool
 
 if TYPE_CHECKING:
     from mcpbridge.backend_parts import Given
+    from mcpbridge.backends.backend import Backend
 
 __all__ = [
     "AnyTool",
@@ -26,6 +27,7 @@ __all__ = [
     "ToolOptions",
     "adapt_function",
     "all_given",
+    "backend_of",
     "given_of",
     "human_tool",
     "manual_tool",
@@ -62,6 +64,17 @@ def given_of(thing: "Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]") -
     if not callable(other):
         raise ConfigError(f"a {type(other).__name__} is no tool", key="tools", hint=hint)
     return tool(cast("Callable[..., Any]", thing)).given()
+
+
+def backend_of(thing: Any) -> "Backend":
+    """The backend of what a resolver gives: that of a tool, or a backend itself.
+
+    Raises:
+        ConfigError: it is neither, or no tool can be made of it.
+    """
+    if hasattr(thing, "running") and hasattr(thing, "condition"):
+        return thing
+    return given_of(thing)[1].backend
 
 
 def all_given(things: "Iterable[Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]]") -> "dict[str, Given]":
