@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from mcpbridge.sandbox.program import Ended, ProgramLimits, Programs, Value, Watch, why_none
+from mcpbridge.sandbox.python.program import Ended, ProgramLimits, Programs, Value, Watch, why_none
 
 __all__ = ["main"]
 

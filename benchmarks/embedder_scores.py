@@ -15,17 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.owned_tasks import OwnedTasks
-from mcpbridge.routing.embedded_ranker import EmbeddedRankers
-from mcpbridge.routing.embedding import Embedder, texts_of_query
-from mcpbridge.routing.embedding_cache import VectorCache
-from mcpbridge.routing.embedding_http import HttpEmbedder
-from mcpbridge.routing.embedding_local import LocalEmbedder
-from mcpbridge.routing.embedding_vectors import Vectors
-from mcpbridge.routing.index import CatalogRankers
-from mcpbridge.routing.ranker import Ranker
-from mcpbridge.routing.settings import EmbedderSettings
-from mcpbridge.routing.tool_text import ServerText, ToolText
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.catalog.search.embeddings.embedder import Embedder, VectorCache, texts_of_query
+from mcpbridge.catalog.search.embeddings.http import HttpEmbedder
+from mcpbridge.catalog.search.embeddings.local import LocalEmbedder
+from mcpbridge.catalog.search.embeddings.ranker import EmbeddedRankers
+from mcpbridge.catalog.search.embeddings.vectors import Vectors
+from mcpbridge.catalog.search.index import CatalogRankers
+from mcpbridge.catalog.search.ranker import Ranker, ServerText, ToolText
+from mcpbridge.catalog.settings import EmbedderSettings
 
 __all__ = ["main"]
 

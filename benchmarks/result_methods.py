@@ -28,7 +28,7 @@ def cut(text: str, mime: str, budget: int) -> Answer:
 def lossless(text: str, mime: str, budget: int) -> Answer:
     """The shortest form that says everything, however long it is."""
     from mcpbridge.results.document import read
-    from mcpbridge.results.lossless import shortest
+    from mcpbridge.results.lossless.encode import shortest
 
     return Answer(shortest(read(text, mime)).text, whole=True)
 
@@ -47,8 +47,8 @@ def truncated(text: str, mime: str, budget: int) -> Answer:
 def by_library(text: str, mime: str, budget: int) -> Answer:
     """The bridge's strategy `preview`, from its parts."""
     from mcpbridge.results.document import read
-    from mcpbridge.results.lossless import shortest
-    from mcpbridge.results.preview import preview
+    from mcpbridge.results.lossless.encode import shortest
+    from mcpbridge.results.preview.preview import preview
 
     if len(text) <= max(_THRESHOLD, budget):
         return Answer(text, whole=True)
@@ -62,7 +62,7 @@ def by_library(text: str, mime: str, budget: int) -> Answer:
 
 def _frame(document: object) -> str:
     from mcpbridge.results.document import Document
-    from mcpbridge.results.preview import headline
+    from mcpbridge.results.preview.preview import headline
 
     assert isinstance(document, Document)
     says = f"[mcpbridge abcdefghijklmnopqrstuvwxyz: {headline(document)} · {len(document.text):,} chars · "

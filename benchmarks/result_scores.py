@@ -45,8 +45,8 @@ def lossless_figures(payloads: Sequence[Payload]) -> LosslessFigures:
     """What the lossless tier saves of JSON, and whether it can be turned back."""
     from mcpbridge.results.document import Document
     from mcpbridge.results.exact_json import NotReadable, parse_json, write_json
-    from mcpbridge.results.lossless import shortest
-    from mcpbridge.results.table_restore import restore
+    from mcpbridge.results.lossless.decode import restore
+    from mcpbridge.results.lossless.encode import shortest
 
     before = after = values = exact = 0
     for payload in payloads:

@@ -64,8 +64,8 @@ def log(size: int) -> str:
 def measurements(rounds: int) -> Iterator[tuple[str, str, float]]:
     """What was done, with how much, and the milliseconds it took."""
     from mcpbridge.results.document import read
-    from mcpbridge.results.lossless import shortest
-    from mcpbridge.results.preview import preview
+    from mcpbridge.results.lossless.encode import shortest
+    from mcpbridge.results.preview.preview import preview
 
     for size, characters in list(_SIZES.items())[1:]:
         few = 1 if characters > 5_000_000 else rounds
@@ -89,7 +89,7 @@ def _fastest(do: Callable[[], object], rounds: int) -> float:
 async def transforms(rounds: int) -> list[tuple[str, str, float]]:
     """The same for transforms by JavaScript; empty where there are none."""
     try:
-        from mcpbridge.sandbox.javascript import JavaScript
+        from mcpbridge.sandbox.javascript.engine import JavaScript
     except ImportError:
         return []
     found: list[tuple[str, str, float]] = []

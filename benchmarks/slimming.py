@@ -18,9 +18,9 @@ from typing import Any
 
 import anyio
 
-from mcpbridge.catalog.slim import LEVELS, Level, slimmed, visible
-from mcpbridge.results.tokens import counter
-from mcpbridge.routing.signatures import call_line
+from mcpbridge.catalog.signatures.signature import call_line
+from mcpbridge.catalog.slim.slim import LEVELS, Level, slimmed, visible
+from mcpbridge.results.token_count import counter
 
 __all__ = ["Figures", "figures", "main", "read"]
 

@@ -23,11 +23,11 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from mcpbridge.backends.making import KEYS, model_of
-from mcpbridge.builtin.settings import BuiltinSettings
-from mcpbridge.config.foreign import NAME, NAME_LENGTH
+from mcpbridge.base.units import parse_bytes, parse_rate, parse_seconds, show_bytes, show_seconds
+from mcpbridge.config.mcp_servers_json import NAME, NAME_LENGTH
 from mcpbridge.config.schema import Settings
-from mcpbridge.units import parse_bytes, parse_rate, parse_seconds, show_bytes, show_seconds
+from mcpbridge.tools.builtin.settings import BuiltinSettings
+from mcpbridge.tools.factory import KEYS, model_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/configuration.md"

@@ -13,7 +13,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from mcpbridge.routing.vectors import TABLE, encode_table
+from mcpbridge.catalog.search.lexical.word_vectors import TABLE, encode_table
 
 USAGE = 2
 

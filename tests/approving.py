@@ -12,14 +12,14 @@ import httpx2
 
 from bridged import BridgeToScripts, Ear, envelope, frame_of
 from front_clients import http_server
-from mcpbridge.admin.api import make_api
-from mcpbridge.admin.approvals import answers
-from mcpbridge.admin.control_socket import ask, publish, sockets
-from mcpbridge.approvals.request import ApprovalRequest
+from mcpbridge.app.admin.approvals import answers
+from mcpbridge.app.admin.control_socket import ask, publish, sockets
+from mcpbridge.app.admin.http_api import make_api
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream.modern import modern_client
+from mcpbridge.downstream.revisions.request_meta import modern_client
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.wire.frame import decode_frame
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
+from mcpbridge.protocol.jsonrpc import decode_frame
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 __all__ = ["ADMIN", "WAYS", "Way", "approving", "is_refused"]

@@ -9,14 +9,14 @@ from typing import Any
 import anyio
 from msgspec import Raw
 
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.modern import modern_client
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.revisions.request_meta import modern_client
 from mcpbridge.downstream.server import Server
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
+from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.frame import Frame, decode_frame
-from mcpbridge.wire.transport import Transport
 from scripted_upstream import ScriptedTransport
 
 __all__ = ["BridgeToScripts", "Ear", "bridged", "envelope"]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.errors import ToolInactive
-from mcpbridge.model import Call
+from mcpbridge.base.errors import ToolInactive
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.sandbox.job import Job, Ran
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
 
 
 def cli_call(tool: str, command: object, **more: object) -> Call:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from mcpbridge.client_files.finding import find_all
-from mcpbridge.client_files.found import Found, FoundServer
-from mcpbridge.client_files.known import named, places
+from mcpbridge.app.client_config.clients import named, places
+from mcpbridge.app.client_config.discover.discover import find_all
+from mcpbridge.app.client_config.discover.found import Found, FoundServer
 
 __all__ = ["FIXTURES", "SECRETS", "fill", "find_here", "found_by_name"]
 

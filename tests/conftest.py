@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from closing_words import WORDS
 from harness import Place
-from mcpbridge.logs import Logger
+from mcpbridge.base.log import Logger
 
 # How long an example takes is the machine's affair; other tests run beside it.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import DEADLINE, STOP_DEADLINE, Command, Place, eventually
-from mcpbridge.places import daemon_key
+from mcpbridge.base.directories import daemon_key
 from rpc import StdioClient
 
 __all__ = ["SocketClient", "connected", "daemon", "hello", "socket_of"]

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import uvloop
 
-from mcpbridge.bridge import Bridge
-from mcpbridge.errors import BridgeClosed
-from mcpbridge.library import loop_thread
-from mcpbridge.sync_bridge import SyncBridge
-from mcpbridge.wire import process
+from mcpbridge.base.errors import BridgeClosed
+from mcpbridge.base.process import process
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.library.client import sync_loop as loop_thread
+from mcpbridge.library.sync_bridge import SyncBridge
 
 WAYS: dict[str, Callable[[str], object]] = {}
 

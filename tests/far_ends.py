@@ -17,12 +17,12 @@ import anyio
 import websockets.asyncio.server
 from websockets.exceptions import ConnectionClosed
 
-from mcpbridge.wire.process import ProcessSpec
-from mcpbridge.wire.sse import SseTransport
-from mcpbridge.wire.stdio import StdioTransport
-from mcpbridge.wire.streamable_http import StreamableHttpTransport
-from mcpbridge.wire.transport import Transport
-from mcpbridge.wire.websocket import WebSocketTransport
+from mcpbridge.base.process.process import ProcessSpec
+from mcpbridge.protocol.transport import Transport
+from mcpbridge.upstream.transports.sse import SseTransport
+from mcpbridge.upstream.transports.stdio import StdioTransport
+from mcpbridge.upstream.transports.streamable_http import StreamableHttpTransport
+from mcpbridge.upstream.transports.websocket import WebSocketTransport
 from scripted_http import Ask, chunk, events_head, http_server, reply
 
 __all__ = ["KINDS", "FarEnd", "far_end"]

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcpbridge.conduct import NO_HINTS, Hints
-from mcpbridge.model import Call
-from mcpbridge.routing.index import CatalogRankers
-from mcpbridge.routing.sight import Look, Sight
-from mcpbridge.routing.tool_text import ServerText, ToolText
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.catalog.search.index import CatalogRankers
+from mcpbridge.catalog.search.ranker import ServerText, ToolText
+from mcpbridge.catalog.search.visible_tools import Look, Sight
+from mcpbridge.core.call_options import NO_HINTS, Hints
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import httpx2
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from mcpbridge.downstream.core import RunningBridge
-from mcpbridge.downstream.http import Entrance, entrance, entrance_at_path, serve_http
+from mcpbridge.downstream.http.server import Entrance, entrance, entrance_at_path, serve_http
+from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.downstream.stdio import serve_stdio
 from rpc import Client, HttpClient, Message, Reply, StdioClient

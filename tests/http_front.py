@@ -13,10 +13,10 @@ from typing import Any
 import httpx2
 import msgspec
 
-from mcpbridge.downstream.channel import Answer, Client, Notify
-from mcpbridge.downstream.http import entrance, serve_http
+from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.http.server import entrance, serve_http
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.wire.frame import Frame, encode_error, encode_notification, encode_response
+from mcpbridge.protocol.jsonrpc import Frame, encode_error, encode_notification, encode_response
 
 BOTH = "application/json, text/event-stream"
 JSON = {"content-type": "application/json", "accept": BOTH}

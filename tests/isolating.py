@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.sandbox import system_calls
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.sandbox.isolation import seccomp as system_calls
+from mcpbridge.sandbox.isolation.launcher import Launcher, launched
+from mcpbridge.sandbox.isolation.readable_files import interpreter, interpreter_places
 from mcpbridge.sandbox.job import Job, Limits
-from mcpbridge.sandbox.launching import Launcher, launched
-from mcpbridge.sandbox.programs import interpreter, interpreter_places
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
 
 UID = 4242

@@ -4,10 +4,9 @@ import asyncio
 import json
 from typing import Any
 
-from mcpbridge.results.card import Card
-from mcpbridge.results.ledger import Ledger
-from mcpbridge.results.shelf import Shelf
-from mcpbridge.storage.opening import LazyStore
+from mcpbridge.results.kept_results import Card, Shelf
+from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 
 __all__ = ["count", "keep", "result_of"]

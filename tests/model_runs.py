@@ -8,10 +8,9 @@ from typing import Any
 import anyio
 
 from mcpbridge import Bridge
-from mcpbridge.library.models.anthropic import AnthropicModel
-from mcpbridge.library.models.model import Model
-from mcpbridge.library.models.openai_chat import OpenAIModel
-from mcpbridge.library.models.openai_responses import OpenAIResponsesModel
+from mcpbridge.library.agent.models.anthropic import AnthropicModel
+from mcpbridge.library.agent.models.model import Model
+from mcpbridge.library.agent.models.openai import OpenAIModel, OpenAIResponsesModel
 from scripted_models import ModelServer, ScriptedTurn, scripted_models
 
 __all__ = ["APIS", "HELLO", "bridge_with", "model_of", "texts", "world"]

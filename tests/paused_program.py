@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends.human import HumanBackend, Pause
-from mcpbridge.backends.pausing_settings import PausingSettings
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.context import CallContext
-from mcpbridge.toolcalls import PAUSED, PausedCall, ToolCall
+from mcpbridge.core.context import CallContext
+from mcpbridge.core.tool_calls import PAUSED, PausedCall, ToolCall
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.tools.human_in_the_loop.functions import Pause
+from mcpbridge.tools.human_in_the_loop.human import HumanBackend
+from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
 
 __all__ = ["opened", "tools"]
 

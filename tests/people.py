@@ -14,8 +14,8 @@ from typing import Any
 
 from front_clients import OpenFront, open_front
 from harness import eventually, python_server
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
 from rpc import HttpClient, Message, Reply, envelope
 
 __all__ = ["ACCEPT", "ALL", "FORM", "PAGE", "ROOTS", "SAMPLE", "Person", "World", "ask", "list_of", "of_ask", "world"]

@@ -9,13 +9,13 @@ from typing import Any
 
 import anyio
 
-from mcpbridge.bridge import Bridge
+from mcpbridge.app.daemon.config_watcher import Reloading
+from mcpbridge.base.log import Logger
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
-from mcpbridge.logs import Logger
-from mcpbridge.redaction import Redactor
-from mcpbridge.reloading import Reloading
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.transport import Transport
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 __all__ = ["FILE", "REMOTE", "WEATHER", "World", "registering"]

@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 
 from bridged import BridgeToScripts
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings

@@ -9,9 +9,9 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpbridge.errors import BridgeError
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.transport import Outgoing
+from mcpbridge.base.errors import BridgeError
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.transport import Outgoing
 
 __all__ = [
     "Ask",

@@ -14,16 +14,16 @@ from typing import Any, Final
 import anyio
 from msgspec import Raw
 
-from mcpbridge.errors import BridgeError, UpstreamGone
-from mcpbridge.interaction import Asker, Profile, Question, Unreachable
-from mcpbridge.model import Call
-from mcpbridge.upstream.listings import Lists
+from mcpbridge.base.errors import BridgeError, UpstreamGone
+from mcpbridge.core.elicitation import Asker, Profile, Question, Unreachable
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import decode_frame
+from mcpbridge.protocol.transport import Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.session.listings import Lists
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import decode_frame
-from mcpbridge.wire.transport import Outgoing, Receiver, TransportKind
 
 __all__ = [
     "LEGACY_SERVER",

@@ -1,4 +1,4 @@
-"""The layout of the code (docs/architecture.md, Layers): who may import whom, and what must be documented."""
+"""The layout of the code (docs/architecture.md): who may import whom, how large things may be, what is documented."""
 
 import ast
 import inspect
@@ -16,97 +16,36 @@ from mcpbridge.config.schema import Settings
 SOURCE = Path(mcpbridge.__file__).parent
 
 LAYERS = [
-    "_version",
-    "places",  # the standard library alone, as the next
-    "shim",
-    "errors",
-    "units",
-    "logs",
-    "owned_tasks",
-    "holdings",
-    "redaction",
-    "wire",
-    "result_settings",
-    "conduct",
-    "interaction",  # questions carry unparsed params
-    "events",
-    "context",  # what a call brings with it is read from its unparsed `_meta`
-    "model",  # a call carries unparsed fields, whose type is the wire's
-    "toolcalls",
-    "sandbox",  # running what should not be trusted: processes, paths, addresses
-    "upstream",
-    "backends",
-    "cassettes",
-    "policy",
+    "base",
+    "protocol",
+    "core",
     "storage",
-    "approvals",
-    "models",
+    "sandbox",
     "results",
-    "catalog",
-    "routing",
-    "builtin",
-    "arguments",
-    "hooks",
+    "upstream",
     "pipeline",
+    "catalog",
+    "tools",
     "downstream",
     "config",
-    "client_files",
-    "telemetry",
-    "result_parts",
-    "routing_parts",
-    "backend_parts",
-    "builtin_parts",
-    "assembly",
-    "standing",
-    "sandboxes",
-    "making",
-    "health",
-    "representing",
-    "generation",
-    "over_http",
-    "overlay",
-    "private_values",
-    "registry_rules",
-    "registry_store",
-    "registry",
-    "telling",
-    "library",
-    "observing",
     "engine",
-    "bridge",
-    "sync_bridge",
-    "reloading",
-    "admin",
-    "doctor",
-    "daemon",
-    "cli",
+    "library",
+    "app",
     "__main__",
     "__init__",
 ]
-"""A module imports its own layer and those above it in this list."""
+"""A module imports its own folder and those above it in this list."""
 
 APART = {
-    "wire": {"stdio", "streamable_http", "sse", "websocket"},
-    "pipeline": {
-        "late",
-        "deadline",
-        "observe",
-        "tracing",
-        "compress",
-        "references",
-        "guard",
-        "arguments",
-        "cache",
-        "retry",
-        "limits",
-        "deliver",
-        "approval",
-        "hooks",
-        "rates",
-        "budgets",
-    },
+    ("upstream", "transports"): {"stdio", "streamable_http", "sse", "websocket"},
+    ("pipeline", "stages"): {path.stem for path in (SOURCE / "pipeline" / "stages").glob("*.py")} - {"__init__"},
 }
-"""Modules of one layer that must not know each other: transports, and the stages of a call."""
+"""Modules of a folder that must not know each other: transports, and the stages of a call."""
+
+MAX_ENTRIES = 20
+"""Modules and folders in one folder; more and nobody finds anything."""
+MAX_LINES = 500
+"""Lines of a module; a longer one holds two ideas."""
 
 
 @cache
@@ -123,8 +62,10 @@ def name_of(path: Path) -> tuple[str, ...]:
     return path.relative_to(SOURCE).with_suffix("").parts
 
 
-def imports(path: Path) -> Iterator[tuple[str, ...]]:
+@cache
+def imports(path: Path) -> Sequence[tuple[str, ...]]:
     """Every module of ours that is imported anywhere in the file, functions and TYPE_CHECKING blocks included."""
+    found: list[tuple[str, ...]] = []
     for node in nodes(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -136,28 +77,113 @@ def imports(path: Path) -> Iterator[tuple[str, ...]]:
         for name in names:
             package, *parts = name.split(".")
             if package == "mcpbridge":
-                yield tuple(parts) or ("__init__",)
+                found.append(tuple(parts) or ("__init__",))
+    return found
 
 
-def test_every_module_belongs_to_a_layer() -> None:
-    assert {name_of(path)[0] for path in modules()} <= set(LAYERS)
+def dotted(path: Path) -> str:
+    return "/".join(name_of(path))
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: "/".join(name_of(path)))
+PATHS = sorted(SOURCE.rglob("*.py"))
+
+
+def test_the_package_has_fifteen_folders() -> None:
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(LAYERS[:15])
+    assert {path.name for path in SOURCE.iterdir() if path.is_file()} == {"__init__.py", "__main__.py", "py.typed"}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=dotted)
 def test_imports_point_one_way(path: Path) -> None:
     own = name_of(path)
     rank = LAYERS.index(own[0])
     for imported in imports(path):
         assert imported[0] in LAYERS, f"mcpbridge.{'.'.join(imported)} is in no layer"
-        assert LAYERS.index(imported[0]) <= rank, f"{'/'.join(own)} imports mcpbridge.{'.'.join(imported)} upward"
-        apart = APART.get(own[0], set())
-        if len(own) > 1 and own[1] in apart and len(imported) > 1 and imported[:2] != own[:2]:
-            assert imported[0] != own[0] or imported[1] not in apart, f"{own[1]} must not know {imported[1]}"
+        assert LAYERS.index(imported[0]) <= rank, f"{dotted(path)} imports mcpbridge.{'.'.join(imported)} upward"
+        apart = APART.get(own[:2], set())
+        if len(own) == 3 and own[2] in apart and imported[:2] == own[:2] and imported[:3] != own:
+            assert imported[2] not in apart, f"{own[2]} must not know {imported[2]}"
 
 
-def test_package_files_below_the_top_are_empty() -> None:
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """Late imports and those for types alone count: a circle that is hidden is still one."""
+    names = {name_of(path): path for path in PATHS if path.name != "__init__.py"}
+    graph = {
+        name: {target for one in imports(path) for target in (one, one[:-1]) if target in names and target != name}
+        for name, path in names.items()
+    }
+    circles = [sorted("/".join(name) for name in circle) for circle in strongly_connected(graph) if len(circle) > 1]
+    assert circles == []
+
+
+def strongly_connected(graph: Mapping[tuple[str, ...], set[tuple[str, ...]]]) -> list[list[tuple[str, ...]]]:
+    """The groups of modules that reach each other (Kosaraju: depth first, then again on the turned graph)."""
+    order: list[tuple[str, ...]] = []
+    seen = set[tuple[str, ...]]()
+    for start in graph:
+        stack = [(start, False)]
+        while stack:
+            node, is_done = stack.pop()
+            if is_done:
+                order.append(node)
+            elif node not in seen:
+                seen.add(node)
+                stack.append((node, True))
+                stack.extend((target, False) for target in graph[node])
+    turned: dict[tuple[str, ...], set[tuple[str, ...]]] = {node: set() for node in graph}
+    for node, targets in graph.items():
+        for target in targets:
+            turned[target].add(node)
+    groups: list[list[tuple[str, ...]]] = []
+    for start in reversed(order):
+        group: list[tuple[str, ...]] = []
+        todo = [start]
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                seen.remove(node)
+                group.append(node)
+                todo.extend(turned[node])
+        if group:
+            groups.append(group)
+    return groups
+
+
+def test_circles_are_found() -> None:
+    """The check above would find one: two of four nodes reach each other."""
+    graph = {("a",): {("b",)}, ("b",): {("c",), ("d",)}, ("c",): {("b",)}, ("d",): set[tuple[str, ...]]()}
+    assert sorted(sorted(group) for group in strongly_connected(graph)) == [[("a",)], [("b",), ("c",)], [("d",)]]
+
+
+FOLDERS = sorted({path.parent for path in PATHS})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(SOURCE)))
+def test_a_folder_can_be_overlooked(folder: Path) -> None:
+    entries = [path.name for path in folder.iterdir() if path.name not in ("__init__.py", "__pycache__")]
+    assert len(entries) <= MAX_ENTRIES
+    assert len(folder.relative_to(SOURCE).parts) <= 4
+
+
+TOO_LONG = {"library/bridge", "engine/engine", "upstream/supervisor"}
+"""Modules that are still to be divided."""
+
+
+@pytest.mark.parametrize("path", PATHS, ids=dotted)
+def test_a_module_can_be_read_at_one_go(path: Path) -> None:
+    lines = path.read_text("utf-8").count("\n")
+    assert (lines > MAX_LINES) == (dotted(path) in TOO_LONG)
+
+
+def test_package_files_below_the_top_hold_a_docstring_and_nothing_else() -> None:
     """Whoever reads an import sees the module that defines the name."""
-    full = [path for path in SOURCE.rglob("*/__init__.py") if path.read_text("utf-8").strip()]
+    full = [
+        dotted(path)
+        for path, tree in modules().items()
+        if path.name == "__init__.py" and path.parent != SOURCE
+        if len(tree.body) > 1 or (tree.body and not ast.get_docstring(tree))
+    ]
     assert full == []
 
 
@@ -210,12 +236,12 @@ def test_only_telemetry_and_commands_write_to_standard_streams() -> None:
         for node in nodes(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
                 writers.add(name_of(path)[0])
-    assert writers <= {"cli", "wire"}  # wire/launch.py is a program of its own
+    assert writers <= {"app", "base"}  # base/process/parent_death_main.py is a program of its own
 
 
 def test_only_the_logs_know_who_writes_them() -> None:
     """`structlog` brings much that a start need not pay for; `logs.get_logger` loads it with the first line."""
     for path in modules():
-        if name_of(path) not in {("logs",), ("telemetry",)}:
+        if name_of(path) not in {("base", "log"), ("app", "logging_setup")}:
             known = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
             assert "structlog" not in known, f"{'/'.join(name_of(path))} imports structlog"

@@ -10,9 +10,10 @@ import pytest
 
 from bridged import bridged
 from harness import python_server
-from mcpbridge.bridge import Bridge, RequestFailed
+from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import UpstreamUnavailable
+from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.library.bridge import Bridge
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
 
 

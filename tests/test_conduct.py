@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.conduct import NO_HINTS, CallDefaults, CallSettings, Conduct, Hints, resolve
+from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallSettings, Conduct, Hints, resolve
 
 
 def conduct(

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridged import BridgeToScripts, Ear, bridged
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.context import NOWHERE, BridgeContext, CallContext, Cancellation, context_of
-from mcpbridge.hooks.calls import HookCall, HookFunction, before
-from mcpbridge.model import Session
-from mcpbridge.pipeline.observe import FINISHED
-from mcpbridge.storage.records import CallRecord
-from mcpbridge.wire.body import Body
+from mcpbridge.core.context import NOWHERE, BridgeContext, CallContext, Cancellation, Session, context_of
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.hooks.call import HookCall, HookFunction, before
+from mcpbridge.pipeline.stages.observe import FINISHED
+from mcpbridge.protocol.body import Body
+from mcpbridge.storage.audit_log import CallRecord
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
 
 Message = dict[str, Any]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbridge.errors import nearest
+from mcpbridge.base.errors import nearest
 
 
 @pytest.mark.parametrize(

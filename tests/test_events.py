@@ -7,9 +7,9 @@ import threading
 import anyio
 import pytest
 
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.events import Event, EventBus
+from mcpbridge.core.events import Event, EventBus
+from mcpbridge.library.bridge import Bridge
 
 
 async def test_events_come_in_order_to_everybody_who_listens() -> None:

@@ -8,17 +8,18 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends.backend import Backend, Condition, Health
-from mcpbridge.backends.function import FunctionBackend
-from mcpbridge.backends.settings import BackendSettings
-from mcpbridge.bridge import Bridge, RequestFailed
+from mcpbridge.base.errors import ConfigError, UnknownName, UpstreamError, UpstreamTimeout
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream.extra_tools import ResolverContext
-from mcpbridge.errors import ConfigError, UnknownName, UpstreamError, UpstreamTimeout
-from mcpbridge.model import Call
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.core.model import Call
+from mcpbridge.downstream.requests.session_tools import ResolverContext
+from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.tools.backend import Backend, Condition, Health
+from mcpbridge.tools.python.function import FunctionBackend
+from mcpbridge.tools.settings import BackendSettings
 
 
 class Greeter:
@@ -212,7 +213,7 @@ class Endless(Greeter):
 
 
 async def test_a_backend_that_does_not_end_keeps_no_bridge_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.backend_parts.ENDING_SECONDS", 0.05)
+    monkeypatch.setattr("mcpbridge.engine.wiring.tools.ENDING_SECONDS", 0.05)
     with anyio.fail_after(10):
         async with Bridge(Settings(), tools={"hello": Given(Endless("hello"), BackendSettings())}) as bridge:
             assert await said(bridge, "hello") == "hello you"
@@ -258,7 +259,7 @@ async def test_a_management_command_has_a_deadline(monkeypatch: pytest.MonkeyPat
         async def command(self, name: str, data: Mapping[str, Any]) -> Any:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr("mcpbridge.backend_parts._COMMAND_SECONDS", 0.05)
+    monkeypatch.setattr("mcpbridge.engine.wiring.tools._COMMAND_SECONDS", 0.05)
     async with Bridge(Settings(), tools={"slow": Given(Stuck("slow"), BackendSettings())}) as bridge:
         with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match="slow"):
             await bridge.command("slow", "reindex")

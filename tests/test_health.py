@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from harness import eventually, python_server
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.base.log import Logger
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import UnknownName
-from mcpbridge.health import Checkup, Every
-from mcpbridge.logs import Logger
+from mcpbridge.engine.health_checks import Checkup, Every
+from mcpbridge.library.bridge import Bridge
 from passing_time import pass_time
 from registering import FILE, REMOTE, registering
 

@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from harness import eventually
-from mcpbridge.holdings import Holdings, until_closed
-from mcpbridge.logs import Logger
+from mcpbridge.base.log import Logger
+from mcpbridge.engine.leases import Holdings, until_closed
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,7 @@
 
 import json
 
-from mcpbridge.interaction import Profile, encoded_capabilities
+from mcpbridge.core.elicitation import Profile, encoded_capabilities
 
 
 def test_extensions_of_any_length_are_declared_and_long_ones_not_remembered() -> None:

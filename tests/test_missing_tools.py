@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.load import read
+from mcpbridge.library.bridge import Bridge
 
 TEXT = """
 [tools.later]

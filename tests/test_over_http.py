@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from mcpbridge.backends.making import KEYS, model_of
-from mcpbridge.config.expand import Expansion
-from mcpbridge.over_http import ALLOWED, INNER, KINDS, RegistryProblem, refuse_over_http
+from mcpbridge.config.variables import Expansion
+from mcpbridge.engine.registry.http_rules import ALLOWED, INNER, KINDS, RegistryProblem, refuse_over_http
+from mcpbridge.tools.factory import KEYS, model_of
 from mcpbridge.upstream.settings import ServerSettings
 
 URL = {"url": "https://x.example/mcp"}

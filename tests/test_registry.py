@@ -11,13 +11,13 @@ import pytest
 from bridged import Ear
 from front_clients import open_front
 from harness import eventually
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends.function import FunctionBackend
-from mcpbridge.backends.function_settings import FunctionSettings
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import ConfigError, StoreFailed, UnknownName
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import ConfigError, StoreFailed, UnknownName
-from mcpbridge.over_http import RegistryProblem
+from mcpbridge.engine.registry.http_rules import RegistryProblem
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.tools.python.function import FunctionBackend
+from mcpbridge.tools.python.settings import FunctionSettings
 from registering import FILE, REMOTE, WEATHER, World, registering
 
 

@@ -13,12 +13,12 @@ import pytest
 
 from bridged import BridgeToScripts
 from harness import eventually
-from mcpbridge.bridge import Bridge
+from mcpbridge.app.daemon.config_watcher import Reloading
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.log import Logger
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
-from mcpbridge.errors import ConfigError
-from mcpbridge.logs import Logger
-from mcpbridge.redaction import Redactor
-from mcpbridge.reloading import Reloading
+from mcpbridge.library.bridge import Bridge
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 ONE = '[servers.a]\ncommand = "scripted"\n'
@@ -275,7 +275,7 @@ async def test_a_mistake_that_only_building_shows_is_a_broken_edit(
         raise ConfigError("not installed", key="results.tokenizer")
 
     async with world(tmp_path) as at:
-        monkeypatch.setattr("mcpbridge.result_parts.counter", refuse)
+        monkeypatch.setattr("mcpbridge.engine.wiring.results.counter", refuse)
         told = await at.reload(TWO)
         assert told["config_error"]["message"] == "results.tokenizer: not installed"
         assert at.servers == ["a"]

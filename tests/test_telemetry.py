@@ -10,10 +10,10 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from mcpbridge.app.logging_setup import StderrLogger, set_up_logs
+from mcpbridge.base.log import Logger, get_logger
+from mcpbridge.base.redaction import MASK, Redactor
 from mcpbridge.config.schema import LogSettings
-from mcpbridge.logs import Logger, get_logger
-from mcpbridge.redaction import MASK, Redactor
-from mcpbridge.telemetry import StderrLogger, set_up_logs
 
 
 class Pipe:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.units import (
+from mcpbridge.base.units import (
     MAX_BYTES,
     MAX_SECONDS,
     Rate,

@@ -4,20 +4,11 @@ Names are loaded when they are used: `import mcpbridge` by itself costs nothing,
 which has no time to lose, begins with it.
 """
 
-from mcpbridge._version import __version__
+from mcpbridge.base.version import __version__
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:
-    from mcpbridge.approvals.request import ApprovalRequest
-    from mcpbridge.backends.answering import Pause
-    from mcpbridge.backends.contexts import Context, Shared
-    from mcpbridge.backends.events import Result
-    from mcpbridge.bridge import Bridge, RequestFailed
-    from mcpbridge.cassettes.cassette import Cassette
-    from mcpbridge.context import CallContext
-    from mcpbridge.downstream.extra_tools import ResolverContext
-    from mcpbridge.downstream.program import Answerer
-    from mcpbridge.errors import (
+    from mcpbridge.base.errors import (
         AlreadyResumed,
         ApprovalRefused,
         ArgumentsRefused,
@@ -34,19 +25,23 @@ if TYPE_CHECKING:
         UnknownName,
         UpstreamError,
     )
-    from mcpbridge.events import Event
-    from mcpbridge.hooks.calls import Answer, HookCall, after, before
-    from mcpbridge.library.call_hearing import CallbackFailed
-    from mcpbridge.library.client import Client
-    from mcpbridge.library.defining import Tool, ToolBuilder, adapt_function, tool
-    from mcpbridge.library.formats.front import Offered
-    from mcpbridge.library.models.anthropic import AnthropicModel
-    from mcpbridge.library.models.model import Model, ModelRequest
-    from mcpbridge.library.models.openai_chat import OpenAIModel
-    from mcpbridge.library.models.openai_responses import OpenAIResponsesModel
-    from mcpbridge.library.models.sampling import SamplingModel
-    from mcpbridge.library.resolving import Resolver
-    from mcpbridge.library.run_events import (
+    from mcpbridge.core.context import CallContext
+    from mcpbridge.core.events import Event
+    from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall, ToolResult
+    from mcpbridge.downstream.elicitation.program import Answerer
+    from mcpbridge.downstream.requests.session_tools import ResolverContext
+    from mcpbridge.engine.cassettes.cassette import Cassette
+    from mcpbridge.engine.engine import RequestFailed
+    from mcpbridge.engine.session_tools import Resolver
+    from mcpbridge.library.agent.models.anthropic import AnthropicModel
+    from mcpbridge.library.agent.models.model import Model, ModelRequest
+    from mcpbridge.library.agent.models.openai import OpenAIModel, OpenAIResponsesModel
+    from mcpbridge.library.agent.models.sampling import SamplingModel
+    from mcpbridge.library.agent.options import Prepared
+    from mcpbridge.library.agent.run import Run
+    from mcpbridge.library.bridge import Bridge
+    from mcpbridge.library.calls.call import CallbackFailed
+    from mcpbridge.library.calls.run_events import (
         ApprovalPending,
         ArgumentsDelta,
         BusEvent,
@@ -56,96 +51,105 @@ if TYPE_CHECKING:
         MessageWritten,
         RoundStarted,
         RunEvent,
+        RunFailed,
         RunFinished,
+        RunOutcome,
         RunPaused,
         TextDelta,
+        Turn,
+        Usage,
     )
-    from mcpbridge.library.run_outcome import RunFailed, RunOutcome, Turn
-    from mcpbridge.library.running import Run
-    from mcpbridge.library.running_options import Prepared
-    from mcpbridge.library.tool_function import SignedTool, ToolFunction
-    from mcpbridge.library.tool_info import ToolInfo
-    from mcpbridge.library.tool_options import ToolOptions
-    from mcpbridge.library.tool_people import human_tool, manual_tool
-    from mcpbridge.library.usage import Usage
-    from mcpbridge.sync_bridge import SyncBridge
-    from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall, ToolResult
+    from mcpbridge.library.client.client import Client
+    from mcpbridge.library.define_tools.adapt import adapt_function
+    from mcpbridge.library.define_tools.builder import ToolBuilder
+    from mcpbridge.library.define_tools.decorator import SignedTool, ToolFunction, tool
+    from mcpbridge.library.define_tools.human import human_tool, manual_tool
+    from mcpbridge.library.define_tools.info import ToolInfo
+    from mcpbridge.library.define_tools.options import ToolOptions
+    from mcpbridge.library.define_tools.tool import Tool
+    from mcpbridge.library.llm_formats.offer import Offered
+    from mcpbridge.library.sync_bridge import SyncBridge
+    from mcpbridge.pipeline.approvals.request import ApprovalRequest
+    from mcpbridge.pipeline.hooks.call import Answer, HookCall, after, before
+    from mcpbridge.tools.human_in_the_loop.functions import Pause
+    from mcpbridge.tools.python.output import Result
+    from mcpbridge.tools.python.run_context.context import Context, Shared
 
 _HOMES = {
-    "AlreadyResumed": "errors",
-    "Answer": "hooks.calls",
-    "Answerer": "downstream.program",
-    "AnthropicModel": "library.models.anthropic",
-    "ApprovalPending": "library.run_events",
-    "ApprovalRefused": "errors",
-    "ApprovalRequest": "approvals.request",
-    "ArgumentsDelta": "library.run_events",
-    "ArgumentsRefused": "errors",
-    "Bridge": "bridge",
-    "BridgeClosed": "errors",
-    "BridgeError": "errors",
-    "BusEvent": "library.run_events",
-    "CallContext": "context",
-    "CallFailed": "errors",
-    "CallProgress": "library.run_events",
-    "CallRefused": "errors",
-    "CallResult": "toolcalls",
-    "CallReturned": "library.run_events",
-    "CallStarted": "library.run_events",
-    "CallbackFailed": "library.call_hearing",
-    "Cassette": "cassettes.cassette",
-    "Client": "library.client",
-    "ConfigError": "errors",
-    "Context": "backends.contexts",
-    "ContextRefused": "errors",
-    "Event": "events",
-    "FormatError": "errors",
-    "HookCall": "hooks.calls",
-    "HookRefused": "errors",
-    "MessageWritten": "library.run_events",
-    "Model": "library.models.model",
-    "ModelRequest": "library.models.model",
-    "NoBridge": "errors",
-    "NotConnected": "errors",
-    "Offered": "library.formats.front",
-    "OpenAIModel": "library.models.openai_chat",
-    "OpenAIResponsesModel": "library.models.openai_responses",
-    "Pause": "backends.answering",
-    "PausedCall": "toolcalls",
-    "Prepared": "library.running_options",
-    "RequestFailed": "bridge",
-    "Resolver": "library.resolving",
-    "ResolverContext": "downstream.extra_tools",
-    "Result": "backends.events",
-    "RoundStarted": "library.run_events",
-    "Run": "library.running",
-    "RunEvent": "library.run_events",
-    "RunFailed": "library.run_outcome",
-    "RunFinished": "library.run_events",
-    "RunOutcome": "library.run_outcome",
-    "RunPaused": "library.run_events",
-    "SamplingModel": "library.models.sampling",
-    "Shared": "backends.contexts",
-    "SignedTool": "library.tool_function",
-    "SyncBridge": "sync_bridge",
-    "TextDelta": "library.run_events",
-    "Tool": "library.defining",
-    "ToolBuilder": "library.defining",
-    "ToolCall": "toolcalls",
-    "ToolFunction": "library.tool_function",
-    "ToolInfo": "library.tool_info",
-    "ToolOptions": "library.tool_options",
-    "ToolResult": "toolcalls",
-    "Turn": "library.run_outcome",
-    "UnknownName": "errors",
-    "UpstreamError": "errors",
-    "Usage": "library.usage",
-    "adapt_function": "library.defining",
-    "after": "hooks.calls",
-    "before": "hooks.calls",
-    "human_tool": "library.tool_people",
-    "manual_tool": "library.tool_people",
-    "tool": "library.defining",
+    "AlreadyResumed": "base.errors",
+    "Answer": "pipeline.hooks.call",
+    "Answerer": "downstream.elicitation.program",
+    "AnthropicModel": "library.agent.models.anthropic",
+    "ApprovalPending": "library.calls.run_events",
+    "ApprovalRefused": "base.errors",
+    "ApprovalRequest": "pipeline.approvals.request",
+    "ArgumentsDelta": "library.calls.run_events",
+    "ArgumentsRefused": "base.errors",
+    "Bridge": "library.bridge",
+    "BridgeClosed": "base.errors",
+    "BridgeError": "base.errors",
+    "BusEvent": "library.calls.run_events",
+    "CallContext": "core.context",
+    "CallFailed": "base.errors",
+    "CallProgress": "library.calls.run_events",
+    "CallRefused": "base.errors",
+    "CallResult": "core.tool_calls",
+    "CallReturned": "library.calls.run_events",
+    "CallStarted": "library.calls.run_events",
+    "CallbackFailed": "library.calls.call",
+    "Cassette": "engine.cassettes.cassette",
+    "Client": "library.client.client",
+    "ConfigError": "base.errors",
+    "Context": "tools.python.run_context.context",
+    "ContextRefused": "base.errors",
+    "Event": "core.events",
+    "FormatError": "base.errors",
+    "HookCall": "pipeline.hooks.call",
+    "HookRefused": "base.errors",
+    "MessageWritten": "library.calls.run_events",
+    "Model": "library.agent.models.model",
+    "ModelRequest": "library.agent.models.model",
+    "NoBridge": "base.errors",
+    "NotConnected": "base.errors",
+    "Offered": "library.llm_formats.offer",
+    "OpenAIModel": "library.agent.models.openai",
+    "OpenAIResponsesModel": "library.agent.models.openai",
+    "Pause": "tools.human_in_the_loop.functions",
+    "PausedCall": "core.tool_calls",
+    "Prepared": "library.agent.options",
+    "RequestFailed": "engine.engine",
+    "Resolver": "engine.session_tools",
+    "ResolverContext": "downstream.requests.session_tools",
+    "Result": "tools.python.output",
+    "RoundStarted": "library.calls.run_events",
+    "Run": "library.agent.run",
+    "RunEvent": "library.calls.run_events",
+    "RunFailed": "library.calls.run_events",
+    "RunFinished": "library.calls.run_events",
+    "RunOutcome": "library.calls.run_events",
+    "RunPaused": "library.calls.run_events",
+    "SamplingModel": "library.agent.models.sampling",
+    "Shared": "tools.python.run_context.context",
+    "SignedTool": "library.define_tools.decorator",
+    "SyncBridge": "library.sync_bridge",
+    "TextDelta": "library.calls.run_events",
+    "Tool": "library.define_tools.tool",
+    "ToolBuilder": "library.define_tools.builder",
+    "ToolCall": "core.tool_calls",
+    "ToolFunction": "library.define_tools.decorator",
+    "ToolInfo": "library.define_tools.info",
+    "ToolOptions": "library.define_tools.options",
+    "ToolResult": "core.tool_calls",
+    "Turn": "library.calls.run_events",
+    "UnknownName": "base.errors",
+    "UpstreamError": "base.errors",
+    "Usage": "library.calls.run_events",
+    "adapt_function": "library.define_tools.adapt",
+    "after": "pipeline.hooks.call",
+    "before": "pipeline.hooks.call",
+    "human_tool": "library.define_tools.human",
+    "manual_tool": "library.define_tools.human",
+    "tool": "library.define_tools.decorator",
 }
 """The module of each public name, below this package."""
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from mcpbridge.cli.main import main
+from mcpbridge.app.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

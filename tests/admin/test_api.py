@@ -10,7 +10,7 @@ import pytest
 
 from approving import ADMIN, ByLegacyClient, Way, approving
 from front_clients import http_server
-from mcpbridge.admin.api import make_api
+from mcpbridge.app.admin.http_api import make_api
 from mcpbridge.downstream.settings import HttpSettings
 
 USER = "the-token-of-an-ordinary-user"

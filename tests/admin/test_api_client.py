@@ -8,10 +8,10 @@ import pytest
 
 from front_clients import http_server
 from harness import Place, python_server
-from mcpbridge.admin.api import make_api
-from mcpbridge.admin.client import ApiClient, ApiProblem
+from mcpbridge.app.admin.http_api import make_api
+from mcpbridge.app.admin.http_client import ApiClient, ApiProblem
+from mcpbridge.base.redaction import MASK, Redactor
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.redaction import MASK, Redactor
 from registering import FILE, REMOTE, WEATHER, World, registering
 
 ADMIN = "the-token-of-the-administrator"

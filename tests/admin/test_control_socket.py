@@ -15,10 +15,10 @@ import anyio
 import pytest
 
 from harness import eventually
-from mcpbridge.admin import control_socket
-from mcpbridge.admin.control_socket import LARGEST_REQUEST, Answers, Document, ask_all, publish
-from mcpbridge.errors import ConfigError
-from mcpbridge.places import runtime_directory
+from mcpbridge.app.admin import control_socket
+from mcpbridge.app.admin.control_socket import LARGEST_REQUEST, Answers, Document, ask_all, publish
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
 
 NOTHING = {"status": lambda _: {}}
 

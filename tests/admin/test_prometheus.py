@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from mcpbridge.admin.prometheus import exposition, make_metrics
-from mcpbridge.pipeline.metrics import Metrics
+from mcpbridge.app.admin.prometheus import exposition, make_metrics
+from mcpbridge.pipeline.observability.metrics import Metrics
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 

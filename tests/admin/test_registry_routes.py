@@ -14,8 +14,8 @@ import httpx2
 import pytest
 
 from front_clients import http_server
-from mcpbridge.admin.api import make_api
-from mcpbridge.admin.prometheus import make_metrics
+from mcpbridge.app.admin.http_api import make_api
+from mcpbridge.app.admin.prometheus import make_metrics
 from mcpbridge.downstream.settings import HttpSettings
 from registering import FILE, REMOTE, WEATHER, World, registering
 

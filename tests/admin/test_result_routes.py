@@ -9,11 +9,10 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kept import result_of
-from mcpbridge.admin.api import make_api
-from mcpbridge.results.card import Card
-from mcpbridge.results.ledger import Ledger
-from mcpbridge.results.shelf import Shelf
-from mcpbridge.storage.memory import MemoryStore
+from mcpbridge.app.admin.http_api import make_api
+from mcpbridge.results.kept_results import Card, Shelf
+from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.storage.memory_store import MemoryStore
 
 
 def seen_as(app: ASGIApp, *, admin: bool) -> ASGIApp:

@@ -6,11 +6,11 @@ from typing import Any
 import anyio
 from msgspec import Raw
 
-from mcpbridge.approvals.by_client import ClientApprover
-from mcpbridge.approvals.request import ApprovalRequest
-from mcpbridge.config.foreign import NAME
-from mcpbridge.downstream.phrasing import phrase
-from mcpbridge.interaction import ELICIT, Profile, Question
+from mcpbridge.config.mcp_servers_json import NAME
+from mcpbridge.core.elicitation import ELICIT, Profile, Question
+from mcpbridge.downstream.elicitation.ask import phrase
+from mcpbridge.pipeline.approvals.approvers import ClientApprover
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
 from scripted_upstream import call_of
 
 REQUEST = ApprovalRequest("id", "up", "up/echo", b'{"a":1}', "", "", "", "", 0.0, 1.0, "")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.approvals.by_handler import HandlerApprover
-from mcpbridge.approvals.request import ApprovalRequest, Verdict
-from mcpbridge.errors import ApprovalUnavailable
+from mcpbridge.base.errors import ApprovalUnavailable
+from mcpbridge.pipeline.approvals.approvers import HandlerApprover
+from mcpbridge.pipeline.approvals.request import ApprovalRequest, Verdict
 from scripted_upstream import call_of
 
 REQUEST = ApprovalRequest("id", "up", "up/echo", b'{"a":1}', "", "", "", "", 0.0, 1.0, "")
@@ -87,7 +87,7 @@ def test_a_function_that_still_waits_keeps_no_process_from_ending() -> None:
     """A bridge that was told to stop ends, though somebody sits before `input()`."""
     program = """if True:
         import asyncio, threading
-        from mcpbridge.approvals.by_handler import HandlerApprover
+        from mcpbridge.pipeline.approvals.approvers import HandlerApprover
 
         began = threading.Event()
 

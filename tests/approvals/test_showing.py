@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.approvals import showing
-from mcpbridge.approvals.showing import LONGEST, one_line_of, shown
+from mcpbridge.pipeline.approvals import request as showing
+from mcpbridge.pipeline.approvals.request import LONGEST, one_line_of, shown
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.arguments.alternatives import width_of
-from mcpbridge.arguments.check import Width
+from mcpbridge.pipeline.validation.error_messages import width_of
+from mcpbridge.pipeline.validation.schema_check import Width
 
 Schema = dict[str, Any]
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.arguments.check import Check, compiled
-from mcpbridge.arguments.coercion import Mended, mended, object_within
-from mcpbridge.wire.frame import encode
+from mcpbridge.pipeline.validation.coercion import Mended, mended, object_within
+from mcpbridge.pipeline.validation.schema_check import Check, compiled
+from mcpbridge.protocol.jsonrpc import encode
 
 Schema = dict[str, Any]
 

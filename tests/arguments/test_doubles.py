@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.arguments.doubles import refuse_doubles
-from mcpbridge.errors import ArgumentsRefused
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.pipeline.validation.json_text import refuse_doubles
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.arguments.check import Uncheckable, compiled
-from mcpbridge.arguments.unfolding import levels_to_check
+from mcpbridge.pipeline.validation.schema_check import Uncheckable, compiled
+from mcpbridge.pipeline.validation.schema_paths import levels_to_check
 
 Schema = dict[str, Any]
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import anyio
 import msgspec
 
-from mcpbridge.backends.backend import Backend, Surroundings
-from mcpbridge.backends.making import make, model_of
-from mcpbridge.model import Call
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.tools.backend import Backend, Surroundings
+from mcpbridge.tools.factory import make, model_of
 
 SECRET = "s3cret-token"
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mcpbridge.backends.backend import Backend
+from mcpbridge.tools.backend import Backend
 
 __all__ = ["BackendCase"]
 

@@ -11,11 +11,11 @@ import pytest
 
 from backends.backend_calls import SECRET
 from backends.backend_case import BackendCase
-from mcpbridge.backends.backend import Surroundings
-from mcpbridge.backends.command import CommandBackend
-from mcpbridge.backends.command_settings import CommandSettings
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
+from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.command.backend import CommandBackend
+from mcpbridge.tools.command.settings import CommandSettings
 
 PROGRAM = """
 case "$2" in

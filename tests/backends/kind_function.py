@@ -15,7 +15,7 @@ _numbers = count()
 
 MODULE = '''
 import threading
-from mcpbridge.context import CallContext
+from mcpbridge.core.context import CallContext
 
 begun, over = threading.Event(), threading.Event()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio.to_thread
 
 from backends.backend_case import BackendCase
-from mcpbridge.backends.human import HumanBackend
-from mcpbridge.context import CallContext
+from mcpbridge.core.context import CallContext
+from mcpbridge.tools.human_in_the_loop.human import HumanBackend
 
 
 @asynccontextmanager

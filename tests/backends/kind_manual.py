@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from backends.backend_case import BackendCase
-from mcpbridge.backends.manual import ManualBackend
-from mcpbridge.context import BridgeContext
-from mcpbridge.model import Call
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.wire.body import Body
+from mcpbridge.core.context import BridgeContext
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.tools.human_in_the_loop.manual import ManualBackend
 
 
 class _WithStore(ManualBackend):

@@ -9,16 +9,16 @@ from pathlib import Path
 import anyio.to_thread
 
 from backends.backend_case import BackendCase
-from mcpbridge.backends.backend import Surroundings
-from mcpbridge.backends.packs import PackBackend
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
+from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.packs import PackBackend
 
 _numbers = count()
 
 MODULE = """
 import threading
-from mcpbridge.backends.packs import Pack, PackTool
+from mcpbridge.tools.packs import Pack, PackTool
 
 begun = threading.Event()
 

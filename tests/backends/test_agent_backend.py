@@ -20,13 +20,7 @@ from starlette.routing import Route
 
 from backends.agent_peer import PNG, Agent, agent_peer, kept_servers, scripted_agent
 from backends.backend_calls import SECRET, call_of, found, made, result, text_of, until
-from mcpbridge.backends import a2a_following, a2a_owners
-from mcpbridge.backends.a2a_card import CardUnusableError, places_of_card, read_card
-from mcpbridge.backends.a2a_messages import Record
-from mcpbridge.backends.a2a_owners import Owners
-from mcpbridge.backends.a2a_results import ABOUT, result_of
-from mcpbridge.backends.agent_settings import AgentSettings
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     ArgumentsRefused,
     UnknownName,
     UpstreamGarbled,
@@ -34,6 +28,12 @@ from mcpbridge.errors import (
     UpstreamHttpError,
     UpstreamUnavailable,
 )
+from mcpbridge.tools.agent import a2a_agent as a2a_owners
+from mcpbridge.tools.agent import a2a_client as a2a_following
+from mcpbridge.tools.agent.a2a_agent import Owners
+from mcpbridge.tools.agent.a2a_card import CardUnusableError, places_of_card, read_card
+from mcpbridge.tools.agent.a2a_messages import ABOUT, Record, result_of
+from mcpbridge.tools.agent.settings import AgentSettings
 from scripted_http import closed_port
 
 VERSIONS = ["1.0", "0.3"]

@@ -14,7 +14,7 @@ import pytest
 from backends.backend_calls import call_of, text_of, until
 from backends.backend_case import BackendCase
 from backends.kinds import KINDS, Factory
-from mcpbridge.errors import BridgeError, UnknownName
+from mcpbridge.base.errors import BridgeError, UnknownName
 
 SECONDS = 60.0
 """In which everything that should happen soon must have happened; generous, for busy machines."""

@@ -12,15 +12,15 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
-from mcpbridge.backends.backend import Surroundings
-from mcpbridge.backends.command import CommandBackend
-from mcpbridge.backends.command_settings import CommandSettings
-from mcpbridge.errors import ArgumentsRefused, ToolInactive, UnknownName
-from mcpbridge.model import TOOLS, Call
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.base.errors import ArgumentsRefused, ToolInactive, UnknownName
+from mcpbridge.core.model import TOOLS, Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.command.backend import CommandBackend
+from mcpbridge.tools.command.settings import CommandSettings
 from passing_time import pass_time
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no sandbox elsewhere")

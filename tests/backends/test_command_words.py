@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.backends.command_words import LONGEST_WORD, filled, filled_text, mistakes, placeholders, schema_for
-from mcpbridge.errors import ArgumentsRefused
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.tools.command.arguments import LONGEST_WORD, filled, filled_text, mistakes, placeholders, schema_for
 
 TEXT = st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 

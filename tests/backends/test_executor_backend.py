@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from backends.backend_calls import SECRET, call_of, found, made, result, text_of, until
-from mcpbridge.backends.executor import ExecutorBackend
-from mcpbridge.backends.executor_settings import ExecutorSettings
-from mcpbridge.context import CallContext
-from mcpbridge.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable
+from mcpbridge.base.errors import ArgumentsRefused, ConfigError, UnknownName, UpstreamError, UpstreamUnavailable
+from mcpbridge.core.context import CallContext
+from mcpbridge.tools.python.executor import ExecutorBackend
+from mcpbridge.tools.python.settings import ExecutorSettings
 
 
 @asynccontextmanager

@@ -17,10 +17,11 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from backends.backend_calls import SECRET, call_of, found, made, result, text_of, until
-from mcpbridge.backends.function import FunctionBackend, Result
-from mcpbridge.backends.function_settings import FunctionSettings
-from mcpbridge.context import CallContext
-from mcpbridge.errors import ConfigError, Overloaded, ToolInactive, UpstreamGone, UpstreamUnavailable
+from mcpbridge.base.errors import ConfigError, Overloaded, ToolInactive, UpstreamGone, UpstreamUnavailable
+from mcpbridge.core.context import CallContext
+from mcpbridge.tools.python.function import FunctionBackend
+from mcpbridge.tools.python.output import Result
+from mcpbridge.tools.python.settings import FunctionSettings
 
 
 class Weather(TypedDict):
@@ -156,7 +157,7 @@ async def test_what_it_raises_is_a_result_without_traceback_and_secrets() -> Non
 
 
 def made_around() -> Any:
-    from mcpbridge.backends.backend import Surroundings
+    from mcpbridge.tools.backend import Surroundings
 
     return Surroundings(None, lambda text: text.replace(SECRET, "[redacted]"))  # type: ignore[arg-type]
 
@@ -342,9 +343,9 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> N
     program = tmp_path / "program.py"
     program.write_text(
         "import asyncio, threading\n"
-        "from mcpbridge.backends.function import FunctionBackend\n"
-        "from mcpbridge.model import Call\n"
-        "from mcpbridge.wire.body import Body\n"
+        "from mcpbridge.tools.python.function import FunctionBackend\n"
+        "from mcpbridge.core.model import Call\n"
+        "from mcpbridge.protocol.body import Body\n"
         "begun = threading.Event()\n"
         "def deaf():\n    begun.set()\n    threading.Event().wait()\n"
         "async def main():\n"

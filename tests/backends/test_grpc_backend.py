@@ -28,16 +28,7 @@ from pydantic import ValidationError
 
 from backends.backend_calls import SECRET, call_of, found, made, result, text_of, until
 from backends.grpc_peer import Peer, descriptor_set, grpc_peer, pool
-from mcpbridge.backends import discovery as discovering
-from mcpbridge.backends.discovery import Discovery
-from mcpbridge.backends.grpc_channel import Server, metadata_of, open_channel
-from mcpbridge.backends.grpc_known import Known
-from mcpbridge.backends.grpc_libraries import load
-from mcpbridge.backends.grpc_methods import Shape, methods_of
-from mcpbridge.backends.grpc_reflection import Reflection
-from mcpbridge.backends.grpc_settings import GrpcSettings
-from mcpbridge.backends.grpc_types import DescriptorsInvalidError, Types
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     ArgumentsRefused,
     ConfigError,
     UnknownName,
@@ -46,7 +37,14 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.wire.deadlines import Timeouts
+from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.tools import serving as discovering
+from mcpbridge.tools.grpc.channel import Server, metadata_of, open_channel
+from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Known, Types, load
+from mcpbridge.tools.grpc.methods import Shape, methods_of
+from mcpbridge.tools.grpc.reflection import Reflection
+from mcpbridge.tools.grpc.settings import GrpcSettings
+from mcpbridge.tools.serving import Discovery
 
 ORDERS = "shop.v1.Orders"
 
@@ -692,13 +690,13 @@ def test_nothing_of_grpc_is_imported_before_a_backend_runs_and_the_extra_is_name
     """Promise of the house: start-up time is a feature."""
     program = """
 import sys
-from mcpbridge.backends.backend import Surroundings
-from mcpbridge.backends.making import make, model_of
+from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.factory import make, model_of
 make("x", model_of("grpc").model_validate({"grpc": "localhost:1"}), Surroundings(None))
 assert not {"grpc", "google.protobuf"} & set(sys.modules)
 sys.modules["grpc"] = None
-from mcpbridge.backends.discovery import Discovery
-from mcpbridge.backends.grpc_libraries import load
+from mcpbridge.tools.serving import Discovery
+from mcpbridge.tools.grpc.message_types import load
 try:
     load()
 except Exception as error:

@@ -16,10 +16,7 @@ import trustme
 from pydantic import ValidationError
 
 from backends.backend_calls import SECRET, call_of, made, result, text_of
-from mcpbridge.backends.http import HttpBackend
-from mcpbridge.backends.http_settings import HttpToolSettings
-from mcpbridge.backends.making import read_settings
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     ArgumentsRefused,
     UnknownName,
     UpstreamGarbled,
@@ -27,7 +24,10 @@ from mcpbridge.errors import (
     UpstreamHttpError,
     UpstreamUnavailable,
 )
-from mcpbridge.pipeline.retry import why_again
+from mcpbridge.pipeline.stages.retry import why_again
+from mcpbridge.tools.factory import read_settings
+from mcpbridge.tools.http.backend import HttpBackend
+from mcpbridge.tools.http.settings import HttpToolSettings
 from scripted_http import Ask, HttpServer, closed_port, http_server, reply
 
 Answer = bytes | Callable[[Ask], bytes | None]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from backends.backend_calls import call_of, found, made, result, text_of
-from mcpbridge.backends.backend import Backend
-from mcpbridge.errors import ArgumentsRefused, UnknownName
-from mcpbridge.model import LOCAL
+from mcpbridge.base.errors import ArgumentsRefused, UnknownName
+from mcpbridge.core.model import LOCAL
+from mcpbridge.tools.backend import Backend
 
 PLAIN = "def agent(message: str) -> str:\n    'Says it louder.'\n    return message.upper()\n"
 REMEMBERS = (
@@ -24,7 +24,7 @@ PIECES = "async def agent(message: str):\n    for word in message.split():\n    
 PIECES_IN_THREAD = "def agent(message: str):\n    yield {'step': 1}\n    yield 'a'\n    yield 'b'\n"
 RETURNS = "def agent(message: str):\n    yield 'thinking'\n    return 'answer'\n"
 CONTEXT = (
-    "from mcpbridge.context import CallContext\n"
+    "from mcpbridge.core.context import CallContext\n"
     "def agent(message: str, about: CallContext):\n    return bool(about.run)\n"
 )
 

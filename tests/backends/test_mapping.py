@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcpbridge.backends.http import outgoing_of
-from mcpbridge.backends.http_outgoing import Outgoing
-from mcpbridge.backends.http_settings import HttpToolSettings
-from mcpbridge.backends.mapping import MISSING, MappingFailed, check_paths, mapped
-from mcpbridge.backends.openapi_styles import STYLES, Parameter, in_cookie, in_header, in_path, in_query
-from mcpbridge.errors import ArgumentsRefused
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.tools.http.backend import outgoing_of
+from mcpbridge.tools.http.request import Outgoing
+from mcpbridge.tools.http.settings import HttpToolSettings
+from mcpbridge.tools.json_mapping import MISSING, MappingFailed, check_paths, mapped
+from mcpbridge.tools.openapi.parameter_styles import STYLES, Parameter, in_cookie, in_header, in_path, in_query
 
 STORE = {"books": [{"title": "A", "price": 8}, {"title": "B", "price": 12}], "owner": {"name": "Ada", "none": None}}
 

@@ -11,9 +11,9 @@ import pytest
 
 from backends.backend_calls import SECRET, found, made, result, text_of, until
 from backends.pet_service import Pets, document, pet_service
-from mcpbridge.backends import openapi
-from mcpbridge.backends.openapi import OpenApiBackend
-from mcpbridge.errors import ArgumentsRefused, UnknownName, UpstreamUnavailable
+from mcpbridge.base.errors import ArgumentsRefused, UnknownName, UpstreamUnavailable
+from mcpbridge.tools.openapi import backend as openapi
+from mcpbridge.tools.openapi.backend import OpenApiBackend
 
 SHOP = """
 openapi: 3.1.0

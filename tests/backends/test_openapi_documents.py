@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from backends.pet_service import document
-from mcpbridge.backends.openapi_operations import Found, operations_of
-from mcpbridge.backends.openapi_reading import Broken, value_of
-from mcpbridge.backends.openapi_request import outgoing_of
-from mcpbridge.backends.openapi_settings import OpenApiSettings
-from mcpbridge.errors import ArgumentsRefused
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.tools.openapi.backend import outgoing_of
+from mcpbridge.tools.openapi.document import Broken, value_of
+from mcpbridge.tools.openapi.operations import Found, operations_of
+from mcpbridge.tools.openapi.settings import OpenApiSettings
 
 YAML = """
 openapi: 3.1.0

@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from mcpbridge.backends.events import EVENT, parameters_of
-from mcpbridge.backends.outputs import Misshapen, check_of, failure, result_of, wrapped
+from mcpbridge.tools.python.output import EVENT, Misshapen, check_of, failure, parameters_of, result_of, wrapped
 
 TEXT = {"type": "text", "text": "x"}
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.backend_calls import found, result, text_of
-from mcpbridge.backends.backend import Surroundings
-from mcpbridge.backends.packs import Pack, PackBackend, PackTool, pack_name
-from mcpbridge.backends.templates import TemplateFailed, filled, places_of
-from mcpbridge.errors import ConfigError, UnknownName, UpstreamError
+from mcpbridge.base.errors import ConfigError, UnknownName, UpstreamError
+from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.packs import Pack, PackBackend, PackTool, TemplateFailed, filled, places_of
+from mcpbridge.tools.settings import pack_name
 
 VALUE = {"a": {"b": [1, {"c": "x"}]}, "n": None, "t": "text", "__class__": "kept"}
 
@@ -135,7 +135,7 @@ async def test_an_installed_pack_is_found_by_its_entry_point(
 ) -> None:
     module = f"installed_{time.monotonic_ns()}"
     (tmp_path / f"{module}.py").write_text(
-        "from mcpbridge.backends.packs import Pack\n"
+        "from mcpbridge.tools.packs import Pack\n"
         "def f(n: int): return n\n"
         "pack = Pack(name='x', tools=[f])\n"
         "def make(): return pack\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.backends.python_names import beside, import_object
+from mcpbridge.tools.python.import_object import beside, import_object
 
 DISTURBANCES = 30
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from mcpbridge.backends.events import Result
-from mcpbridge.backends.signatures import Unusable, signature_of
-from mcpbridge.context import CallContext
-from mcpbridge.errors import ArgumentsRefused
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.core.context import CallContext
+from mcpbridge.tools.python.output import Result
+from mcpbridge.tools.python.signature import Unusable, signature_of
 
 
 class Unit(enum.Enum):

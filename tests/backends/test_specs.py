@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.backends.making import read_settings
-from mcpbridge.backends.specs import SpecTool, read_spec
-from mcpbridge.errors import ConfigError
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.tools.factory import read_settings
+from mcpbridge.tools.spec_files import SpecTool, read_spec
 
 WEATHER = {
     "tool_id": "weather",

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.builtin.cli_kinds import KINDS
-from mcpbridge.builtin.cli_table import judge
-from mcpbridge.builtin.cli_words import shown, words_of
-from mcpbridge.builtin.gh_table import GH
-from mcpbridge.builtin.git_table import GIT
-from mcpbridge.builtin.gws_table import judge_gws
-from mcpbridge.errors import ArgumentsRefused, NotPermitted
+from mcpbridge.base.errors import ArgumentsRefused, NotPermitted
+from mcpbridge.tools.builtin.programs.allow_list import judge
+from mcpbridge.tools.builtin.programs.command_line import KINDS, shown, words_of
+from mcpbridge.tools.builtin.programs.gh import GH
+from mcpbridge.tools.builtin.programs.git.commands import GIT
+from mcpbridge.tools.builtin.programs.gws import judge_gws
 
 PLAIN = st.text(st.characters(exclude_categories=["Cc", "Cs"], include_characters="\n\t"), max_size=20)
 SCRAPS = """

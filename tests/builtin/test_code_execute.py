@@ -12,15 +12,14 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
-from mcpbridge.builtin.code_execute import CodeExecute
-from mcpbridge.builtin.code_languages import Interpreter
-from mcpbridge.builtin.code_settings import CodeExecuteSettings
-from mcpbridge.errors import ArgumentsRefused, ToolInactive
-from mcpbridge.model import BUILTIN, Call
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.base.errors import ArgumentsRefused, ToolInactive
+from mcpbridge.core.model import BUILTIN, Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.tools.builtin.code.code_execute import CodeExecute
+from mcpbridge.tools.builtin.code.settings import CodeExecuteSettings, Interpreter
 from passing_time import pass_time
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no sandbox elsewhere")

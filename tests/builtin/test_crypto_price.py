@@ -8,13 +8,12 @@ import anyio
 import jsonschema_rs
 import pytest
 
-from mcpbridge.builtin.coins import COINS, coin_of
-from mcpbridge.builtin.crypto_price import CryptoPrice
-from mcpbridge.builtin.fetch_settings import CryptoPriceSettings
-from mcpbridge.errors import RETRY_AFTER, ArgumentsRefused, UpstreamGarbled, UpstreamHttpError
-from mcpbridge.model import BRIDGE, Call
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.base.errors import RETRY_AFTER, ArgumentsRefused, UpstreamGarbled, UpstreamHttpError
+from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.tools.builtin.web.crypto_price import COINS, CryptoPrice, coin_of
+from mcpbridge.tools.builtin.web.settings import CryptoPriceSettings
 from scripted_http import Ask, HttpServer, Script, http_server, reply
 
 KEY = "CG-0123456789abcdef"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from findable import GITHUB, Tool, a_call, an_object, looking_at, sight_of
-from mcpbridge.builtin.describe_tools import DescribeTools
-from mcpbridge.conduct import Hints
-from mcpbridge.results.tokens import counter
+from mcpbridge.core.call_options import Hints
+from mcpbridge.results.token_count import counter
+from mcpbridge.tools.builtin.meta.describe_tools import DescribeTools
 
 DELETE = Tool(
     "mail",

@@ -15,21 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mcpbridge.builtin import file_access
-from mcpbridge.builtin.file_access import Files, OutOfTime, Stop
-from mcpbridge.builtin.file_edits import Edit, Unfit, edited
-from mcpbridge.builtin.file_list import FileList
-from mcpbridge.builtin.file_matching import Matcher, WrongPattern, excerpts, found_in
-from mcpbridge.builtin.file_read import FileRead
-from mcpbridge.builtin.file_search import FileSearch
-from mcpbridge.builtin.file_text import decoded, encoding_of, page, unified
-from mcpbridge.builtin.file_write import FileWrite
-from mcpbridge.builtin.files_settings import FilesSettings
-from mcpbridge.builtin.tool import Builtin
-from mcpbridge.errors import ArgumentsRefused, PathRefused, ToolInactive
-from mcpbridge.model import BRIDGE, Call
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.base.errors import ArgumentsRefused, PathRefused, ToolInactive
+from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.tools.builtin.builtin import Builtin
+from mcpbridge.tools.builtin.files import access as file_access
+from mcpbridge.tools.builtin.files.access import Files, OutOfTime, Stop
+from mcpbridge.tools.builtin.files.file_list import FileList
+from mcpbridge.tools.builtin.files.file_read import FileRead
+from mcpbridge.tools.builtin.files.file_search import FileSearch, Matcher, WrongPattern, excerpts, found_in
+from mcpbridge.tools.builtin.files.file_write import Edit, FileWrite, Unfit, edited
+from mcpbridge.tools.builtin.files.settings import FilesSettings
+from mcpbridge.tools.builtin.files.text import decoded, encoding_of, page, unified
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
@@ -496,7 +494,7 @@ async def test_a_directory_is_listed(top: Path, tools: Tools) -> None:
 async def test_a_directory_with_too_many_names_is_said(
     top: Path, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpbridge.sandbox.paths_tree.MOST_NAMES", 5)
+    monkeypatch.setattr("mcpbridge.sandbox.files.paths.MOST_NAMES", 5)
     fill(top, a__b="x", **{f"full__{number}": "x" for number in range(6)})
     assert (await tools.say("file-list", depth=2))[0].splitlines()[-1] == "full/  (more than 5 names in one directory)"
     assert "'full': more than 5 names" in await tools.fail("file-list", path="full")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from findable import GITHUB, Tool, a_call, an_object, looking_at, sight_of
-from mcpbridge.builtin.find_tools import FindTools
-from mcpbridge.routing.sight import Sight
+from mcpbridge.catalog.search.visible_tools import Sight
+from mcpbridge.tools.builtin.meta.find_tools import FindTools
 
 TOOLS = [
     GITHUB,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cli_calls import NoSandbox, Recorder, cli_call, program, said_by
-from mcpbridge.builtin.cli_settings import GhCliSettings, GwsCliSettings
-from mcpbridge.builtin.gh_cli import GhCli
-from mcpbridge.builtin.gws_cli import GwsCli
-from mcpbridge.errors import ArgumentsRefused, NotPermitted, ToolInactive
+from mcpbridge.base.errors import ArgumentsRefused, NotPermitted, ToolInactive
+from mcpbridge.tools.builtin.programs.gh import GhCli
+from mcpbridge.tools.builtin.programs.gws import GwsCli
+from mcpbridge.tools.builtin.programs.settings import GhCliSettings, GwsCliSettings
 
 HERE = Path(__file__).parent
 NOTE = """python3 -c 'import json,os,sys; print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ),

@@ -14,12 +14,12 @@ import pytest
 from anyio import fail_after
 
 from cli_calls import NoSandbox, Recorder, cli_call, plain_git, program, repository, said_by
-from mcpbridge.builtin import git_files
-from mcpbridge.builtin.cli_settings import GitCliSettings
-from mcpbridge.builtin.git_cli import GitCli
-from mcpbridge.errors import ArgumentsRefused, BridgeError, NotPermitted, PathRefused, ToolInactive
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.base.errors import ArgumentsRefused, BridgeError, NotPermitted, PathRefused, ToolInactive
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
+from mcpbridge.tools.builtin.programs.git import repository as git_files
+from mcpbridge.tools.builtin.programs.git.git import GitCli
+from mcpbridge.tools.builtin.programs.settings import GitCliSettings
 from passing_time import pass_time
 
 CORPUS = Path(__file__).with_name("git_arguments.txt")
@@ -495,6 +495,6 @@ def test_settings_are_checked() -> None:
 )
 def test_credentials_in_addresses_are_masked_and_nothing_else(told: bytes, shown: bytes) -> None:
     """A token often stands as the user name, which has no password."""
-    from mcpbridge.builtin.cli_running import _PASSWORD
+    from mcpbridge.tools.builtin.programs.run import _PASSWORD
 
     assert _PASSWORD.sub(b"***", told) == shown

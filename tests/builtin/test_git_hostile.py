@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 
 from cli_calls import NoSandbox, cli_call, plain_git, program, repository, said_by
-from mcpbridge.builtin.cli_settings import GitCliSettings
-from mcpbridge.builtin.git_cli import GitCli
-from mcpbridge.errors import PathRefused
+from mcpbridge.base.errors import PathRefused
+from mcpbridge.tools.builtin.programs.git.git import GitCli
+from mcpbridge.tools.builtin.programs.settings import GitCliSettings
 
 MISSING = "0123456789012345678901234567890123456789"
 SECRET = "token-of-somebody"

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.builtin.fetch_settings import HttpGetSettings
-from mcpbridge.builtin.http_get import HttpGet
-from mcpbridge.builtin.page_text import kind_of, page_of, title_of
-from mcpbridge.errors import AddressRefused, ArgumentsRefused, ToolInactive, UpstreamTimeout
-from mcpbridge.model import BRIDGE, Call
-from mcpbridge.sandbox.fetching import FetchTooLarge
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.base.errors import AddressRefused, ArgumentsRefused, ToolInactive, UpstreamTimeout
+from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.sandbox.fetch.fetch import FetchTooLarge
+from mcpbridge.tools.builtin.web.http_get import HttpGet, kind_of, page_of, title_of
+from mcpbridge.tools.builtin.web.settings import HttpGetSettings
 from scripted_http import Ask, HttpServer, http_server, reply
 
 PAGE = """<!doctype html><html><head><title>Prices &amp; more</title><style>p { color: red }</style>

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.builtin.meta_definitions import CALL_TOOL, DESCRIBE_TOOLS, FIND_TOOLS, with_map
-from mcpbridge.builtin.recall_definition import ARGUMENTS, definition
-from mcpbridge.results.tokens import counter
-from mcpbridge.routing.catalog_map import catalog_map
+from mcpbridge.catalog.listing.catalog_summary import catalog_map
+from mcpbridge.results.token_count import counter
+from mcpbridge.tools.builtin.meta.definitions import CALL_TOOL, DESCRIBE_TOOLS, FIND_TOOLS, with_map
+from mcpbridge.tools.builtin.recall.definition import ARGUMENTS, definition
 
 RECALL = definition(transforms=True)
 THINGS = [

@@ -10,18 +10,17 @@ from typing import Any, cast
 import pytest
 from anyio import move_on_after
 
-from mcpbridge.builtin import recall_apart
-from mcpbridge.builtin.recall import Recall
-from mcpbridge.builtin.recall_reading import Reading
-from mcpbridge.model import Call
-from mcpbridge.results.card import Card
-from mcpbridge.results.contents import document_of
-from mcpbridge.results.shelf import RESULTS, Shelf
-from mcpbridge.sandbox.javascript import JavaScript
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.envelope import TRANSFORM
-from mcpbridge.wire.frame import encode
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.meta import TRANSFORM
+from mcpbridge.results.content import document_of
+from mcpbridge.results.kept_results import RESULTS, Card, Shelf
+from mcpbridge.sandbox.javascript.engine import JavaScript
+from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.tools.builtin.recall import offload as recall_apart
+from mcpbridge.tools.builtin.recall.read import Reading
+from mcpbridge.tools.builtin.recall.recall import Recall
 
 ROWS = [{"id": 90000000000000000001 + n, "name": f"row {n}", "state": "open" if n % 2 else "done"} for n in range(40)]
 

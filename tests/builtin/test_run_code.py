@@ -10,17 +10,16 @@ import pytest
 from anyio import fail_after
 from msgspec import Raw
 
-from mcpbridge.builtin.run_code import RunCode
-from mcpbridge.builtin.run_code_values import value_of
-from mcpbridge.errors import ArgumentsRefused, NotPermitted, UnknownName, UpstreamAnswered
-from mcpbridge.interaction import ELICIT, NOBODY, Profile, Question
-from mcpbridge.model import BRIDGE, Call
-from mcpbridge.results.tokens import estimated_tokens
-from mcpbridge.routing.settings import CodeSettings
-from mcpbridge.routing.stubs import Callee
-from mcpbridge.sandbox.program import CallFailed, why_none
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.base.errors import ArgumentsRefused, NotPermitted, UnknownName, UpstreamAnswered
+from mcpbridge.catalog.settings import CodeSettings
+from mcpbridge.catalog.signatures.python_stubs import Callee
+from mcpbridge.core.elicitation import ELICIT, NOBODY, Profile, Question
+from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.results.token_count import estimated_tokens
+from mcpbridge.sandbox.python.program import CallFailed, why_none
+from mcpbridge.tools.builtin.code.run_code import RunCode, value_of
 from passing_time import pass_time
 
 needs_interpreter = pytest.mark.skipif(bool(why_none()), reason="needs the extra `code`")
@@ -124,7 +123,7 @@ async def bench() -> AsyncIterator[Callable[..., Bench]]:
 def test_the_definition_is_short() -> None:
     definition = Bench().tool.definition
     assert estimated_tokens(len(encode(definition))) < 210
-    assert "mcpbridge.sandbox.program" in sys.modules
+    assert "mcpbridge.sandbox.python.program" in sys.modules
     assert "pydantic_monty" not in sys.modules, "what runs programs must never be in this process"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.sandbox.program import why_none
+from mcpbridge.sandbox.python.program import why_none
 from people import ACCEPT, FORM, SAMPLE, ask, in_rounds, world
 from rpc import Message
 

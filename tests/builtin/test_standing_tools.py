@@ -6,8 +6,8 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
 
 
 def settings(*names: str, **more: Any) -> Settings:

@@ -9,9 +9,7 @@ import jsonschema_rs
 import pytest
 from pydantic import ValidationError
 
-from mcpbridge.builtin.fetch_settings import WebSearchSettings
-from mcpbridge.builtin.web_search import VARIABLE, WebSearch
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     RETRY_AFTER,
     ArgumentsRefused,
     BridgeError,
@@ -21,9 +19,11 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.model import BRIDGE, Call
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.tools.builtin.web.settings import WebSearchSettings
+from mcpbridge.tools.builtin.web.web_search import VARIABLE, WebSearch
 from scripted_http import Ask, HttpServer, closed_port, http_server, reply
 
 KEY = "tvly-dev-0123456789abcdef"

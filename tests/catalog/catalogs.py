@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from mcpbridge.catalog.snapshot import Offer
+from mcpbridge.catalog.offers import Offer
 from mcpbridge.upstream.settings import ServerSettings
 
 

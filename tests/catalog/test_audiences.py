@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from catalog.catalogs import prompt, settings, tools
-from mcpbridge.catalog import audiences
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.catalog import refresh as audiences
+from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder, Offer, Snapshot
-from mcpbridge.errors import UnknownName
-from mcpbridge.policy.decide import ANYBODY
+from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.pipeline.permissions.policy import ANYBODY
 from policy.policies import policy_of
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from mcp_types.methods import parse_server_result
 from pydantic_core import from_json
 
 from catalog.catalogs import dumps, prompt, resource, tool
-from mcpbridge.catalog.definitions import (
+from mcpbridge.catalog.definitions.check import (
     DEEPEST,
     KINDS,
     LARGEST,

@@ -1,7 +1,7 @@
 import pytest
 
-from mcpbridge.catalog.directory import Directory, Listed
-from mcpbridge.errors import UnknownName
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.catalog.lookup import Directory, Listed
 
 
 def directory(*tools: tuple[str, str]) -> Directory[str]:

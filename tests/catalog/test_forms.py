@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog import forms as module
-from mcpbridge.catalog.definitions import Definition, Unusable, check
-from mcpbridge.catalog.forms import Forms, Shown
-from mcpbridge.wire.frame import encode
+from mcpbridge.catalog.definitions import cache as module
+from mcpbridge.catalog.definitions.cache import Forms, Shown
+from mcpbridge.catalog.definitions.check import Definition, Unusable, check
+from mcpbridge.protocol.jsonrpc import encode
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 TOOLS = {

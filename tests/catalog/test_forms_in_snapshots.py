@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.catalog import forms as forms_module
 from mcpbridge.catalog import snapshot as snapshot_module
-from mcpbridge.catalog.forms import Forms
-from mcpbridge.catalog.slim import Level
-from mcpbridge.catalog.snapshot import Builder, Offer, Snapshot
-from mcpbridge.result_settings import ResultSettings
+from mcpbridge.catalog.definitions import cache as forms_module
+from mcpbridge.catalog.definitions.cache import Forms
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.slim.slim import Level
+from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.core.call_options import ResultSettings
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.frame import encode
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string", "title": "A"}}, "title": "x"}
 MARKED = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}}

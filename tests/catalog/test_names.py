@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.names import Prefix, own_names, wire_names
+from mcpbridge.catalog.tool_names import Prefix, own_names, wire_names
 
 WIRE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -63,7 +63,7 @@ def test_hashes_that_clash_too_are_replaced(monkeypatch: pytest.MonkeyPatch) -> 
     def weak(*parts: str, length: int = 6) -> str:
         return "x" * length if len(parts) < 3 else f"{parts[1]}{'y' * length}"[:length]
 
-    monkeypatch.setattr("mcpbridge.catalog.names.fingerprint", weak)
+    monkeypatch.setattr("mcpbridge.catalog.tool_names.fingerprint", weak)
     names = wire_names([("s", "é"), ("s", "è")])
     assert len(set(names.values())) == 2
     assert all(len(name) <= 48 for name in names.values())

@@ -1,7 +1,7 @@
 import pytest
 
 from catalog.catalogs import prompt, resource, settings, template, tool
-from mcpbridge.catalog.definitions import Kind
+from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.offers import MOST, Accepted, Dropped, Offer, accept
 from mcpbridge.upstream.settings import ServerSettings
 

@@ -10,10 +10,11 @@ from mcp_types.methods import validate_server_result
 from msgspec.structs import replace
 
 from catalog.catalogs import dumps, prompt, resource, settings, template, tool
-from mcpbridge.catalog.definitions import KINDS, Kind
-from mcpbridge.catalog.older_forms import older_form
-from mcpbridge.catalog.snapshot import Offer, Snapshot, build
-from mcpbridge.wire.revisions import LEGACY, MODERN, REVISIONS
+from mcpbridge.catalog.definitions.check import KINDS, Kind
+from mcpbridge.catalog.listed_definitions import older_form
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.snapshot import Snapshot, build
+from mcpbridge.protocol.revisions import LEGACY, MODERN, REVISIONS
 
 ICONS = [{"src": "https://x/i.png"}]
 RICH = {"title": "T", "icons": ICONS, "_meta": {"v/k": None}, "x-new": [1]}

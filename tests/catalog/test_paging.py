@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.paging import Entry, Listing
-from mcpbridge.errors import BadRequest
+from mcpbridge.base.errors import BadRequest
+from mcpbridge.catalog.pagination import Entry, Listing
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 MODERN_MEMBERS = b'"resultType":"complete"'

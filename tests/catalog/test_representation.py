@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.catalog.representation import Origin, represented
-from mcpbridge.catalog.snapshot import Builder, Offer, ToolRef
-from mcpbridge.routing.boolean_query import QueryProblem, parse_query
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.search.query_filters import QueryProblem, parse_query
+from mcpbridge.catalog.snapshot import Builder, ToolRef
+from mcpbridge.catalog.tool_info import Origin, represented
 from registering import registering
 
 

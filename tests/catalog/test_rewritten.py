@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.catalog.names import own_names, wire_names
-from mcpbridge.catalog.snapshot import Builder, Offer, Snapshot
-from mcpbridge.model import BRIDGE
-from mcpbridge.result_settings import ResultSettings
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.tool_names import own_names, wire_names
+from mcpbridge.core.call_options import ResultSettings
+from mcpbridge.core.model import BRIDGE
 from mcpbridge.upstream.settings import ServerSettings
 
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.catalogs import dumps, tool
-from mcpbridge.catalog.definitions import LARGEST
-from mcpbridge.catalog.slim import LEVELS, Level, fitting, slim_changes, slimmed, visible
-from mcpbridge.wire.frame import decode_fields
+from mcpbridge.catalog.definitions.check import LARGEST
+from mcpbridge.catalog.slim.slim import LEVELS, Level, fitting, slim_changes, slimmed, visible
+from mcpbridge.protocol.jsonrpc import decode_fields
 
 
 def call_line(name: str, schema: Mapping[str, Any]) -> str:

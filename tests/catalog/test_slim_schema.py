@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.slim_keywords import SKELETON, SLIM, TIDY, SchemaRules
-from mcpbridge.catalog.slim_schema import shorter_schema
+from mcpbridge.catalog.slim.merge import SKELETON, SLIM, TIDY, SchemaRules
+from mcpbridge.catalog.slim.schema import shorter_schema
 
 RULES = {"tidy": TIDY, "slim": SLIM, "skeleton": SKELETON}
 

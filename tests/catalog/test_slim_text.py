@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.slim_text import brief, cap_description, first_sentence, telling_sentence, tidied
+from mcpbridge.catalog.slim.text import brief, cap_description, first_sentence, telling_sentence, tidied
 
 TEXTS = st.text(st.sampled_from("ab. \n\t…(optional)e.g!。\U0001f600\ud800:#-<>"), max_size=200) | st.text(max_size=80)
 

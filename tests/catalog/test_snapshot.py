@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from catalog.catalogs import prompt, resource, resources, settings, template, tool, tools
-from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot, build
-from mcpbridge.errors import BadRequest, UnknownName
-from mcpbridge.model import OWN
+from mcpbridge.base.errors import BadRequest, UnknownName
+from mcpbridge.catalog.definitions.check import KINDS, Kind
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.snapshot import Builder, Snapshot, build
+from mcpbridge.core.model import OWN
+from mcpbridge.protocol.revisions import REVISIONS
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.revisions import REVISIONS
 
 NO_SETTINGS: Mapping[str, ServerSettings] = {}
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from mcpbridge.catalog.unmatched import Selector, UnmatchedNames
+from mcpbridge.catalog.lookup import Selector, UnmatchedNames
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.frame import encode
 
 
 def names(*selectors: Selector, **servers: dict[str, Any]) -> UnmatchedNames:

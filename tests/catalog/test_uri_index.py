@@ -2,11 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.seen_uris import SeenUris
-from mcpbridge.catalog.uri_index import ServerUris, UriIndex
-from mcpbridge.catalog.uris import is_web
-from mcpbridge.errors import UnknownName
-from mcpbridge.upstream.offer_settings import NameFilter
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex, is_web
+from mcpbridge.core.source_settings import NameFilter
 
 
 def candidates(index: UriIndex, uri: str) -> list[str]:

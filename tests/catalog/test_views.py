@@ -5,9 +5,11 @@ import json
 import pytest
 
 from catalog.catalogs import prompt, resource, resources, settings, template, tool, tools
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.catalog.definitions.check import Kind
+from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder, Kind, Offer
-from mcpbridge.errors import UnknownName
+from mcpbridge.catalog.snapshot import Builder
 
 pytestmark = pytest.mark.anyio
 

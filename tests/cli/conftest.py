@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness import Finished
-from mcpbridge.cli.commands import run
+from mcpbridge.app.cli.commands import run
 
 Run = Callable[..., Finished]
 

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from harness import Place, python_server
-from mcpbridge.admin.control_socket import publish
-from mcpbridge.approvals.request import ApprovalRequest
-from mcpbridge.cli.agreeing import ask_at_terminal
-from mcpbridge.cli.commands import run
-from mcpbridge.storage.call_log_reading import Filter, read_events
-from mcpbridge.storage.opening import LazyStore
+from mcpbridge.app.admin.control_socket import publish
+from mcpbridge.app.cli.commands import run
+from mcpbridge.app.cli.serve_prompts import ask_at_terminal
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
+from mcpbridge.storage.audit_log_reader import Filter, read_events
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 
 Message = dict[str, Any]

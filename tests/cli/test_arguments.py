@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.cli.arguments import from_words
-from mcpbridge.cli.serve import Address, parse_address
-from mcpbridge.errors import ConfigError
+from mcpbridge.app.cli.serve_prompts import Address, parse_address
+from mcpbridge.app.cli.tools.call import from_words
+from mcpbridge.base.errors import ConfigError
 
 SCHEMA = {
     "type": "object",

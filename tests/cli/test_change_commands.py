@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from harness import Finished, Place, python_server
-from mcpbridge.bridge import Bridge
-from mcpbridge.cli import status
+from mcpbridge.app.cli.daemon import status
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
 
 Run = Callable[..., Finished]
 

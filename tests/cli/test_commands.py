@@ -230,7 +230,7 @@ async def test_a_stray_print_of_a_library_cannot_reach_the_client(place: Place, 
         "import sys\n"
         "class Stray:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'mcpbridge.bridge':\n"
+        "        if name == 'mcpbridge.library.bridge':\n"
         "            import os\n"
         "            print('stray print', flush=True); os.write(1, b'stray write\\n'); os.system('echo stray child')\n"
         "sys.meta_path.insert(0, Stray())\n"
@@ -352,7 +352,7 @@ async def test_options_of_http_mean_nothing_on_stdio(place: Place, config: str) 
 async def test_the_version_imports_nothing_that_takes_time(tmp_path: Path) -> None:
     """Under 100 ms (issue 2): no package beside the standard library is loaded for it."""
     script = (
-        "import sys; from mcpbridge.cli.main import main; code = main(['--version']);"
+        "import sys; from mcpbridge.app.cli.main import main; code = main(['--version']);"
         "slow = {'click', 'rich', 'pydantic', 'anyio', 'asyncio', 'msgspec', 'structlog', 'argparse'};"
         "heavy = slow & set(sys.modules);"
         "sys.exit(f'loaded {heavy}' if heavy else code)"
@@ -368,7 +368,7 @@ async def test_a_bridge_on_stdio_loads_only_what_it_needs(place: Place, config: 
     place.env["PYTHONPROFILEIMPORTTIME"] = "1"
     finished = await place.run("serve", "--config", config)
     imported = {line.rpartition("|")[2].strip() for line in finished.err.splitlines() if "import time:" in line}
-    assert "mcpbridge.bridge" in imported
+    assert "mcpbridge.library.bridge" in imported
     assert not imported & {"click", "mcp", "uvicorn", "starlette", "platformdirs", "structlog", "rich"}
 
 

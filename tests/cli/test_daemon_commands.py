@@ -17,12 +17,12 @@ import pytest
 
 from daemons import connected, daemon, socket_of
 from harness import Command, Finished, Place, eventually, python_server
-from mcpbridge._version import __version__
-from mcpbridge.cli.commands import run
-from mcpbridge.cli.daemons import log_of
-from mcpbridge.cli.logs import _from_file, _is_another
-from mcpbridge.shim.starting import COOKIE
-from mcpbridge.wire.guard import COOKIE_NAME
+from mcpbridge.app.cli.commands import run
+from mcpbridge.app.cli.daemon.find import log_of
+from mcpbridge.app.cli.daemon.logs import _from_file, _is_another
+from mcpbridge.app.stdio_proxy.start_daemon import COOKIE
+from mcpbridge.base.process.orphan_reaper_main import COOKIE_NAME
+from mcpbridge.base.version import __version__
 
 SERVERS = {"one": python_server("plain")}
 
@@ -211,7 +211,7 @@ def upgraded(place: Place) -> Callable[[], None]:
     """What runs in the place is of another release until this is called."""
     site = place.folder / "site"
     site.mkdir()
-    older = "import mcpbridge._version as here\nhere.__version__ = '0.0.1'\n"
+    older = "import mcpbridge.base.version as here\nhere.__version__ = '0.0.1'\n"
     (site / "sitecustomize.py").write_text(older)
     place.env["PYTHONPATH"] = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
 
@@ -321,7 +321,7 @@ def test_what_a_log_gets_in_the_moment_before_it_is_put_aside_is_shown(
             log.write_text("third\n")
         return _is_another(*there)
 
-    monkeypatch.setattr("mcpbridge.cli.logs._is_another", when_all_was_read)
+    monkeypatch.setattr("mcpbridge.app.cli.daemon.logs._is_another", when_all_was_read)
     shown = _from_file(log, 1, follow=True)
     assert [*islice(shown, 2)] == ["first", "second"]
     assert next(shown) == "third"

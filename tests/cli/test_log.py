@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from harness import Place, eventually, python_server
-from mcpbridge.storage.call_log import CallLog
-from mcpbridge.storage.log_settings import CallLogSettings
-from mcpbridge.storage.records import CallRecord
+from mcpbridge.storage.audit_log import CallLog, CallRecord
+from mcpbridge.storage.settings import CallLogSettings
 
 SERVERS = {"one": python_server("plain")}
 ON = {"enabled": True}

@@ -20,7 +20,7 @@ Run = Callable[..., Finished]
 CODE = '''
 import asyncio
 import os
-from mcpbridge.backends.packs import Pack
+from mcpbridge.tools.packs import Pack
 
 class Glossary:
     commands = {"reindex", "count", "fail", "nothing", "secrets", "cancel", "die", "meet"}

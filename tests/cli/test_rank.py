@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mcpbridge.cli.rank import command
+from mcpbridge.app.cli.tools.search import rank_command as command
 
 TOOLS = [
     {"id": "w/forecast", "server": "w", "name": "forecast", "description": "Weather of the next days"},

@@ -90,7 +90,7 @@ async def test_web_sockets_are_served_on_the_same_port(place: Place) -> None:
 
 def test_what_only_some_clients_need_is_not_loaded_for_the_others() -> None:
     """Start-up time: `websockets` is loaded for the first client that speaks it."""
-    code = "import sys, mcpbridge.downstream.http, mcpbridge.bridge; print('websockets' in sys.modules)"
+    code = "import sys, mcpbridge.downstream.http.server, mcpbridge.library.bridge; print('websockets' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Import())
 
 STUBBORN = """\
 import asyncio, os, signal
-from mcpbridge.cli.signals import ended_by_signals
+from mcpbridge.app.cli.signals import ended_by_signals
 
 async def body():
     with ended_by_signals(print, within=0.05):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mcpbridge.cli.exits import UNREACHABLE
-from mcpbridge.cli.states import describe, failure_code
+from mcpbridge.app.cli.exit_codes import UNREACHABLE, describe, failure_code
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from harness import Finished, Place, python_server
 from kept import count
-from mcpbridge.results.ledger import Ledger
+from mcpbridge.results.token_ledger import Ledger
 
 Run = Callable[..., Finished]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harness import python_server
-from mcpbridge.catalog.slim import LEVELS, visible
-from mcpbridge.cli.tokens import command
-from mcpbridge.results.tokens import counter
+from mcpbridge.app.cli.tools.tokens import command
+from mcpbridge.catalog.slim.slim import LEVELS, visible
+from mcpbridge.results.token_count import counter
 
 pytestmark = pytest.mark.usefixtures("alone")
 

@@ -8,13 +8,13 @@ import anyio
 import pytest
 
 from harness import Finished, Place, python_server
-from mcpbridge.admin.client import ApiClient
-from mcpbridge.bridge import Bridge
-from mcpbridge.cli import status
-from mcpbridge.cli.said import holds_against, how_to_undo
+from mcpbridge.app.admin.http_client import ApiClient
+from mcpbridge.app.cli.daemon import status
+from mcpbridge.app.cli.daemon.status import holds_against, how_to_undo
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
-from mcpbridge.over_http import Section
+from mcpbridge.engine.registry.http_rules import Section
+from mcpbridge.library.bridge import Bridge
 
 Run = Callable[..., Finished]
 

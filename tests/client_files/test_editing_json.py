@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.client_files.editing import NotEditable, Spot, entries, entry, put, take_out
-from mcpbridge.client_files.editing_json import JsonEditor
-from mcpbridge.config.foreign import plain_json
+from mcpbridge.config.files.edit import NotEditable, Spot, entries, entry, put, take_out
+from mcpbridge.config.files.edit_json import JsonEditor
+from mcpbridge.config.mcp_servers_json import plain_json
 
 EDITOR = JsonEditor()
 SPOT = Spot(("mcpServers",), "mcpbridge")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.client_files.editing import NotEditable, Spot, entry, put, take_out
-from mcpbridge.client_files.editing_toml import TomlEditor
+from mcpbridge.config.files.edit import NotEditable, Spot, entry, put, take_out
+from mcpbridge.config.files.edit_toml import TomlEditor
 
 EDITOR = TomlEditor()
 SPOT = Spot(("mcp_servers",), "mcpbridge")

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.client_files.editing import NotEditable, Spot, entries, entry, put, take_out
-from mcpbridge.client_files.editing_yaml import YamlEditor
+from mcpbridge.config.files.edit import NotEditable, Spot, entries, entry, put, take_out
+from mcpbridge.config.files.edit_yaml import YamlEditor
 
 EDITOR = YamlEditor()
 MAP = Spot(("extensions",), "mcpbridge")

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.client_files.backups import Backups, Record
-from mcpbridge.client_files.diffs import shown_change
-from mcpbridge.client_files.editing import Editor, NotEditable, Spot, put, take_out
-from mcpbridge.client_files.editing_json import JsonEditor
-from mcpbridge.client_files.editing_toml import TomlEditor
-from mcpbridge.client_files.editing_yaml import YamlEditor
-from mcpbridge.client_files.entries import Launch, is_fleeting, launch_of_this_program, runs_bridge
+from mcpbridge.app.client_config.entry import Launch, is_fleeting, launch_of_this_program, runs_bridge
+from mcpbridge.config.files.backups import Backups, Record, shown_change
+from mcpbridge.config.files.edit import Editor, NotEditable, Spot, put, take_out
+from mcpbridge.config.files.edit_json import JsonEditor
+from mcpbridge.config.files.edit_toml import TomlEditor
+from mcpbridge.config.files.edit_yaml import YamlEditor
 
 SECRET = "hunter2-hunter2"
 

@@ -12,13 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from client_home import SECRETS, fill, find_here, found_by_name
-from mcpbridge.client_files.finding import find_all, find_in_file
-from mcpbridge.client_files.found import Found, Surroundings
-from mcpbridge.client_files.import_writing import carry_out
-from mcpbridge.client_files.importing import Plan, SecretsTo, plan_import
-from mcpbridge.config import foreign
+from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
+from mcpbridge.app.client_config.discover.found import Found, Surroundings
+from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.load import read
-from mcpbridge.errors import ConfigError
 
 NOW = datetime(2026, 11, 22, 10, 20, 30)
 

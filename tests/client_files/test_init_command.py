@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness import Place
-from mcpbridge.cli.choosing import chosen_numbers
+from mcpbridge.app.cli.options import chosen_numbers
 
 PROGRAM = str(Path(sys.executable).parent / "mcpbridge")
 SECRET = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"

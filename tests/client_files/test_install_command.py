@@ -14,15 +14,14 @@ import pytest
 import yaml
 
 from harness import Finished, Place
-from mcpbridge.cli.commands import run
-from mcpbridge.client_files.backups import Backups
-from mcpbridge.client_files.entries import Launch
-from mcpbridge.client_files.found import Surroundings
-from mcpbridge.client_files.installing import Change, carry_out, plan_install
-from mcpbridge.client_files.known import CLIENTS, named, places
-from mcpbridge.client_files.targets import target_of
-from mcpbridge.config.foreign import plain_json
-from mcpbridge.errors import ConfigError
+from mcpbridge.app.cli.commands import run
+from mcpbridge.app.client_config.clients import CLIENTS, named, places
+from mcpbridge.app.client_config.discover.found import Surroundings
+from mcpbridge.app.client_config.entry import Launch
+from mcpbridge.app.client_config.install import Change, carry_out, plan_install, target_of
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.config.files.backups import Backups
+from mcpbridge.config.mcp_servers_json import plain_json
 
 PROGRAM = str(Path(sys.executable).parent / "mcpbridge")
 FIXTURES = sorted(Path(__file__).parent.joinpath("fixtures").glob("*.*.*"))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.client_files.finding import find_all
-from mcpbridge.client_files.known import CLIENTS, named, places
-from mcpbridge.errors import ConfigError
+from mcpbridge.app.client_config.clients import CLIENTS, named, places
+from mcpbridge.app.client_config.discover.discover import find_all
+from mcpbridge.base.errors import ConfigError
 
 HOME, PROJECT = Path("/home/ada"), Path("/home/ada/shop")
 

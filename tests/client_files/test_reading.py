@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.client_files.reading import format_of, parse, read_text
-from mcpbridge.client_files.table import Format
-from mcpbridge.errors import ConfigError
+from mcpbridge.app.client_config.clients import Format
+from mcpbridge.app.client_config.discover.read import format_of, parse, read_text
+from mcpbridge.base.errors import ConfigError
 
 
 @pytest.mark.parametrize("written_as", ["json", "jsonc", "toml", "yaml"])

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.client_files.secret_shapes import is_secret_name, is_secret_value, masked
-from mcpbridge.client_files.secrets import without_secrets
+from mcpbridge.app.client_config.importing.secrets import is_secret_name, is_secret_value, masked, without_secrets
 
 
 def taken(server: dict[str, Any], name: str = "shop") -> tuple[dict[str, Any], dict[str, str]]:

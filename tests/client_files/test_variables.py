@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.client_files.table import Dialect
-from mcpbridge.client_files.variables import Variables, variable_name
-from mcpbridge.config.expand import Expansion
+from mcpbridge.app.client_config.clients import Dialect
+from mcpbridge.app.client_config.discover.variables import Variables, variable_name
+from mcpbridge.config.variables import Expansion
 
 FOLDER = Path("/home/ada/.client")
 

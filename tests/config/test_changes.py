@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.config.changes import Reloaded, changed_sections, in_effect
+from mcpbridge.config.load import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.config.editing import put_table, remove_table, switch
-from mcpbridge.errors import ConfigError
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.config.edit_servers_toml import put_table, remove_table, switch
 
 FILE = """# mine
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, read
-from mcpbridge.errors import ConfigError
 
 
 def loaded(folder: Path, document: object, **environ: str) -> Loaded:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, find, load, read
-from mcpbridge.errors import ConfigError
 
 
 def loaded(folder: Path, text: str, *, name: str = "servers.toml", **environ: str) -> Loaded:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.load import read
 from mcpbridge.config.own_code import OwnCode
+from mcpbridge.library.bridge import Bridge
 
 TEXT = """
 [servers.mine]

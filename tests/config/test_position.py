@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.config.position import json_line, toml_line
+from mcpbridge.config.line_numbers import json_line, toml_line
 
 TOML = """\
 # a comment

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, read
-from mcpbridge.errors import ConfigError
 
 SERVERS = '[servers.deeds]\ncommand = "a"\n[servers.github]\nurl = "https://b"\ndisabled = true\n'
 RULE = '[[permissions]]\npermission = "deny"\n'

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, only_server, read
-from mcpbridge.errors import ConfigError
 
 
 def loaded(folder: Path, text: str, environ: dict[str, str] | None = None) -> Loaded:

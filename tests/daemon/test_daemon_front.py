@@ -13,9 +13,9 @@ import pytest
 
 from bridged import bridged, envelope
 from daemons import hello
-from mcpbridge.daemon import front
-from mcpbridge.daemon.front import SocketFront
-from mcpbridge.daemon.hello import Hello
+from mcpbridge.app.daemon import socket_server as front
+from mcpbridge.app.daemon.handshake import Hello
+from mcpbridge.app.daemon.socket_server import SocketFront
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 SILENT = {**LEGACY_SERVER, "tools/call": SILENCE}

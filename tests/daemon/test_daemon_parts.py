@@ -14,17 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.cli.logs import readable
+from mcpbridge.app.cli.daemon.logs import readable
+from mcpbridge.app.daemon.handshake import Hello, HelloRefused, adopted, check, more_places, project_uri, read_hello
+from mcpbridge.app.daemon.idle_exit import Idling
+from mcpbridge.app.daemon.log_file import KEPT, file_of, rotate
+from mcpbridge.app.daemon.service_manager import (
+    Service,
+    Supervision,
+    launchd_plist,
+    systemd_service,
+    systemd_socket,
+    take,
+)
+from mcpbridge.app.daemon.socket_and_lock import hold
+from mcpbridge.app.stdio_proxy import handshake as shim_hello
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import read
-from mcpbridge.daemon.adopting import adopted, more_places
-from mcpbridge.daemon.claimed import hold
-from mcpbridge.daemon.hello import Hello, HelloRefused, check, project_uri, read_hello
-from mcpbridge.daemon.idling import Idling
-from mcpbridge.daemon.log_file import KEPT, file_of, rotate
-from mcpbridge.daemon.notify import Supervision, take
-from mcpbridge.daemon.service_files import Service, launchd_plist, systemd_service, systemd_socket
-from mcpbridge.errors import ConfigError
-from mcpbridge.shim import hello as shim_hello
 
 # -- hello
 

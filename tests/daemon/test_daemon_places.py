@@ -14,8 +14,8 @@ import pytest
 
 from daemons import connected, daemon, socket_of
 from harness import Command, Place, eventually, python_server
-from mcpbridge.admin.control_socket import ask
-from mcpbridge.shim.claim import is_served
+from mcpbridge.app.admin.control_socket import ask
+from mcpbridge.app.stdio_proxy.daemon_lock import is_served
 
 SERVERS = {"gated": python_server("gated")}
 OFTEN, NEVER = ("--look-every", "0.05"), ("--look-every", "1000")

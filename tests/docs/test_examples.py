@@ -34,11 +34,11 @@ import pytest
 from pydantic import BaseModel
 
 from harness import Place
-from mcpbridge.backends.making import KEYS, model_of
-from mcpbridge.builtin.settings import BuiltinSettings
-from mcpbridge.cli import commands, serve
+from mcpbridge.app.cli import commands, serve
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
+from mcpbridge.tools.builtin.settings import BuiltinSettings
+from mcpbridge.tools.factory import KEYS, model_of
 from prepared import prepared
 from servers_schema import check
 

@@ -4,77 +4,117 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge import errors, routing_parts
-from mcpbridge.arguments import showing
-from mcpbridge.backends import local_agent, openapi
-from mcpbridge.backends.http_settings import HttpToolSettings
-from mcpbridge.builtin import coins, crypto_price, describe_tools, file_read, recall_apart, recall_arguments
-from mcpbridge.builtin.defaults import NAMES
-from mcpbridge.builtin.settings import BuiltinSettings
-from mcpbridge.catalog import definitions, offers, slim, slim_keywords
-from mcpbridge.cli import exits
-from mcpbridge.client_files import entries
-from mcpbridge.client_files.table import CLIENTS as KNOWN_CLIENTS
-from mcpbridge.conduct import CALL_SECONDS, LOCAL_SECONDS
-from mcpbridge.config.changes import _SETTLED
-from mcpbridge.config.schema import Settings
-from mcpbridge.daemon import front, log_file
-from mcpbridge.doctor.known import KNOWN
-from mcpbridge.downstream import (
-    asking,
-    conversation,
-    extra_tools,
-    http,
-    http_streams,
-    parking,
-    session_tasks,
-    updates,
-)
-from mcpbridge.hooks import programs
-from mcpbridge.pipeline import aside, backoff, driving, large_tools, late, references, rewriting
-from mcpbridge.policy import conditions
-from mcpbridge.redaction import MIN_LENGTH
-from mcpbridge.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
-from mcpbridge.results import preview_table, query_regex, shelf
-from mcpbridge.routing import (
+from mcpbridge.app.cli import exit_codes as exits
+from mcpbridge.app.client_config import entry as entries
+from mcpbridge.app.client_config.clients import CLIENTS as KNOWN_CLIENTS
+from mcpbridge.app.daemon import log_file
+from mcpbridge.app.daemon import socket_server as front
+from mcpbridge.app.doctor.known_failures import KNOWN
+from mcpbridge.app.stdio_proxy import start_daemon as crashes
+from mcpbridge.base import errors
+from mcpbridge.base.process import memory, process
+from mcpbridge.base.process import orphan_reaper_main as guard
+from mcpbridge.base.redaction import MIN_LENGTH
+from mcpbridge.base.units import show_bytes
+from mcpbridge.catalog import offers
+from mcpbridge.catalog.definitions import check as definitions
+from mcpbridge.catalog.listing import catalog_summary as catalog_map
+from mcpbridge.catalog.listing import query_hint as request
+from mcpbridge.catalog.listing import tool_lists as exposing
+from mcpbridge.catalog.listing.client_quirks import TRAITS
+from mcpbridge.catalog.listing.exposure import AUTO_TOKENS
+from mcpbridge.catalog.search import (
     answers,
-    catalog_map,
-    embedding,
-    embedding_cache,
-    exposing,
-    feedback,
-    feedback_prior,
-    model_router,
-    model_router_prompt,
-    request,
 )
-from mcpbridge.routing.clients import TRAITS
-from mcpbridge.routing.exposure import AUTO_TOKENS
-from mcpbridge.sandbox import isolation, javascript, javascript_worker, program, program_run, tree
+from mcpbridge.catalog.search import (
+    llm_router as model_router,
+)
+from mcpbridge.catalog.search import (
+    llm_router as model_router_prompt,
+)
+from mcpbridge.catalog.search import (
+    usage_feedback as feedback,
+)
+from mcpbridge.catalog.search import (
+    usage_feedback as feedback_prior,
+)
+from mcpbridge.catalog.search.embeddings import embedder as embedding
+from mcpbridge.catalog.search.embeddings import embedder as embedding_cache
+from mcpbridge.catalog.slim import merge as slim_keywords
+from mcpbridge.catalog.slim import slim
+from mcpbridge.config.load import _SETTLED
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.call_options import BUDGET, CALL_SECONDS, ITEMS, LOCAL_SECONDS, MEDIA_LIMIT, THRESHOLD
+from mcpbridge.downstream import conversation
+from mcpbridge.downstream import progress as updates
+from mcpbridge.downstream.elicitation import ask as asking
+from mcpbridge.downstream.elicitation import parking
+from mcpbridge.downstream.http import event_streams as http_streams
+from mcpbridge.downstream.http import server as http
+from mcpbridge.downstream.requests import session_tools as extra_tools
+from mcpbridge.downstream.tasks import session_tasks
+from mcpbridge.engine.wiring import search as routing_parts
+from mcpbridge.pipeline import compress_result as aside
+from mcpbridge.pipeline import compress_result as rewriting
+from mcpbridge.pipeline import input_required as driving
+from mcpbridge.pipeline.hooks import runners as programs
+from mcpbridge.pipeline.permissions import conditions
+from mcpbridge.pipeline.stages import abandoned_calls as late
+from mcpbridge.pipeline.stages import compress as large_tools
+from mcpbridge.pipeline.stages import references
+from mcpbridge.pipeline.stages import retry as backoff
+from mcpbridge.pipeline.validation import schema_paths as showing
+from mcpbridge.protocol.revisions import REVISIONS
+from mcpbridge.results import kept_results as shelf
+from mcpbridge.results.preview import table as preview_table
+from mcpbridge.results.query import regex as query_regex
+from mcpbridge.sandbox import runner as isolation
+from mcpbridge.sandbox.isolation import supervisor as tree
+from mcpbridge.sandbox.javascript import engine as javascript
+from mcpbridge.sandbox.javascript import worker_main as javascript_worker
+from mcpbridge.sandbox.python import program
+from mcpbridge.sandbox.python import program as program_run
 from mcpbridge.sandbox.settings import PROPERTIES
-from mcpbridge.shim import crashes
-from mcpbridge.storage.counting import MAX_DAYS
-from mcpbridge.units import show_bytes
-from mcpbridge.upstream import (
-    attribution,
-    auth,
-    auth_account,
-    choosing,
-    era,
-    lifecycle,
-    link,
-    manifest,
-    questions,
-    repose,
-    sandboxed,
+from mcpbridge.storage.store import MAX_DAYS
+from mcpbridge.tools.agent import local_agent
+from mcpbridge.tools.builtin.base_settings import NAMES
+from mcpbridge.tools.builtin.files import file_read
+from mcpbridge.tools.builtin.meta import describe_tools
+from mcpbridge.tools.builtin.recall import arguments as recall_arguments
+from mcpbridge.tools.builtin.recall import offload as recall_apart
+from mcpbridge.tools.builtin.settings import BuiltinSettings
+from mcpbridge.tools.builtin.web import crypto_price
+from mcpbridge.tools.builtin.web import crypto_price as coins
+from mcpbridge.tools.http.settings import HttpToolSettings
+from mcpbridge.tools.openapi import backend as openapi
+from mcpbridge.upstream import manifest
+from mcpbridge.upstream.auth import authorization as auth
+from mcpbridge.upstream.auth import oauth_tokens as auth_account
+from mcpbridge.upstream.connection import backoff as lifecycle
+from mcpbridge.upstream.connection import connection as link
+from mcpbridge.upstream.connection import idle_stop as repose
+from mcpbridge.upstream.instances import primary as choosing
+from mcpbridge.upstream.session import (
+    elicitation as questions,
+)
+from mcpbridge.upstream.session import (
+    keepalive as tending,
+)
+from mcpbridge.upstream.session import (
+    listings as attribution,
+)
+from mcpbridge.upstream.session import (
+    negotiation as era,
+)
+from mcpbridge.upstream.session import (
     session,
-    tending,
-    wanted,
+)
+from mcpbridge.upstream.session import (
+    subscriptions as wanted,
 )
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire import guard, memory, process
-from mcpbridge.wire import stdio as wire_stdio
-from mcpbridge.wire.revisions import REVISIONS
+from mcpbridge.upstream.transports import sandboxed_stdio as sandboxed
+from mcpbridge.upstream.transports import stdio as wire_stdio
 
 ROOT = Path(__file__).parent.parent.parent
 SERVER = ServerSettings(command="x")

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.backends.making import KEYS, kind_of
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.tools.factory import KEYS, kind_of
 from servers_schema import check
 
 ROOT = Path(__file__).parent.parent.parent

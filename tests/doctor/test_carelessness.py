@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbridge.app.doctor.checks.config_file import Source, about_configuration, secret_arguments
+from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.config.load import read
-from mcpbridge.doctor.finding import Finding
-from mcpbridge.doctor.source import Source
-from mcpbridge.doctor.written import about_configuration, secret_arguments
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
 

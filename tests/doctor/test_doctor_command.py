@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness import Finished, Place, python_server
-from mcpbridge.cli.commands import run
+from mcpbridge.app.cli.commands import run
 
 PLAIN = python_server("plain")
 OLD_SDK = """\

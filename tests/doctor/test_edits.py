@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.doctor.finding import Edit
-from mcpbridge.doctor.fixing import applied, difference
-from mcpbridge.doctor.launchers import (
+from mcpbridge.app.doctor.checks.launchers import (
     launcher_of,
     package_of,
     with_input,
@@ -17,6 +15,8 @@ from mcpbridge.doctor.launchers import (
     with_yes,
     without_terminal,
 )
+from mcpbridge.app.doctor.finding import Edit
+from mcpbridge.app.doctor.fix import applied, difference
 from mcpbridge.upstream.settings import ServerSettings
 
 COMMENTED = """\

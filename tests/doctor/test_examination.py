@@ -6,18 +6,17 @@ from pathlib import Path
 import pytest
 
 from harness import python_server
-from mcpbridge._version import __version__
-from mcpbridge.client_files.found import Found, FoundServer, Problem
-from mcpbridge.client_files.known import Scope
+from mcpbridge.app.client_config.clients import Scope
+from mcpbridge.app.client_config.discover.found import Found, FoundServer, Problem
+from mcpbridge.app.doctor.checks.clients import about_clients_files
+from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.checks.daemon import about_daemon
+from mcpbridge.app.doctor.checks.launchers import about_copies, about_reach, about_relative_paths, about_way
+from mcpbridge.app.doctor.checks.machine import about_machine, look
+from mcpbridge.app.doctor.examination import Examiner
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.version import __version__
 from mcpbridge.config.load import read
-from mcpbridge.doctor.client_entries import about_clients_files
-from mcpbridge.doctor.daemons import about_daemon
-from mcpbridge.doctor.directories import about_copies, about_reach, about_relative_paths
-from mcpbridge.doctor.examination import Examiner
-from mcpbridge.doctor.fronts import about_way
-from mcpbridge.doctor.machine import about_machine, look
-from mcpbridge.doctor.source import Source
-from mcpbridge.redaction import Redactor
 from mcpbridge.upstream.settings import ServerSettings
 
 PLAIN = python_server("plain")

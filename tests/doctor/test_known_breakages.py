@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.doctor.known import KNOWN
-from mcpbridge.doctor.recognising import recognise
+from mcpbridge.app.doctor.known_failures import KNOWN, recognise
 from mcpbridge.upstream.settings import ServerSettings
 
 SAID: dict[str, list[tuple[str, str]]] = {

@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mcpbridge.app.doctor.checks.clients import about_clients
+from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.checks.offers import about_offers
+from mcpbridge.app.doctor.examination import about_unmatched
+from mcpbridge.app.doctor.finding import Finding
+from mcpbridge.app.doctor.start_servers import Boot, catalog_of, tokens_of
 from mcpbridge.config.schema import Settings
-from mcpbridge.doctor.boot import Boot
-from mcpbridge.doctor.finding import Finding
-from mcpbridge.doctor.limits import about_clients
-from mcpbridge.doctor.offers import about_offers
-from mcpbridge.doctor.selectors import about_unmatched
-from mcpbridge.doctor.source import Source
-from mcpbridge.doctor.starting import catalog_of, tokens_of
 
 SOURCE = Source(Path("servers.toml"), "[servers.s]\ncommand = 'x'\n")
 

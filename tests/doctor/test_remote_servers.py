@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import trustme
 
+from mcpbridge.app.doctor.examination import Examiner
+from mcpbridge.app.doctor.finding import Edit, Finding
+from mcpbridge.app.doctor.fix import Outcome, Repair, repair_all
+from mcpbridge.app.doctor.report import Report
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
-from mcpbridge.doctor.examination import Examiner
-from mcpbridge.doctor.finding import Edit, Finding
-from mcpbridge.doctor.repairing import Repair
-from mcpbridge.doctor.repairs import Outcome, repair_all
-from mcpbridge.doctor.report import Report
-from mcpbridge.redaction import Redactor
 from scripted_http import Ask, answer_to, http_server, reply, result_of
 
 OFFERED = {"tools": [{"name": "look", "description": "Looks.", "inputSchema": {"type": "object"}}]}

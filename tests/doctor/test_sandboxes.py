@@ -7,14 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.checks.sandbox import about_sandboxes, look_at_sandboxes
+from mcpbridge.app.doctor.examination import Examiner
+from mcpbridge.app.doctor.finding import Finding
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
-from mcpbridge.doctor.examination import Examiner
-from mcpbridge.doctor.finding import Finding
-from mcpbridge.doctor.sandboxes import about_sandboxes, look_at_sandboxes
-from mcpbridge.doctor.source import Source
-from mcpbridge.redaction import Redactor
-from mcpbridge.sandbox.readiness import Readiness, TierReport
+from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport
 from mcpbridge.sandbox.settings import PROPERTIES
 
 NOWHERE = Source(Path("servers.toml"), "")

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.cli.doctor_showing import as_text
+from mcpbridge.app.cli.config.doctor import as_text
+from mcpbridge.app.doctor.checks.tools import tools_standing
+from mcpbridge.app.doctor.examination import Examiner
+from mcpbridge.app.doctor.report import Report
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
-from mcpbridge.doctor.examination import Examiner
-from mcpbridge.doctor.report import Report
-from mcpbridge.doctor.tools import tools_standing
-from mcpbridge.redaction import Redactor
 
 CONFIG = """\
 packs = ["no_such_pack:pack"]

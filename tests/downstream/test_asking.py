@@ -8,11 +8,11 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.downstream import asking
-from mcpbridge.downstream.asking import MAX_OPEN, ClientRequests, LegacyAsker, Unasked
-from mcpbridge.downstream.channel import Client
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
-from mcpbridge.wire.frame import decode_frame
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.elicitation import ask as asking
+from mcpbridge.downstream.elicitation.ask import MAX_OPEN, ClientRequests, LegacyAsker, Unasked
+from mcpbridge.protocol.jsonrpc import decode_frame
 
 Message = dict[str, Any]
 

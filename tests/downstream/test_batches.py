@@ -10,8 +10,8 @@ from msgspec import Raw
 
 from bridged import bridged
 from front_clients import FRONTS, OpenFront, open_front
-from mcpbridge.downstream.batches import make_one_turn
-from mcpbridge.wire.frame import Frame
+from mcpbridge.downstream.sessions import make_one_turn
+from mcpbridge.protocol.jsonrpc import Frame
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 Message = dict[str, Any]

@@ -9,11 +9,11 @@ import pytest
 from msgspec import Raw
 
 from bridged import BridgeToScripts, Ear, bridged, envelope, frame_of
-from mcpbridge.downstream import watching
-from mcpbridge.downstream.asking import LegacyAsker
-from mcpbridge.downstream.modern import modern_client
-from mcpbridge.interaction import ELICIT, Question, QuestionRefused
-from mcpbridge.wire.frame import Frame, decode_frame
+from mcpbridge.core.elicitation import ELICIT, Question, QuestionRefused
+from mcpbridge.downstream.elicitation.ask import LegacyAsker
+from mcpbridge.downstream.notifications import subscriptions as watching
+from mcpbridge.downstream.revisions.request_meta import modern_client
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport
 
 ROOTS: dict[str, Any] = {"roots": {"listChanged": True}}

@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.errors_to_wire import to_answer
-from mcpbridge.downstream.failed_calls import ERROR_NAME
-from mcpbridge.downstream.passed_on import lacking
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     BadRequest,
     ConfigError,
     Overloaded,
@@ -24,7 +20,9 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.wire.codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, STANDARD
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.errors import ERROR_NAME, lacking, to_answer
+from mcpbridge.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, STANDARD
 
 FAILURES = [
     UpstreamUnavailable("up", "starting"),

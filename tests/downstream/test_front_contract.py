@@ -22,7 +22,7 @@ from front_clients import FRONTS, WEB_FRONTS, OpenFront, Served, http_server, op
 from http_front import ScriptedBridge, ScriptedCore
 from mcpbridge.downstream import stdio
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.wire.revisions import LEGACY
+from mcpbridge.protocol.revisions import LEGACY
 from rpc import Refused, envelope
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 

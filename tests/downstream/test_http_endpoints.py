@@ -13,8 +13,8 @@ import pytest
 from bridged import BridgeToScripts, bridged
 from front_clients import FRONTS, OpenFront, http_server, open_front
 from http_front import JSON, ScriptedBridge, ScriptedCore, modern_body, modern_headers, named, request
-from mcpbridge.downstream.http_exchange import Endpoint, Refused
-from mcpbridge.downstream.http_routes import Routes
+from mcpbridge.downstream.http.app import Routes
+from mcpbridge.downstream.http.exchange import Endpoint, Refused
 from mcpbridge.downstream.settings import HttpSettings, TokenSettings
 from rpc import Refused as AnswerRefused
 from rpc import envelope

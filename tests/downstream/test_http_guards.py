@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from http_front import BOTH, JSON, Http, ScriptedBridge, ScriptedCore, modern_body, modern_headers, request, serving
-from mcpbridge.downstream.http_app import HttpFront
-from mcpbridge.downstream.http_auth import Authenticator
+from mcpbridge.downstream.http.app import HttpFront
+from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.settings import HttpSettings, TokenSettings
 
 PING = request("ping")

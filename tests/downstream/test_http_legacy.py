@@ -12,13 +12,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from http_front import LEGACY, Http, events, request, said, serving
-from mcpbridge.downstream import http_app
-from mcpbridge.downstream.channel import Answer, Client, Notify
-from mcpbridge.downstream.http_exchange import Exchange
-from mcpbridge.downstream.http_reply import Manner, Reply, Underway
-from mcpbridge.downstream.http_streams import Stream
+from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.http import app as http_app
+from mcpbridge.downstream.http.event_streams import Stream
+from mcpbridge.downstream.http.exchange import Exchange
+from mcpbridge.downstream.http.reply import Manner, Reply, Underway
 from mcpbridge.downstream.settings import HttpSettings, TokenSettings
-from mcpbridge.wire.frame import Frame
+from mcpbridge.protocol.jsonrpc import Frame
 from passing_time import pass_time
 
 NEWEST = "2025-11-25"

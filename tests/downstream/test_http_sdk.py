@@ -12,9 +12,9 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from harness import eventually
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.downstream.http import entrance, serve_http
+from mcpbridge.downstream.http.server import entrance, serve_http
+from mcpbridge.library.bridge import Bridge
 
 SERVERS = Path(__file__).parents[1] / "servers"
 LARGE = 3_000_000

@@ -8,10 +8,11 @@ import httpx2
 import pytest
 
 from http_front import ScriptedBridge, ScriptedCore, events, modern_body, modern_headers, request, said, serving
-from mcpbridge.downstream.http import entrance, make_app
-from mcpbridge.downstream.http_auth import Authenticator
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.downstream.http.app import make_app
+from mcpbridge.downstream.http.bearer_tokens import Authenticator
+from mcpbridge.downstream.http.server import entrance
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.errors import ConfigError
 
 
 def enter(host: str, port: int) -> None:
@@ -51,8 +52,8 @@ async def test_the_url_names_the_real_port_and_path() -> None:
 async def test_stopping_lets_an_open_request_finish_and_ends_what_would_never_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mcpbridge.downstream.http._DRAIN", 60.0)  # neither runs out here
-    monkeypatch.setattr("mcpbridge.downstream.http._LAST_MOMENT", 60.0)
+    monkeypatch.setattr("mcpbridge.downstream.http.server._DRAIN", 60.0)  # neither runs out here
+    monkeypatch.setattr("mcpbridge.downstream.http.server._LAST_MOMENT", 60.0)
     async with serving() as http:
         session = await http.session()
         call = asyncio.create_task(http.post(request("hold"), **session))
@@ -78,8 +79,8 @@ async def test_stopping_lets_an_open_request_finish_and_ends_what_would_never_en
 
 
 async def test_what_does_not_finish_in_time_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.downstream.http._DRAIN", 0.05)
-    monkeypatch.setattr("mcpbridge.downstream.http._LAST_MOMENT", 60.0)
+    monkeypatch.setattr("mcpbridge.downstream.http.server._DRAIN", 0.05)
+    monkeypatch.setattr("mcpbridge.downstream.http.server._LAST_MOMENT", 60.0)
     async with serving() as http:
         call = asyncio.create_task(http.post(request("hold", 3), **await http.session()))
         await http.core.held.get()
@@ -108,7 +109,7 @@ async def test_headers_without_end_are_refused_before_they_fill_the_memory() -> 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: loc"])
 async def test_headers_that_do_not_come_are_given_up(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.downstream.http_connection._HEAD_SECONDS", 0.05)
+    monkeypatch.setattr("mcpbridge.downstream.http.connection._HEAD_SECONDS", 0.05)
     async with serving() as http:
         opened = socket.create_connection(("127.0.0.1", port_of(http.root)))
         opened.sendall(begun)  # before the front can take it: what came after its answer would be told by a reset

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.http_streams import Stream, Streams
+from mcpbridge.downstream.http.event_streams import Stream, Streams
 
 
 def event(name: str, number: int, data: str) -> bytes:

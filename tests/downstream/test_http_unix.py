@@ -10,9 +10,9 @@ import pytest
 
 from front_clients import http_server
 from http_front import JSON, ScriptedBridge, ScriptedCore, request
-from mcpbridge.downstream.http_listening import listen_at_path
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.downstream.http.server import listen_at_path
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.errors import ConfigError
 
 OPENING = request("initialize", protocolVersion="2025-06-18")
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.introduction import compose
+from mcpbridge.downstream.requests.initialize import compose
 
 OWN = "Names begin with their server."
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types.methods import validate_server_result
 
-from mcpbridge.downstream.levels import lower
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.revisions import LEGACY, MODERN, REVISIONS
+from mcpbridge.downstream.revisions.downgrade import lower
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.revisions import LEGACY, MODERN, REVISIONS
 
 SOUND = b64encode(b"RIFF").decode()
 LINK = {

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.links import publish_uris
-from mcpbridge.wire.body import Body
+from mcpbridge.downstream.revisions.result_links import publish_uris
+from mcpbridge.protocol.body import Body
 
 METHODS = ["tools/call", "prompts/get", "resources/read", "completion/complete"]
 URIS = st.sampled_from(["a:1", "b:2", "keep:3"])

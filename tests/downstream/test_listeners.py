@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.listeners import Listen, Listeners, covers
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.notifications.listeners import Listen, Listeners, covers
 
 STREAM = "io.modelcontextprotocol/subscriptionId"
 UPDATED = "notifications/resources/updated"

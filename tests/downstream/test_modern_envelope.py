@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.http_message import declares_modern
-from mcpbridge.downstream.modern import modern_client, reads_as_modern
-from mcpbridge.errors import BadRequest
-from mcpbridge.wire.codes import UNSUPPORTED_VERSION
-from mcpbridge.wire.frame import Frame, decode_frame
+from mcpbridge.base.errors import BadRequest
+from mcpbridge.downstream.http.reply import declares_modern
+from mcpbridge.downstream.revisions.request_meta import modern_client, reads_as_modern
+from mcpbridge.protocol.jsonrpc import UNSUPPORTED_VERSION, Frame, decode_frame
 
 PREFIX = "io.modelcontextprotocol/"
 VERSION = PREFIX + "protocolVersion"

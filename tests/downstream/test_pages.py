@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.pages import pages_first
-from mcpbridge.errors import BadRequest, UpstreamAnswered
-from mcpbridge.interaction import Profile
+from mcpbridge.base.errors import BadRequest, UpstreamAnswered
+from mcpbridge.core.elicitation import Profile
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.revisions.downgrade import pages_first
 
 
 @pytest.mark.parametrize("page", [{}, {"elicitationId": 5}, {"elicitationId": None}, {"elicitationId": "e1"}])

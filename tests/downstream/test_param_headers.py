@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridged import Ear, bridged, envelope, frame_of
-from mcpbridge.downstream.modern import modern_client
+from mcpbridge.downstream.revisions.request_meta import modern_client
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, ScriptedTransport
 
 SCHEMA = {

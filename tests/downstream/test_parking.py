@@ -8,14 +8,13 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.downstream import parking as parking_module
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.parking import Parking
-from mcpbridge.downstream.round_trips import Binding
-from mcpbridge.downstream.sealing import Sealer
-from mcpbridge.interaction import ELICIT, Profile, Question, QuestionRefused
-from mcpbridge.model import Call
-from mcpbridge.wire.body import Body
+from mcpbridge.core.elicitation import ELICIT, Profile, Question, QuestionRefused
+from mcpbridge.core.model import Call
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.elicitation import parking as parking_module
+from mcpbridge.downstream.elicitation.parking import Parking
+from mcpbridge.downstream.elicitation.relay import Binding, Sealer
+from mcpbridge.protocol.body import Body
 
 QUESTION = Question("up", ELICIT, Raw(b'{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}'))
 

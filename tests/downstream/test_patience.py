@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bridged import Ear, bridged
-from mcpbridge.downstream.patience import says_timeout
-from mcpbridge.interaction import ELICIT
-from mcpbridge.storage.memory import MemoryStore
+from mcpbridge.core.elicitation import ELICIT
+from mcpbridge.downstream.requests.timeouts import says_timeout
+from mcpbridge.storage.memory_store import MemoryStore
 from passing_time import standing_time
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 

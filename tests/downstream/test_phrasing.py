@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.downstream.phrasing import phrase
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.downstream.elicitation.ask import phrase
 
 EVERYTHING = Profile(form=True, url=True, sampling=True, sampling_tools=True, sampling_context=True, roots=True)
 OLD, NEW, MODERN = "2025-06-18", "2025-11-25", "2026-07-28"

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from bridged import Ear, bridged
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
 from scripted_http import Ask, http_server, reply, result_of
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, Refusal, ScriptedTransport
 

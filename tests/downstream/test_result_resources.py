@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.downstream import result_resources as module
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.result_resources import ResultResources, uri_of
-from mcpbridge.errors import UnknownName
-from mcpbridge.results.card import Card
-from mcpbridge.results.shelf import RESULTS, Shelf
-from mcpbridge.storage.memory import MemoryStore
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.requests import result_resources as module
+from mcpbridge.downstream.requests.result_resources import ResultResources
+from mcpbridge.results.header_line import uri_of
+from mcpbridge.results.kept_results import RESULTS, Card, Shelf
+from mcpbridge.storage.memory_store import MemoryStore
 
 PIXEL = base64.b64encode(b"\x89PNG").decode()
 RESULT: dict[str, Any] = {

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.sealing import Sealer
-from mcpbridge.errors import BadRequest
+from mcpbridge.base.errors import BadRequest
+from mcpbridge.downstream.elicitation.relay import Sealer
 
 KEY = "a secret of at least sixteen characters"
 BIND = ("ada", "tools/call", "up", "echo", "digest")

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Raw
 
 from bridged import Ear, bridged, frame_of
-from mcpbridge.errors import UpstreamUnavailable
-from mcpbridge.wire.frame import Frame, decode_frame
+from mcpbridge.base.errors import UpstreamUnavailable
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 from passing_time import standing_time
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 
@@ -805,7 +805,7 @@ async def test_an_error_nobody_thought_of_is_an_answer_too(monkeypatch: pytest.M
 
 
 async def test_calls_of_the_library_go_the_same_way() -> None:
-    from mcpbridge.bridge import RequestFailed
+    from mcpbridge.engine.engine import RequestFailed
 
     transport = ScriptedTransport(RESOURCEFUL, **{"prompts/get": Refusal(-1, "no greeting", {"why": "closed"})})
     async with bridged({"up": transport}) as bridge:

@@ -13,13 +13,13 @@ import pytest
 from bridged import Ear, bridged
 from harness import python_server
 from http_front import JSON, MODERN
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.context import CallContext
-from mcpbridge.downstream.channel import LONGEST_NAME, Client
-from mcpbridge.downstream.http import Entrance, entrance, serve_http
+from mcpbridge.core.context import CallContext
+from mcpbridge.downstream.client import LONGEST_NAME, Client
+from mcpbridge.downstream.http.server import Entrance, entrance, serve_http
 from mcpbridge.downstream.sessions import Sessions
-from mcpbridge.hooks.calls import HookCall, before
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.hooks.call import HookCall, before
 from rpc import envelope
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport
 

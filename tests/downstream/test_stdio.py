@@ -15,10 +15,11 @@ import pytest
 
 from bridged import bridged, envelope
 from harness import Place, python_server
-from mcpbridge.bridge import Bridge
-from mcpbridge.downstream import conversation, line_channel, stdio
+from mcpbridge.base.process.pipes import FdReader
+from mcpbridge.downstream import conversation, stdio
+from mcpbridge.downstream import stdio as line_channel
 from mcpbridge.downstream.stdio import serve_stdio
-from mcpbridge.wire.fds import FdReader
+from mcpbridge.library.bridge import Bridge
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 Message = dict[str, Any]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.downstream.task_ids import named_as_shown
-from mcpbridge.errors import UpstreamAnswered
+from mcpbridge.base.errors import UpstreamAnswered
+from mcpbridge.downstream.tasks.tasks import named_as_shown
 
 SHOWN = "sealed-1"
 

@@ -9,16 +9,15 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.downstream import task_news
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.listeners import Listen
-from mcpbridge.downstream.sealing import Sealer
-from mcpbridge.downstream.task_ids import TaskIds
-from mcpbridge.downstream.task_news import TaskNews
-from mcpbridge.downstream.tasks import Tasks
-from mcpbridge.errors import UpstreamGone
+from mcpbridge.base.errors import UpstreamGone
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.notifications import task_status as task_news
+from mcpbridge.downstream.notifications.listeners import Listen
+from mcpbridge.downstream.notifications.task_status import TaskNews
+from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
+from mcpbridge.protocol.body import Body
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.wire.body import Body
 
 TASKS = "io.modelcontextprotocol/tasks"
 

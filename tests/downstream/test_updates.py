@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.downstream.updates import BURST, PER_SECOND, CallUpdates, log_notification
-from mcpbridge.wire.log_levels import LEVELS
+from mcpbridge.downstream.progress import BURST, PER_SECOND, CallUpdates, log_notification
+from mcpbridge.protocol.revisions import LEVELS
 
 TOKEN = Raw(b'"mine"')
 VALUES = st.one_of(

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridged import BridgeToScripts, Ear, bridged
-from mcpbridge.upstream import lifecycle, wanted
+from mcpbridge.upstream.connection import backoff as lifecycle
+from mcpbridge.upstream.session import subscriptions as wanted
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 SERVER = {

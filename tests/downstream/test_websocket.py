@@ -14,7 +14,8 @@ from websockets.frames import Opcode
 
 from front_clients import http_server
 from http_front import ScriptedBridge, ScriptedCore, request
-from mcpbridge.downstream import conversation, websocket
+from mcpbridge.downstream import conversation
+from mcpbridge.downstream.http import websocket
 from mcpbridge.downstream.settings import HttpSettings
 
 MCP = websockets.Subprotocol("mcp")

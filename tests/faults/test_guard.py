@@ -18,7 +18,7 @@ async def test_kill_9_of_the_guard_and_then_of_the_bridge_leaves_no_server(place
         await client.tools_with("father__echo")
 
         async def guards() -> list[int]:
-            return [pid for pid in children(client.command.pid) if "guard.py" in command_line(pid)]
+            return [pid for pid in children(client.command.pid) if "orphan_reaper_main.py" in command_line(pid)]
 
         [first] = await guards()
         os.kill(first, signal.SIGKILL)

@@ -15,10 +15,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from harness import Finished, Place, eventually, python_server
-from mcpbridge.admin.control_socket import ask_all
-from mcpbridge.approvals.request import ApprovalRequest
-from mcpbridge.bridge import Bridge
+from mcpbridge.app.admin.control_socket import ask_all
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
 from passing_time import pass_time
 from people import ACCEPT, FORM, World, ask, in_rounds, list_of, world
 from rpc import Message, Reply

@@ -13,8 +13,8 @@ import pytest
 
 from bridged import Ear, bridged
 from harness import Place, eventually, python_server
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
 from mcpbridge.upstream.settings import ServerSettings
 from passing_time import pass_time
 from remembered import remembering_bridge

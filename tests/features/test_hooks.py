@@ -13,11 +13,11 @@ import pytest
 
 from bridged import BridgeToScripts, Ear, bridged
 from harness import Place, eventually, python_server
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import HookRefused
 from mcpbridge.config.load import load
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import HookRefused
-from mcpbridge.hooks.calls import Answer, Hook, HookCall, after, before
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.hooks.call import Answer, Hook, HookCall, after, before
 from passing_time import pass_time
 from rpc import Message, Reply
 from scripted_http import Ask, http_server, reply

@@ -5,9 +5,8 @@ from pathlib import Path
 from bridged import Ear, bridged
 from harness import Place, python_server
 from mcpbridge.config.load import read
-from mcpbridge.storage.call_log_reading import Filter, read_calls, read_events
-from mcpbridge.storage.log_settings import call_log_path
-from mcpbridge.storage.settings import store_path
+from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_events
+from mcpbridge.storage.settings import call_log_path, store_path
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 SERVERS = {"one": python_server("plain")}

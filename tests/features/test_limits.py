@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from harness import Place, eventually, python_server
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
+from mcpbridge.library.bridge import Bridge
 from people import ACCEPT, FORM, ask, world
 from rpc import Client, HttpClient, Message, Refused, Reply, envelope
 

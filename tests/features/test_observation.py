@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness import Place, eventually, python_server
-from mcpbridge.pipeline.tracing_setup import OpenTelemetry
+from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
 from rpc import HttpClient
 
 Labels = dict[str, str]
@@ -190,7 +190,7 @@ def _now(function: Any) -> Any:
 
 async def test_what_was_not_sent_yet_reaches_the_collector_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has a few seconds for that; here as many as the machine needs."""
-    monkeypatch.setattr("mcpbridge.pipeline.tracing_setup._LAST_WORDS", 60)
+    monkeypatch.setattr("mcpbridge.pipeline.observability.tracing_setup._LAST_WORDS", 60)
     collector = Collector()
     listening = await asyncio.start_server(collector.handle, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]

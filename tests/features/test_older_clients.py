@@ -6,7 +6,7 @@ import pytest
 from mcp_types.methods import validate_server_result
 
 from bridged import Ear, bridged
-from mcpbridge.wire.revisions import LEGACY, REVISIONS
+from mcpbridge.protocol.revisions import LEGACY, REVISIONS
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, ScriptedTransport
 
 ICONS = [{"src": "https://x/i.png"}]

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from bridged import Ear, bridged, frame_of
 from harness import Place, eventually, python_server
-from mcpbridge.wire.transport import Outgoing
+from mcpbridge.protocol.transport import Outgoing
 from rpc import Client, HttpClient, Refused, envelope
 from scripted_upstream import LEGACY_SERVER, Line, ScriptedTransport
 

@@ -15,12 +15,13 @@ import pytest
 
 from bridged import Ear, bridged
 from harness import Place, eventually, python_server, undisturbed
-from mcpbridge.admin.control_socket import ask_all
-from mcpbridge.bridge import Bridge, RequestFailed
-from mcpbridge.config.changes import Reloaded
+from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.config.load import Reloaded
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import ConfigError
-from mcpbridge.places import runtime_directory
+from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.library.bridge import Bridge
 from rpc import HttpClient
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of
 
@@ -454,7 +455,7 @@ async def test_what_takes_a_restart_is_named_and_disturbs_nothing() -> None:
 async def test_settings_that_cannot_be_had_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running({"a": python_server("plain")}) as bridge:
         pid, kept, settings = pid_of(bridge, "a"), len(bridge.holdings), bridge.settings
-        monkeypatch.setattr("mcpbridge.sandbox.program.why_none", lambda: "programs cannot run here")
+        monkeypatch.setattr("mcpbridge.sandbox.python.program.why_none", lambda: "programs cannot run here")
         with pytest.raises(ConfigError, match="programs cannot run here"):
             await bridge.reload(settings_of({}, code={"enabled": True}, hooks=[_HOOK], search={"feedback": True}))
         assert bridge.settings is settings

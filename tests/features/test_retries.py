@@ -12,9 +12,9 @@ import pytest
 
 from bridged import Ear, bridged
 from harness import Place, python_server
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import UpstreamHttpError, UpstreamUnavailable
+from mcpbridge.library.bridge import Bridge
 from rpc import Message, Reply, StdioClient
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridged import BridgeToScripts, Ear, bridged
 from harness import Place, python_server
-from mcpbridge.wire.envelope import QUERY
+from mcpbridge.protocol.meta import QUERY
 from people import ACCEPT, FORM, Person, ask, in_rounds, world
 from rpc import Client, HttpClient, Message, Refused, StdioClient, envelope
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport

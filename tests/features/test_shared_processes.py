@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness import Place, eventually, python_server
-from mcpbridge.upstream.habits import ENOUGH
+from mcpbridge.upstream.concurrency import ENOUGH
 from rpc import HttpClient, envelope
 
 MANY = 10
@@ -30,7 +30,7 @@ async def clients(first: HttpClient, count: int) -> AsyncGenerator[list[HttpClie
 
 def processes(place: Place, words: str) -> list[int]:
     """The processes with these words in their command lines, of what the bridge has started."""
-    return [pid for pid, line in place.survivors().items() if words in line and "launch.py" not in line]
+    return [pid for pid, line in place.survivors().items() if words in line and "parent_death_main.py" not in line]
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}, "sampling": {}, "roots": {}}], ids=["none", "all"])

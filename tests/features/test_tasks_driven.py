@@ -18,9 +18,9 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from harness import Place, eventually, python_server
-from mcpbridge.model import Call
-from mcpbridge.pipeline import task_driving
-from mcpbridge.wire.body import Body
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline import task_polling as task_driving
+from mcpbridge.protocol.body import Body
 from passing_time import pass_time
 from people import ACCEPT, FORM, ROOTS, SAMPLE, Person, World, world
 from rpc import Message, Refused

@@ -17,11 +17,11 @@ import pytest
 
 from bridged import Ear, bridged, envelope, frame_of
 from harness import eventually
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.modern import modern_client
-from mcpbridge.downstream.sealing import Sealer
-from mcpbridge.downstream.task_ids import MARGIN, TaskIds
-from mcpbridge.errors import BadRequest, UpstreamGone
+from mcpbridge.base.errors import BadRequest, UpstreamGone
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.revisions.request_meta import modern_client
+from mcpbridge.downstream.tasks.tasks import MARGIN, TaskIds
 from people import ACCEPT, FORM, ROOTS, SAMPLE, Person, World, world
 from rpc import Message, Refused
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, Refusal, ScriptedTransport
@@ -507,7 +507,7 @@ async def test_what_the_server_says_of_an_expired_task_is_said_of_the_clients_id
 
 
 async def test_one_session_cannot_make_tasks_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.downstream.session_tasks.MAX_TASKS", 2)
+    monkeypatch.setattr("mcpbridge.downstream.tasks.session_tasks.MAX_TASKS", 2)
     async with scripted("legacy") as (transport, ear):
         call: Message = {"name": "up__job", "arguments": {}, "task": {}}
         numbers = iter("abc")
@@ -577,7 +577,7 @@ async def test_a_look_that_fails_on_the_way_is_repeated_and_one_that_says_unknow
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A reply that got lost tells nothing of the task, which the bridge follows for this client."""
-    monkeypatch.setattr("mcpbridge.pipeline.task_driving.FIRST_RETRY", 0.0)
+    monkeypatch.setattr("mcpbridge.pipeline.task_polling.FIRST_RETRY", 0.0)
     transport = ScriptedTransport(NEW)
     async with bridged({"up": transport}) as bridge:
         ear = Ear(bridge.server)

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from harness import Place, explains, python_server
-from mcpbridge.errors import Overloaded
+from mcpbridge.base.errors import Overloaded
 from passing_time import pass_time
 from people import Person, world
 from rpc import Message, Reply

@@ -7,9 +7,9 @@ import pytest
 
 from bridged import bridged
 from harness import Place, python_server
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.hooks.calls import before
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.hooks.call import before
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 pytestmark = pytest.mark.anyio

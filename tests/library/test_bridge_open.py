@@ -10,10 +10,10 @@ import pytest
 
 from harness import python_server
 from mcpbridge import Bridge, ModelRequest, RequestFailed
-from mcpbridge.approvals.request import ApprovalRequest
-from mcpbridge.downstream.extra_tools import ResolverContext
-from mcpbridge.errors import BridgeClosed, CallFailed, ConfigError, UnknownName
-from mcpbridge.registry import RegistryProblem
+from mcpbridge.base.errors import BridgeClosed, CallFailed, ConfigError, UnknownName
+from mcpbridge.downstream.requests.session_tools import ResolverContext
+from mcpbridge.engine.registry.http_rules import RegistryProblem
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
 
 PLAIN = {"servers": {"plain": python_server("plain")}}
 

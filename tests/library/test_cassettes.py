@@ -13,16 +13,16 @@ import pytest
 
 from harness import python_server
 from mcpbridge import Bridge, RequestFailed
-from mcpbridge.cassettes.cassette import Cassette
-from mcpbridge.cassettes.entries import HEADER, read_entries
-from mcpbridge.cassettes.masking import Masker
-from mcpbridge.cassettes.recording import RecordingTransport
-from mcpbridge.cassettes.replaying import ReplayTransport
-from mcpbridge.cassettes.script import Script
-from mcpbridge.cassettes.tape import Tape
-from mcpbridge.errors import ConfigError
-from mcpbridge.wire.frame import encode, encode_request
-from mcpbridge.wire.transport import Outgoing
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.engine.cassettes.cassette import Cassette
+from mcpbridge.engine.cassettes.entries import HEADER, read_entries
+from mcpbridge.engine.cassettes.file import Tape
+from mcpbridge.engine.cassettes.masking import Masker
+from mcpbridge.engine.cassettes.match import Script
+from mcpbridge.engine.cassettes.record import RecordingTransport
+from mcpbridge.engine.cassettes.replay import ReplayTransport
+from mcpbridge.protocol.jsonrpc import encode, encode_request
+from mcpbridge.protocol.transport import Outgoing
 from scripted_http import Recorder
 from scripted_upstream import SILENCE, ScriptedTransport
 

@@ -10,13 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.cassettes.entries import HEADER, Entry, Failure, Step, as_line, in_order, read_entries
-from mcpbridge.cassettes.failures import as_error, as_failure
-from mcpbridge.cassettes.masking import Masker, resembles
-from mcpbridge.cassettes.matching import Matching
-from mcpbridge.cassettes.plain_form import alias, minted_in, of_request, of_step
-from mcpbridge.cassettes.script import Script
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     BridgeError,
     ConfigError,
     RateLimited,
@@ -27,7 +21,11 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.redaction import MASK, Redactor
+from mcpbridge.base.redaction import MASK, Redactor
+from mcpbridge.engine.cassettes.entries import HEADER, Entry, Failure, Step, as_line, in_order, read_entries
+from mcpbridge.engine.cassettes.masking import Masker, resembles
+from mcpbridge.engine.cassettes.match import Matching, Script
+from mcpbridge.engine.cassettes.plain_form import alias, as_error, as_failure, minted_in, of_request, of_step
 
 leaves = (
     st.none()

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.cassettes.entries import Entry
-from mcpbridge.cassettes.masking import Masker, resembles
-from mcpbridge.cassettes.matching import Matching
-from mcpbridge.redaction import MASK, Redactor
+from mcpbridge.base.redaction import MASK, Redactor
+from mcpbridge.engine.cassettes.entries import Entry
+from mcpbridge.engine.cassettes.masking import Masker, resembles
+from mcpbridge.engine.cassettes.match import Matching
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\nHIDDEN\n-----END RSA PRIVATE KEY-----"

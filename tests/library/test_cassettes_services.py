@@ -8,10 +8,10 @@ import pytest
 
 from harness import python_server
 from mcpbridge import Bridge
-from mcpbridge.cassettes.cassette import Cassette
-from mcpbridge.cassettes.entries import HEADER
-from mcpbridge.errors import ConfigError
-from mcpbridge.wire.frame import encode
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.engine.cassettes.cassette import Cassette
+from mcpbridge.engine.cassettes.entries import HEADER
+from mcpbridge.protocol.jsonrpc import encode
 from scripted_http import Ask, http_server, reply
 
 KEY = "key-of-the-service-0123"

@@ -8,7 +8,7 @@ import pytest
 
 from harness import python_server
 from mcpbridge import Bridge
-from mcpbridge.cassettes.cassette import Cassette
+from mcpbridge.engine.cassettes.cassette import Cassette
 
 GONE = {"command": "no-such-program-anywhere"}
 QUESTION = {"message": "Who is there?", "requestedSchema": {"type": "object", "properties": {}}}

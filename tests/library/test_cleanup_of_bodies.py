@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from harness import Place, eventually, python_server
-from mcpbridge.bridge import Bridge
-from mcpbridge.wire import process
+from mcpbridge.base.process import process
+from mcpbridge.library.bridge import Bridge
 
 
 @pytest.fixture(autouse=True)

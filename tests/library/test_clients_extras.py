@@ -20,11 +20,11 @@ from mcp import StdioServerParameters
 
 from front_clients import http_server
 from harness import python_server
-from mcpbridge.bridge import Bridge
-from mcpbridge.context import CallContext
-from mcpbridge.errors import CallFailed, ConfigError, NoBridge, NotConnected
-from mcpbridge.library.client import Client
-from mcpbridge.toolcalls import ToolCall
+from mcpbridge.base.errors import CallFailed, ConfigError, NoBridge, NotConnected
+from mcpbridge.core.context import CallContext
+from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.library.client.client import Client
 from scripted_http import closed_port
 
 TOKEN = "correct horse battery staple"

@@ -14,10 +14,10 @@ import pytest
 from mcp import MCPError
 
 from harness import python_server
-from mcpbridge.bridge import Bridge
-from mcpbridge.context import CallContext
-from mcpbridge.library import in_process
-from mcpbridge.library.in_process import InProcess
+from mcpbridge.core.context import CallContext
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.library.client import in_process
+from mcpbridge.library.client.in_process import InProcess
 from people import ACCEPT, FORM, ROOTS, SAMPLE, ask
 
 BOTH = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

@@ -14,19 +14,19 @@ import pytest
 from msgspec import Struct
 from pydantic import BaseModel, Field
 
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends import run_contexts
-from mcpbridge.backends.contexts import Context
-from mcpbridge.backends.function import FunctionBackend
-from mcpbridge.backends.function_settings import FunctionSettings
-from mcpbridge.backends.run_contexts import UPDATED, RunContexts
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import ConfigError, ContextRefused, StoreFailed
 from mcpbridge.config.schema import Settings
-from mcpbridge.context import CallContext
-from mcpbridge.errors import ConfigError, ContextRefused, StoreFailed
-from mcpbridge.events import Event
-from mcpbridge.library.shared import get_context, set_context
-from mcpbridge.storage.memory import MemoryStore
+from mcpbridge.core.context import CallContext
+from mcpbridge.core.events import Event
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.agent.options import get_context, set_context
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.tools.python.function import FunctionBackend
+from mcpbridge.tools.python.run_context import store as run_contexts
+from mcpbridge.tools.python.run_context.context import Context
+from mcpbridge.tools.python.run_context.store import UPDATED, RunContexts
+from mcpbridge.tools.python.settings import FunctionSettings
 
 Init = Callable[[CallContext], Any]
 

@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Struct
 from pydantic import BaseModel, ConfigDict, Field
 
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends.context_shapes import Misfit, Shape
-from mcpbridge.backends.contexts import Context
-from mcpbridge.backends.executor import ExecutorBackend
-from mcpbridge.backends.executor_settings import ExecutorSettings
-from mcpbridge.backends.function import FunctionBackend
-from mcpbridge.backends.function_settings import FunctionSettings
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
-from mcpbridge.context import CallContext
-from mcpbridge.errors import ConfigError
-from mcpbridge.library.shared import get_context
+from mcpbridge.core.context import CallContext
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.agent.options import get_context
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.tools.python.executor import ExecutorBackend
+from mcpbridge.tools.python.function import FunctionBackend
+from mcpbridge.tools.python.run_context.context import Context
+from mcpbridge.tools.python.run_context.value_types import Misfit, Shape
+from mcpbridge.tools.python.settings import ExecutorSettings, FunctionSettings
 
 
 class Count(BaseModel):
@@ -33,8 +32,8 @@ class Count(BaseModel):
 
 
 PROJECT = """
-from mcpbridge.backends.contexts import Context
-from mcpbridge.backends.pack_members import Pack, PackTool
+from mcpbridge.tools.python.run_context.context import Context
+from mcpbridge.tools.packs import Pack, PackTool
 from pydantic import BaseModel
 
 

@@ -20,11 +20,11 @@ from msgspec import Raw
 from pydantic import BaseModel, Field
 
 from mcpbridge import Bridge, CallContext, Context, Result, ToolCall, ToolResult, tool
-from mcpbridge.approvals.by_handler import ApprovalHandler
-from mcpbridge.approvals.request import ApprovalRequest
-from mcpbridge.backends.signatures import signature_of
-from mcpbridge.errors import ArgumentsRefused, CallFailed, ConfigError
-from mcpbridge.library.defining import all_given, given_of
+from mcpbridge.base.errors import ArgumentsRefused, CallFailed, ConfigError
+from mcpbridge.library.define_tools.define import all_given, given_of
+from mcpbridge.pipeline.approvals.approvers import ApprovalHandler
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
+from mcpbridge.tools.python.signature import signature_of
 
 
 class Place(BaseModel):

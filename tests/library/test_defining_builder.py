@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from mcpbridge import Bridge, CallContext, Context, ToolBuilder, ToolCall, adapt_function, human_tool, manual_tool
-from mcpbridge.backends.human import Pause
-from mcpbridge.backends.outputs import check_of
-from mcpbridge.errors import ArgumentsRefused, CallFailed, ConfigError
-from mcpbridge.library.tool_schemas import JSON_TYPES
+from mcpbridge.base.errors import ArgumentsRefused, CallFailed, ConfigError
+from mcpbridge.library.define_tools.schemas import JSON_TYPES
+from mcpbridge.tools.human_in_the_loop.functions import Pause
+from mcpbridge.tools.python.output import check_of
 
 
 class Colour(Enum):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, PlainSerializer, TypeAdapter, ValidationError
 
 from mcpbridge import Bridge, CallFailed, Result, ToolBuilder, ToolResult, adapt_function, human_tool, tool
-from mcpbridge.backends.function_checks import event_promise_of, promise_of
+from mcpbridge.tools.python.function import event_promise_of, promise_of
 
 
 class Row(BaseModel):

@@ -15,14 +15,13 @@ from msgspec.structs import replace
 from pydantic import BaseModel
 
 from mcpbridge import Bridge, ToolCall, ToolResult, tool
-from mcpbridge.backends.artifacts import ARTIFACTS, KIND, keep, read
-from mcpbridge.backends.events import Result
-from mcpbridge.context import BridgeContext
-from mcpbridge.errors import CallFailed, StoreFailed
-from mcpbridge.hooks.calls import Answer, HookCall, after
-from mcpbridge.library.tool_builder import ToolBuilder
-from mcpbridge.model import Call
-from mcpbridge.wire.body import Body
+from mcpbridge.base.errors import CallFailed, StoreFailed
+from mcpbridge.core.context import BridgeContext
+from mcpbridge.core.model import Call
+from mcpbridge.library.define_tools.builder import ToolBuilder
+from mcpbridge.pipeline.hooks.call import Answer, HookCall, after
+from mcpbridge.protocol.body import Body
+from mcpbridge.tools.python.output import ARTIFACTS, KIND, Result, keep, read
 
 SECRET = "artifact-nobody-sees"
 
@@ -121,8 +120,8 @@ async def test_what_is_no_json_or_the_bridge_s_own_is_a_fault_of_the_tool(tmp_pa
 
 
 MODULE = """
-from mcpbridge.backends.packs import Pack, PackTool
-from mcpbridge.toolcalls import ToolResult
+from mcpbridge.tools.packs import Pack, PackTool
+from mcpbridge.core.tool_calls import ToolResult
 
 def shaped(x: int):
     return ToolResult({"x": x}, artifacts=["of a pack"])

@@ -12,9 +12,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from openai.types.responses import Response, ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from mcpbridge.errors import FormatError
-from mcpbridge.library.formats.front import (
-    FORMATS,
+from mcpbridge.base.errors import FormatError
+from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.library.llm_formats.format import (
     assistant_message,
     calls_from,
     format_of,
@@ -23,7 +23,7 @@ from mcpbridge.library.formats.front import (
     text_of,
     unanswered,
 )
-from mcpbridge.toolcalls import CallResult, ToolCall
+from mcpbridge.library.llm_formats.messages import FORMATS
 
 BIG = 12345678901234567890123
 

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.library.formats.gemini_schema import gemini_schema
-from mcpbridge.library.formats.plain_schema import plain_schema
-from mcpbridge.library.formats.schema_parts import Unsayable
-from mcpbridge.library.formats.strict_dialects import ANTHROPIC, OPENAI
-from mcpbridge.library.formats.strict_limits import Spent, refuse_too_large, spending
-from mcpbridge.library.formats.strict_schema import strict_form
-from mcpbridge.library.formats.unstrict import unstricted
+from mcpbridge.library.llm_formats.gemini import gemini_schema
+from mcpbridge.library.llm_formats.schemas.from_strict import unstricted
+from mcpbridge.library.llm_formats.schemas.parts import Unsayable
+from mcpbridge.library.llm_formats.schemas.plain import plain_schema
+from mcpbridge.library.llm_formats.schemas.strict import strict_form
+from mcpbridge.library.llm_formats.schemas.strict_limits import ANTHROPIC, OPENAI, Spent, refuse_too_large, spending
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}

@@ -19,11 +19,12 @@ from openai.types.chat import ChatCompletionFunctionToolParam
 from openai.types.responses import FunctionToolParam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from mcpbridge.errors import FormatError
-from mcpbridge.library.formats.front import FORMATS, Format, name_in, offered
-from mcpbridge.library.formats.gemini_schema import gemini_schema
-from mcpbridge.library.formats.plain_schema import plain_schema
-from mcpbridge.toolcalls import ToolCall
+from mcpbridge.base.errors import FormatError
+from mcpbridge.core.tool_calls import ToolCall
+from mcpbridge.library.llm_formats.format import offered
+from mcpbridge.library.llm_formats.gemini import gemini_schema
+from mcpbridge.library.llm_formats.messages import FORMATS, Format, name_in
+from mcpbridge.library.llm_formats.schemas.plain import plain_schema
 
 TEXT: dict[str, Any] = {"type": "string"}
 

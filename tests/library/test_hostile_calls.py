@@ -18,18 +18,24 @@ from hypothesis import strategies as st
 
 from front_clients import http_server
 from mcpbridge import Bridge
-from mcpbridge.errors import ConfigError
-from mcpbridge.hooks.calls import HookCall, before
-from mcpbridge.library.call_hearing import CallbackFailed
-from mcpbridge.library.call_results import result_of
-from mcpbridge.library.client import Client
-from mcpbridge.library.defining import human_tool, manual_tool, tool
-from mcpbridge.library.finished import Finished
-from mcpbridge.library.models.model import ModelRequest
-from mcpbridge.library.run_events import ApprovalPending, CallProgress, CallReturned, RunEvent
-from mcpbridge.library.run_outcome import RunFailed, RunOutcome
-from mcpbridge.toolcalls import CallResult, PausedCall, ToolCall
-from mcpbridge.wire.python_values import decoded
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
+from mcpbridge.library.agent.calls import Finished
+from mcpbridge.library.agent.models.model import ModelRequest
+from mcpbridge.library.calls.call import CallbackFailed, result_of
+from mcpbridge.library.calls.run_events import (
+    ApprovalPending,
+    CallProgress,
+    CallReturned,
+    RunEvent,
+    RunFailed,
+    RunOutcome,
+)
+from mcpbridge.library.client.client import Client
+from mcpbridge.library.define_tools.decorator import tool
+from mcpbridge.library.define_tools.human import human_tool, manual_tool
+from mcpbridge.pipeline.hooks.call import HookCall, before
+from mcpbridge.protocol.json_values import decoded
 from model_runs import HELLO, bridge_with, texts
 
 SERVER = """
@@ -342,7 +348,7 @@ async def test_those_who_go_on_with_one_run_at_once_take_turns(tmp_path: Path) -
 async def test_one_principal_cannot_fill_the_store_with_calls_that_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpbridge.backends.pausing.MOST_BYTES", 3000)
+    monkeypatch.setattr("mcpbridge.tools.human_in_the_loop.paused_calls.MOST_BYTES", 3000)
     async with beside(tmp_path, manual_tool("man")) as bridge:
         results = [await bridge.call_tool("man", {"x": "y" * 1000}) for _ in range(3)]
         assert [result.is_error for result in results] == [False, False, True]

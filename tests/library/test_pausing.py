@@ -13,23 +13,7 @@ from pydantic import BaseModel
 
 from bridged import Ear
 from harness import eventually
-from mcpbridge.approvals.request import ApprovalRequest
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends import pausing
-from mcpbridge.backends.backend import Backend
-from mcpbridge.backends.contexts import Context
-from mcpbridge.backends.events import Result
-from mcpbridge.backends.human import HumanBackend, Pause
-from mcpbridge.backends.manual import ManualBackend
-from mcpbridge.backends.paused_record import PausedRecord
-from mcpbridge.backends.pausing import RESUME, Resuming, go_on, resuming_of
-from mcpbridge.backends.pausing_settings import PausingSettings
-from mcpbridge.bridge import Bridge
-from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.config.schema import Settings
-from mcpbridge.context import BridgeContext, CallContext
-from mcpbridge.downstream.channel import Client
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     AlreadyResumed,
     ArgumentsRefused,
     CallFailed,
@@ -38,12 +22,27 @@ from mcpbridge.errors import (
     UnknownName,
     UpstreamUnavailable,
 )
-from mcpbridge.hooks.calls import HookCall, after
-from mcpbridge.library.paused_claims import CLAIM
-from mcpbridge.library.pausing import PausedCalls
-from mcpbridge.model import Call
-from mcpbridge.toolcalls import PAUSED, PausedCall, ToolCall, ToolResult
-from mcpbridge.wire.body import Body
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.context import BridgeContext, CallContext
+from mcpbridge.core.model import Call
+from mcpbridge.core.tool_calls import PAUSED, PausedCall, ToolCall, ToolResult
+from mcpbridge.downstream.client import Client
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.library.calls.paused_calls import CLAIM, PausedCalls
+from mcpbridge.pipeline.approvals.request import ApprovalRequest
+from mcpbridge.pipeline.hooks.call import HookCall, after
+from mcpbridge.protocol.body import Body
+from mcpbridge.tools.backend import Backend
+from mcpbridge.tools.human_in_the_loop import paused_calls as pausing
+from mcpbridge.tools.human_in_the_loop.functions import Pause
+from mcpbridge.tools.human_in_the_loop.human import HumanBackend
+from mcpbridge.tools.human_in_the_loop.manual import ManualBackend
+from mcpbridge.tools.human_in_the_loop.paused_calls import RESUME, PausedRecord, Resuming, go_on, resuming_of
+from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
+from mcpbridge.tools.python.output import Result
+from mcpbridge.tools.python.run_context.context import Context
 
 QUESTION = {"properties": {"question": {"type": "string"}}, "required": ["question"]}
 

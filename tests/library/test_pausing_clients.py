@@ -13,14 +13,14 @@ from hypothesis import given as over
 from hypothesis import strategies as st
 
 from front_clients import open_front
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends.client_forms import asked_about, form_of
-from mcpbridge.backends.human import HumanBackend, Pause
-from mcpbridge.backends.manual import ManualBackend
-from mcpbridge.backends.pausing_settings import PausingSettings
-from mcpbridge.bridge import Bridge
 from mcpbridge.config.schema import Settings
-from mcpbridge.toolcalls import PAUSED
+from mcpbridge.core.tool_calls import PAUSED
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.tools.human_in_the_loop.functions import Pause
+from mcpbridge.tools.human_in_the_loop.human import HumanBackend, asked_about, form_of
+from mcpbridge.tools.human_in_the_loop.manual import ManualBackend
+from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
 
 MODES = ["legacy", "2026-07-28"]
 COUNT: dict[str, Any] = {

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 import paused_program
-from mcpbridge.errors import AlreadyResumed
-from mcpbridge.library.paused_claims import CLAIM
+from mcpbridge.base.errors import AlreadyResumed
+from mcpbridge.library.calls.paused_calls import CLAIM
 
 PROGRAM = Path(paused_program.__file__)
 

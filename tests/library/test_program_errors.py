@@ -17,17 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from mcpbridge import Bridge, CallContext, Context, ToolCall, adapt_function, human_tool, tool
-from mcpbridge.backend_parts import Given
-from mcpbridge.backends.agent_settings import AgentSettings
-from mcpbridge.backends.backend import Surroundings
-from mcpbridge.backends.executor import ExecutorBackend
-from mcpbridge.backends.function import FunctionBackend
-from mcpbridge.backends.kept import keeping_secrets
-from mcpbridge.backends.local_agent import LocalAgent
-from mcpbridge.backends.packs import Pack, PackBackend, PackTool
-from mcpbridge.backends.settings import BackendSettings
-from mcpbridge.engine import RequestFailed
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     ArgumentsRefused,
     BridgeError,
     CallFailed,
@@ -38,13 +28,21 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.library import log_lines
-from mcpbridge.library.naming import check_names
-from mcpbridge.library.request_json import encoded, params_json
-from mcpbridge.logs import Logger, get_logger
-from mcpbridge.redaction import Redactor
-from mcpbridge.wire.envelope import CONTEXT
-from mcpbridge.wire.python_values import decoded
+from mcpbridge.base.log import Logger, get_logger
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.engine.session_tools import check_names, encoded, params_json
+from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.library.client import open_options as log_lines
+from mcpbridge.protocol.json_values import decoded
+from mcpbridge.protocol.meta import CONTEXT
+from mcpbridge.tools.agent.local_agent import LocalAgent
+from mcpbridge.tools.agent.settings import AgentSettings
+from mcpbridge.tools.backend import Surroundings, keeping_secrets
+from mcpbridge.tools.packs import Pack, PackBackend, PackTool
+from mcpbridge.tools.python.executor import ExecutorBackend
+from mcpbridge.tools.python.function import FunctionBackend
+from mcpbridge.tools.settings import BackendSettings
 from passing_time import pass_time
 
 SECRET = "hunter2-of-the-configuration"

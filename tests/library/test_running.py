@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mcpbridge.backends.events import Result
-from mcpbridge.errors import CallRefused, ConfigError
-from mcpbridge.library.defining import manual_tool, tool
-from mcpbridge.library.models.model import ModelRequest
-from mcpbridge.library.models.openai_chat import OpenAIModel
-from mcpbridge.library.run_events import (
+from mcpbridge.base.errors import CallRefused, ConfigError
+from mcpbridge.core.tool_calls import CallResult, ToolCall, ToolResult
+from mcpbridge.library.agent.models.model import ModelRequest
+from mcpbridge.library.agent.models.openai import OpenAIModel
+from mcpbridge.library.agent.options import Prepared
+from mcpbridge.library.calls.run_events import (
     ArgumentsDelta,
     BusEvent,
     CallProgress,
@@ -21,14 +21,16 @@ from mcpbridge.library.run_events import (
     CallStarted,
     MessageWritten,
     RoundStarted,
+    RunFailed,
     RunFinished,
     RunPaused,
     TextDelta,
+    Turn,
+    Usage,
 )
-from mcpbridge.library.run_outcome import RunFailed, Turn
-from mcpbridge.library.running_options import Prepared
-from mcpbridge.library.usage import Usage
-from mcpbridge.toolcalls import CallResult, ToolCall, ToolResult
+from mcpbridge.library.define_tools.decorator import tool
+from mcpbridge.library.define_tools.human import manual_tool
+from mcpbridge.tools.python.output import Result
 from model_runs import APIS, HELLO, bridge_with, texts, world
 from scripted_models import Heard, ScriptedTurn
 

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import StoreFailed
-from mcpbridge.library.finished import Finished
-from mcpbridge.library.run_events import CallProgress, CallReturned, CallStarted, RunEvent
-from mcpbridge.toolcalls import CallResult, ToolCall
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.core.tool_calls import CallResult, ToolCall
+from mcpbridge.library.agent.calls import Finished
+from mcpbridge.library.calls.run_events import CallProgress, CallReturned, CallStarted, RunEvent
 from model_runs import bridge_with, texts
 
 

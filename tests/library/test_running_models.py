@@ -10,16 +10,13 @@ import anyio
 import mcp_types
 import pytest
 
-from mcpbridge.context import CallContext
-from mcpbridge.interaction import NOBODY, QuestionRefused
-from mcpbridge.library.models.anthropic import AnthropicModel
-from mcpbridge.library.models.model import Delta, ModelRequest
-from mcpbridge.library.models.openai_chat import OpenAIModel
-from mcpbridge.library.models.openai_responses import OpenAIResponsesModel
-from mcpbridge.library.models.sampling import SamplingModel
-from mcpbridge.library.run_events import ArgumentsDelta, TextDelta
-from mcpbridge.library.run_outcome import RunFailed
-from mcpbridge.library.usage import Usage, usage_of
+from mcpbridge.core.context import CallContext
+from mcpbridge.core.elicitation import NOBODY, QuestionRefused
+from mcpbridge.library.agent.models.anthropic import AnthropicModel
+from mcpbridge.library.agent.models.model import Delta, ModelRequest
+from mcpbridge.library.agent.models.openai import OpenAIModel, OpenAIResponsesModel
+from mcpbridge.library.agent.models.sampling import SamplingModel
+from mcpbridge.library.calls.run_events import ArgumentsDelta, RunFailed, TextDelta, Usage, usage_of
 from model_runs import HELLO, bridge_with, texts
 
 SCRIPTED_MODELS = Path(__file__).parents[1] / "scripted_models.py"

@@ -10,10 +10,10 @@ import anyio
 import pytest
 
 from mcpbridge import Bridge
-from mcpbridge.library.defining import human_tool, manual_tool, tool
-from mcpbridge.library.run_events import ApprovalPending, CallReturned, CallStarted
-from mcpbridge.library.run_outcome import RunFailed, RunOutcome
-from mcpbridge.toolcalls import CallResult
+from mcpbridge.core.tool_calls import CallResult
+from mcpbridge.library.calls.run_events import ApprovalPending, CallReturned, CallStarted, RunFailed, RunOutcome
+from mcpbridge.library.define_tools.decorator import tool
+from mcpbridge.library.define_tools.human import human_tool, manual_tool
 from model_runs import APIS, HELLO, bridge_with, model_of, texts, world
 from scripted_models import ScriptedTurn, scripted_models
 
@@ -219,8 +219,8 @@ PROGRAM = """
 import asyncio, json, sys
 from openai import AsyncOpenAI
 from mcpbridge import Bridge
-from mcpbridge.library.models.openai_chat import OpenAIModel
-from mcpbridge.library.run_events import CallReturned, MessageWritten
+from mcpbridge.library.agent.models.openai import OpenAIModel
+from mcpbridge.library.calls.run_events import CallReturned, MessageWritten
 
 address, store, saved = sys.argv[1:]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness import Place, python_server
 from mcpbridge import Bridge, RequestFailed
-from mcpbridge.wire.python_values import decoded
+from mcpbridge.protocol.json_values import decoded
 from rpc import HttpClient, Reply, StdioClient
 
 Ways = tuple[Bridge, StdioClient, HttpClient]

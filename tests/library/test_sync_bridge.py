@@ -19,13 +19,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from harness import python_server
-from mcpbridge.bridge import Bridge, RequestFailed
-from mcpbridge.errors import BridgeClosed, ConfigError
-from mcpbridge.library import loop_thread, sync_run
-from mcpbridge.library.loop_thread import LoopThread
-from mcpbridge.library.models.model import ModelRequest
-from mcpbridge.library.run_events import CallStarted
-from mcpbridge.sync_bridge import SyncBridge
+from mcpbridge.base.errors import BridgeClosed, ConfigError
+from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.library.agent.models.model import ModelRequest
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.library.calls.run_events import CallStarted
+from mcpbridge.library.client import sync_loop as loop_thread
+from mcpbridge.library.client import sync_loop as sync_run
+from mcpbridge.library.client.sync_loop import LoopThread
+from mcpbridge.library.sync_bridge import SyncBridge
 
 APART = {"call_tools", "set_backend", "command", "artifacts_of", "answered", "paused_of"}
 """Methods of `Bridge` that the command line, the daemon and parts of the library need."""
@@ -403,7 +405,7 @@ def test_a_forked_child_is_told_to_open_its_own_and_harms_nothing(tmp_path: Path
     """In a process of its own: the test process has other threads, which a fork would lose."""
     program = f"""
 import os, sys
-from mcpbridge.errors import BridgeClosed
+from mcpbridge.base.errors import BridgeClosed
 from mcpbridge.library.run_events import CallStarted
 from mcpbridge.sync_bridge import SyncBridge
 

@@ -10,10 +10,9 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from mcpbridge.interaction import NOBODY, SAMPLE
-from mcpbridge.models.asking import Model
-from mcpbridge.models.prompt import ModelFailed, Prompt, Written
-from mcpbridge.models.service import Account
+from mcpbridge.core.elicitation import NOBODY, SAMPLE
+from mcpbridge.core.llm.client import Account, Model
+from mcpbridge.core.llm.messages import ModelFailed, Prompt, Written
 from model_services import KEY, PROVIDERS, in_turn, model_service, prompt_in
 from passing_time import pass_time
 from scripted_http import Ask, HttpServer, Script, reply

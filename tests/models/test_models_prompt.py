@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.models.prompt import Prompt, defuser, whole_characters, without_thoughts
+from mcpbridge.core.llm.messages import Prompt, defuser, whole_characters, without_thoughts
 
 MARKS = st.text(alphabet="<>/ \ttoolsTOLSx", max_size=60)
 

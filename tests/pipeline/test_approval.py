@@ -10,17 +10,18 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpbridge.approvals.desk import AlreadyDecided, Desk, UnknownApproval, _Decided
-from mcpbridge.approvals.grants import Grants
-from mcpbridge.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
-from mcpbridge.approvals.settings import ApprovalSettings
-from mcpbridge.conduct import NO_HINTS, Conduct
-from mcpbridge.errors import ApprovalRefused, ApprovalUnavailable, ArgumentsRefused, Overloaded
-from mcpbridge.model import Call, Session
-from mcpbridge.pipeline.approval import Approval, Approver
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, ArgumentsRefused, Overloaded
+from mcpbridge.core.call_options import NO_HINTS, Conduct
+from mcpbridge.core.context import Session
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.approvals.grants import Grants
+from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Desk, UnknownApproval, _Decided
+from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
+from mcpbridge.pipeline.approvals.settings import ApprovalSettings
+from mcpbridge.pipeline.stages.approval import Approval, Approver
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.storage.memory_store import MemoryStore
 from passing_time import pass_time
 
 NO = Verdict("", "someone")
@@ -317,7 +318,7 @@ async def test_only_so_many_calls_of_one_principal_wait() -> None:
 
 
 async def test_an_answer_through_another_bridge_reaches_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.approvals.desk.LOOK", 0.01)
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.01)
     world = World()
     here = desk_of(world)
     elsewhere = Desk(ApprovalSettings(), world.store, world.grants, world.events.append)
@@ -433,7 +434,7 @@ async def test_of_two_bridges_that_answer_one_is_heard(
     order: str, first: Any, second: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other is told so, and leaves no yes behind for another call."""
-    monkeypatch.setattr("mcpbridge.approvals.desk.LOOK", 0.05)
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.05)
     world = World()
     desks = [desk_of(world), Desk(ApprovalSettings(), world.store, world.grants, world.events.append)]
     call = asyncio.ensure_future(world.calls())
@@ -484,8 +485,8 @@ async def test_nobody_is_asked_about_arguments_of_which_they_would_see_half() ->
 
 async def test_a_client_that_waits_hears_so_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many give up after a minute of silence. What the server tells later is above all of it."""
-    monkeypatch.setattr("mcpbridge.approvals.desk.LOOK", 0.001)
-    monkeypatch.setattr("mcpbridge.approvals.desk.TELL_EVERY", 2)
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.001)
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.TELL_EVERY", 2)
     world = World()
     desk = desk_of(world)
     heard: list[tuple[str, Any]] = []
@@ -537,7 +538,7 @@ async def test_an_answer_counts_once() -> None:
 
 
 async def test_only_so_many_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.approvals.desk._REMEMBERED", 2)
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending._REMEMBERED", 2)
     world = World()
     desk = desk_of(world)
     for number in range(4):

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.arguments.check import Check, Fault, compiled
-from mcpbridge.arguments.coercion import UNWRAPPED
-from mcpbridge.conduct import NO_HINTS, Conduct
-from mcpbridge.errors import ArgumentsRefused, UpstreamAnswered
-from mcpbridge.model import Call
-from mcpbridge.pipeline.arguments import CheckArguments, told_of
-from mcpbridge.wire.body import Body
+from mcpbridge.base.errors import ArgumentsRefused, UpstreamAnswered
+from mcpbridge.core.call_options import NO_HINTS, Conduct
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.stages.validate_arguments import CheckArguments, told_of
+from mcpbridge.pipeline.validation.coercion import UNWRAPPED
+from mcpbridge.pipeline.validation.schema_check import Check, Fault, compiled
+from mcpbridge.protocol.body import Body
 
 Schema = dict[str, Any]
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.conduct import CallDefaults, Conduct
-from mcpbridge.errors import BudgetSpent, Overloaded, UpstreamUnavailable
-from mcpbridge.model import Call, Session
-from mcpbridge.pipeline.budgets import Budgets, Chain
-from mcpbridge.wire.body import Body
+from mcpbridge.base.errors import BudgetSpent, Overloaded, UpstreamUnavailable
+from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.context import Session
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.stages.call_budget import Budgets, Chain
+from mcpbridge.protocol.body import Body
 from scripted_upstream import call_of
 
 TOOL: Any = object()

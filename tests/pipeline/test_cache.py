@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from pydantic import ValidationError
 
-from mcpbridge.conduct import NO_HINTS, CallDefaults, CallSettings, Conduct, Hints, resolve
-from mcpbridge.interaction import ELICIT, Asker, Question
-from mcpbridge.model import Call, Session
-from mcpbridge.pipeline.cache import Cache, CacheSettings
-from mcpbridge.pipeline.kept_results import CACHE_META, Kept, KeptResults, opened
+from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallSettings, Conduct, Hints, resolve
+from mcpbridge.core.context import Session
+from mcpbridge.core.elicitation import ELICIT, Asker, Question
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.result_cache import CACHE_META, Kept, KeptResults, opened
 from mcpbridge.pipeline.stage import Stage
+from mcpbridge.pipeline.stages.cache import Cache, CacheSettings
+from mcpbridge.protocol.body import Body
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.body import Body
 from scripted_upstream import Someone
 
 values = (

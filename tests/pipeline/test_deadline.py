@@ -3,11 +3,11 @@
 import asyncio
 
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.conduct import Conduct, RetrySettings
-from mcpbridge.model import Call
-from mcpbridge.pipeline.deadline import Deadline
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.deadlines import Timeouts
+from mcpbridge.core.call_options import Conduct, RetrySettings
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.stages.deadline import Deadline
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.deadlines import Timeouts
 from scripted_upstream import call_of
 
 TOOL = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.model import Call
-from mcpbridge.pipeline.driving import drive
-from mcpbridge.wire.body import Body
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.input_required import drive
+from mcpbridge.protocol.body import Body
 
 
 def put_off(number: int) -> Body:

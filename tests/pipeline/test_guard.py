@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.conduct import Conduct
-from mcpbridge.errors import ArgumentsRefused, NotPermitted
-from mcpbridge.model import Call, Session
-from mcpbridge.pipeline.guard import Guard, Permit
+from mcpbridge.base.errors import ArgumentsRefused, NotPermitted
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.context import Session
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.stage import chain
-from mcpbridge.policy.decide import Policy
-from mcpbridge.wire.body import Body
+from mcpbridge.pipeline.stages.permission import Guard, Permit
+from mcpbridge.protocol.body import Body
 from policy.policies import AnyTool, policy_of
 
 pytestmark = pytest.mark.anyio

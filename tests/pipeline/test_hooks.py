@@ -7,15 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mcpbridge.conduct import Conduct
-from mcpbridge.errors import ArgumentsRefused
-from mcpbridge.hooks.answers import PASS, HookFailedError, read_answer
-from mcpbridge.hooks.calls import Hook, HookCall, after, before
-from mcpbridge.hooks.changes import LARGEST_REMEMBERED, MAX_REMEMBERED, Changes
-from mcpbridge.hooks.settings import HookEvent, HookSettings
-from mcpbridge.model import Call
-from mcpbridge.pipeline.hooks import Hooks
-from mcpbridge.wire.body import Body
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.hooks.call import (
+    LARGEST_REMEMBERED,
+    MAX_REMEMBERED,
+    PASS,
+    Changes,
+    Hook,
+    HookCall,
+    HookFailedError,
+    after,
+    before,
+    read_answer,
+)
+from mcpbridge.pipeline.hooks.settings import HookEvent, HookSettings
+from mcpbridge.pipeline.stages.hooks import Hooks
+from mcpbridge.protocol.body import Body
 
 BEFORE: HookEvent = "tool_call.before"
 AFTER: HookEvent = "tool_call.after"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import anyio
 
-from mcpbridge.owned_tasks import OwnedTasks
-from mcpbridge.pipeline.large_tools import MOST_OF_SERVER, LargeTools
-from mcpbridge.storage.memory import MemoryStore
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.pipeline.stages.compress import MOST_OF_SERVER, LargeTools
+from mcpbridge.storage.memory_store import MemoryStore
 
 
 async def meeting(store: MemoryStore, tools: Sequence[str]) -> list[frozenset[str]]:

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.conduct import Conduct
-from mcpbridge.downstream.channel import Client
-from mcpbridge.errors import StoreFailed, UpstreamError, UpstreamTimeout
-from mcpbridge.model import Call
-from mcpbridge.pipeline.late import LATE_META, MAX_LATE, RESULTS, Late
-from mcpbridge.storage.memory import MemoryStore
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.model import Call
+from mcpbridge.downstream.client import Client
+from mcpbridge.pipeline.stages.abandoned_calls import LATE_META, MAX_LATE, RESULTS, Late
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.deadlines import Timeouts
 
 TOOL = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})
 RESULT = {"content": [{"type": "text", "text": "at last"}]}

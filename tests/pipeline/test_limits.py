@@ -10,13 +10,14 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.conduct import CallDefaults, Conduct
-from mcpbridge.errors import Overloaded
-from mcpbridge.interaction import ELICIT, Question
-from mcpbridge.model import Call, Session
-from mcpbridge.pipeline.limits import Limits
+from mcpbridge.base.errors import Overloaded
+from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.context import Session
+from mcpbridge.core.elicitation import ELICIT, Question
+from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.wire.body import Body
+from mcpbridge.pipeline.stages.concurrency_limit import Limits
+from mcpbridge.protocol.body import Body
 from passing_time import standing_time
 from scripted_upstream import Someone, call_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.pipeline.metrics import BUCKETS, OTHER, Durations, Metrics, Series, total
+from mcpbridge.pipeline.observability.metrics import BUCKETS, OTHER, Durations, Metrics, Series, total
 
 seconds = st.lists(st.floats(0, 1000, allow_nan=False), max_size=60)
 

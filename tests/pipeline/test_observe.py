@@ -9,17 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridged import BridgeToScripts, Ear, bridged
-from mcpbridge.errors import (
-    ApprovalRefused,
-    Overloaded,
-    UpstreamAnswered,
-    UpstreamGone,
-    UpstreamTimeout,
-)
-from mcpbridge.pipeline.metrics import Series
-from mcpbridge.pipeline.outcomes import error_name, outcome_of_error, outcome_of_result, says_error
-from mcpbridge.storage.records import CallRecord
-from mcpbridge.wire.body import Body
+from mcpbridge.base.errors import ApprovalRefused, Overloaded, UpstreamAnswered, UpstreamGone, UpstreamTimeout
+from mcpbridge.pipeline.observability.metrics import Series, error_name, outcome_of_error, outcome_of_result, says_error
+from mcpbridge.protocol.body import Body
+from mcpbridge.storage.audit_log import CallRecord
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 
 Message = dict[str, Any]

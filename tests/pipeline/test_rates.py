@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.conduct import Conduct
-from mcpbridge.errors import RETRY_AFTER, RateLimited
-from mcpbridge.model import Call, Session
-from mcpbridge.pipeline.bucket import Bucket
-from mcpbridge.pipeline.rates import Rates, Taken
-from mcpbridge.pipeline.recent import Recent
+from mcpbridge.base.errors import RETRY_AFTER, RateLimited
+from mcpbridge.base.units import Rate, parse_rate
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.context import Session
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.per_client import Recent
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.units import Rate, parse_rate
-from mcpbridge.wire.body import Body
+from mcpbridge.pipeline.stages.rate_limit import Bucket, Rates, Taken
+from mcpbridge.protocol.body import Body
 from scripted_upstream import call_of
 
 RATES = st.builds(Rate, st.integers(1, 40), st.floats(0.05, 4000))

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.conduct import CallDefaults, Conduct, Hints, resolve
-from mcpbridge.errors import ArgumentsRefused
-from mcpbridge.model import BRIDGE, Call, Session
-from mcpbridge.pipeline import references as module
-from mcpbridge.pipeline.references import References
-from mcpbridge.results.card import Card
-from mcpbridge.results.shelf import Shelf
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.wire.body import Body
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.core.call_options import CallDefaults, Conduct, Hints, resolve
+from mcpbridge.core.context import Session
+from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.pipeline.stages import references as module
+from mcpbridge.pipeline.stages.references import References
+from mcpbridge.protocol.body import Body
+from mcpbridge.results.kept_results import Card, Shelf
+from mcpbridge.storage.memory_store import MemoryStore
 
 VALUE = {"rows": [{"id": 12345678901234567890, "price": 1}, {"name": "é"}], "note": "seen"}
 UNKNOWN = "abcdefghijklmnopqrstuvwxyz"

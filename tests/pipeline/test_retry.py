@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.conduct import Conduct, RetrySettings
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     BridgeError,
     Overloaded,
     SignInNeeded,
@@ -22,10 +20,11 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.model import Call
-from mcpbridge.pipeline.backoff import AT_LEAST, SHARE, WINDOW, RetryBudget, pause
-from mcpbridge.pipeline.retry import Retry, why_again
-from mcpbridge.wire.body import Body
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.core.call_options import Conduct, RetrySettings
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.stages.retry import AT_LEAST, SHARE, WINDOW, Retry, RetryBudget, pause, why_again
+from mcpbridge.protocol.body import Body
 from scripted_upstream import call_of
 
 LOOK = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})

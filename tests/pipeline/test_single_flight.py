@@ -9,10 +9,10 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.errors import BridgeError, Overloaded, UpstreamHttpError, UpstreamTimeout
-from mcpbridge.model import ignore_update
-from mcpbridge.pipeline.single_flight import Flight, Flights
-from mcpbridge.wire.body import Body
+from mcpbridge.base.errors import BridgeError, Overloaded, UpstreamHttpError, UpstreamTimeout
+from mcpbridge.core.model import ignore_update
+from mcpbridge.pipeline.result_cache import Flight, Flights
+from mcpbridge.protocol.body import Body
 
 
 @asynccontextmanager

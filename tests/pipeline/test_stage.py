@@ -2,11 +2,11 @@
 
 import pytest
 
-from mcpbridge.errors import UpstreamUnavailable
-from mcpbridge.model import Call, Plan
+from mcpbridge.base.errors import UpstreamUnavailable
+from mcpbridge.core.model import Call, Plan
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.stage import Stage, chain
-from mcpbridge.wire.body import Body
+from mcpbridge.protocol.body import Body
 from scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of, pool_of
 
 

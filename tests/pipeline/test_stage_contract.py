@@ -12,35 +12,35 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from mcpbridge.approvals.by_handler import HandlerApprover
-from mcpbridge.approvals.grants import Grants
-from mcpbridge.conduct import CallDefaults, Conduct, Hints, RetrySettings
-from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamGarbled
-from mcpbridge.events import EventBus
-from mcpbridge.hooks.calls import before
-from mcpbridge.model import Call, Tool
-from mcpbridge.pipeline.approval import Approval
-from mcpbridge.pipeline.arguments import CheckArguments
-from mcpbridge.pipeline.budgets import Budgets
-from mcpbridge.pipeline.cache import Cache, CacheSettings
-from mcpbridge.pipeline.deadline import Deadline
-from mcpbridge.pipeline.guard import Guard, Permit
-from mcpbridge.pipeline.hooks import Hooks
-from mcpbridge.pipeline.late import Late
-from mcpbridge.pipeline.limits import Limits
-from mcpbridge.pipeline.metrics import Metrics
-from mcpbridge.pipeline.observe import Observe
-from mcpbridge.pipeline.rates import Rates
-from mcpbridge.pipeline.retry import Retry
+from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamGarbled
+from mcpbridge.base.units import Rate
+from mcpbridge.core.call_options import CallDefaults, Conduct, Hints, RetrySettings
+from mcpbridge.core.events import EventBus
+from mcpbridge.core.model import Call, Tool
+from mcpbridge.pipeline.approvals.approvers import HandlerApprover
+from mcpbridge.pipeline.approvals.grants import Grants
+from mcpbridge.pipeline.hooks.call import before
+from mcpbridge.pipeline.observability.metrics import Metrics
+from mcpbridge.pipeline.observability.tracing import Peer, TraceReceived, TraceSent
+from mcpbridge.pipeline.permissions.policy import Policy
+from mcpbridge.pipeline.permissions.settings import PermissionRule
 from mcpbridge.pipeline.stage import Concern, Stage
-from mcpbridge.pipeline.tracing import Peer, TraceReceived, TraceSent
-from mcpbridge.policy.decide import Policy
-from mcpbridge.policy.settings import PermissionRule
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.units import Rate
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.deadlines import Timeouts
-from mcpbridge.wire.frame import encode
+from mcpbridge.pipeline.stages.abandoned_calls import Late
+from mcpbridge.pipeline.stages.approval import Approval
+from mcpbridge.pipeline.stages.cache import Cache, CacheSettings
+from mcpbridge.pipeline.stages.call_budget import Budgets
+from mcpbridge.pipeline.stages.concurrency_limit import Limits
+from mcpbridge.pipeline.stages.deadline import Deadline
+from mcpbridge.pipeline.stages.hooks import Hooks
+from mcpbridge.pipeline.stages.observe import Observe
+from mcpbridge.pipeline.stages.permission import Guard, Permit
+from mcpbridge.pipeline.stages.rate_limit import Rates
+from mcpbridge.pipeline.stages.retry import Retry
+from mcpbridge.pipeline.stages.validate_arguments import CheckArguments
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.storage.memory_store import MemoryStore
 
 SCHEMA = {
     "type": "object",
@@ -99,7 +99,7 @@ def traced(kind: type[TraceReceived] | type[TraceSent]) -> Concern:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
-    from mcpbridge.pipeline.tracing_setup import OpenTelemetry
+    from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
 
     otel = OpenTelemetry(TracerProvider(), MeterProvider())
     if kind is TraceReceived:

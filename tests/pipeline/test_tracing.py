@@ -20,10 +20,10 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 from bridged import BridgeToScripts, Ear
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import ConfigError, UpstreamGone
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import ConfigError, UpstreamGone
-from mcpbridge.pipeline.tracing_setup import OpenTelemetry
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, Refusal, ScriptedTransport
 
 Message = dict[str, Any]
@@ -266,7 +266,7 @@ async def test_durations_go_into_histograms_with_the_buckets_of_the_conventions(
 
 
 async def test_a_missing_package_is_a_mistake_in_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "mcpbridge.pipeline.tracing_setup", raising=False)
+    monkeypatch.delitem(sys.modules, "mcpbridge.pipeline.observability.tracing_setup", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(ConfigError) as caught:
         async with Bridge(Settings.model_validate({"observe": {"otel": True}})):
@@ -287,7 +287,7 @@ async def test_exporters_can_be_switched_off_by_the_usual_variables(monkeypatch:
 
 
 async def test_a_collector_that_does_not_answer_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.pipeline.tracing_setup._LAST_WORDS", 0.05)
+    monkeypatch.setattr("mcpbridge.pipeline.observability.tracing_setup._LAST_WORDS", 0.05)
     stuck, ended = threading.Event(), threading.Event()
     providers = TracerProvider(shutdown_on_exit=False), MeterProvider(shutdown_on_exit=False)
     made = OpenTelemetry(*providers, [stuck.wait, ended.set])

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpbridge.conduct import NO_HINTS, CallDefaults, Hints
-from mcpbridge.policy.decide import Decision, Policy
-from mcpbridge.policy.settings import PermissionRule
-from mcpbridge.upstream.conducts import Conducts
+from mcpbridge.core.call_options import NO_HINTS, CallDefaults, Hints
+from mcpbridge.engine.wiring.pipeline import Conducts
+from mcpbridge.pipeline.permissions.policy import Decision, Policy
+from mcpbridge.pipeline.permissions.settings import PermissionRule
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.catalogs import tools as offer
-from mcpbridge.catalog.audiences import Audiences
+from mcpbridge.catalog.refresh import Audiences
 from mcpbridge.catalog.snapshot import build
-from mcpbridge.conduct import Hints
+from mcpbridge.core.call_options import Hints
 from mcpbridge.upstream.settings import ServerSettings
 from policy.policies import AnyTool, hides, permission, policy_of
 

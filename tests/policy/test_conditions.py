@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.policy.conditions import (
+from mcpbridge.pipeline.permissions.conditions import (
     LONGEST,
     MOST_VALUES,
     MOST_VALUES_AT_ALL,
@@ -161,7 +161,7 @@ def test_a_condition_knows_what_it_reads() -> None:
 def test_the_command_line_of_the_library_is_not_imported() -> None:
     """It takes ten times as long as the rest; and whoever wants all of the library still gets it."""
     script = (
-        "import sys; from mcpbridge.policy.conditions import condition_of\n"
+        "import sys; from mcpbridge.pipeline.permissions.conditions import condition_of\n"
         "assert 'cel' not in sys.modules and 'cel.cel' not in sys.modules\n"
         "assert condition_of('args.a == 1').holds({'args': {'a': 1}})\n"
         "assert 'typer' not in sys.modules and 'prompt_toolkit' not in sys.modules\n"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.conduct import Hints
+from mcpbridge.core.call_options import Hints
 from policy.policies import AnyTool, decide, hides, permission, policy_of
 
 CREATE = AnyTool("github", "create_issue")

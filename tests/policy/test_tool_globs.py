@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbridge.policy.tool_globs import ToolGlobs, globs, names_of
+from mcpbridge.pipeline.permissions.settings import ToolGlobs, globs, names_of
 from policy.policies import AnyTool
 
 RENAMED = AnyTool("up", "echo", shown="shout")

@@ -3,7 +3,7 @@
 import gc
 from threading import Barrier, Thread
 
-from mcpbridge.results.collecting import uncollected
+from mcpbridge.results.shorten import uncollected
 
 
 def test_the_collector_runs_again_after_the_last_pause() -> None:

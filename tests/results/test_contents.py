@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.results.contents import contents_of, document_of, text_of
-from mcpbridge.results.frame import defused, frame, holds_frame
-from mcpbridge.results.rebuilt import with_blocks
-from mcpbridge.wire.body import Body
+from mcpbridge.protocol.body import Body
+from mcpbridge.results.content import contents_of, document_of, text_of, with_blocks
+from mcpbridge.results.header_line import defused, frame, holds_frame
 
 LINE = f"[mcpbridge {'a' * 26} · JSON · 9 chars · complete]"
 texts = st.text(max_size=40)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.results.frame import RESULT, defused, holds_frame, may_hold_frame
-from mcpbridge.results.honesty import honest
+from mcpbridge.results.header_line import RESULT, defused, holds_frame, may_hold_frame
+from mcpbridge.results.spoof_check import honest
 
 HANDLE = "a" * 26
 LINE = f"[mcpbridge {HANDLE} · JSON · 9 chars · complete]"

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpbridge.errors import StoreFailed
-from mcpbridge.results import ledger as module
-from mcpbridge.results.ledger import OTHER, Account, Ledger
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.storage.opening import LazyStore
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.results import token_ledger as module
+from mcpbridge.results.token_ledger import OTHER, Account, Ledger
+from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
-from mcpbridge.storage.sqlite import SqliteStore
+from mcpbridge.storage.sqlite.store import SqliteStore
 
 DAY = 86400
 
@@ -293,9 +293,9 @@ async def test_any_name_can_be_written(tmp_path: Path, clock: Clock) -> None:
 
 BRIDGE = """
 import asyncio, sys
-from mcpbridge.results import ledger as module
-from mcpbridge.storage import sqlite_file
-from mcpbridge.storage.opening import LazyStore
+from mcpbridge.results import token_ledger as module
+from mcpbridge.storage.sqlite import database as sqlite_file
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 
 module._WRITING = sqlite_file.BUSY_SECONDS = 60  # either may be stopped for a while with the file in its hands

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document
 from mcpbridge.results.exact_json import parse_json, write_json
-from mcpbridge.results.lossless import Lossless, shortest
-from mcpbridge.results.table_form import LEGEND, table_form
-from mcpbridge.results.table_restore import restore
+from mcpbridge.results.lossless.decode import restore
+from mcpbridge.results.lossless.encode import LEGEND, Lossless, shortest, table_form
 
 MANY = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 

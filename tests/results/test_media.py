@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from PIL import Image
 
-from mcpbridge.results.media import Media, decoded_size, large_media, link_block, shown_size
-from mcpbridge.results.media_headers import image_pixels
+from mcpbridge.results.media import Media, decoded_size, image_pixels, large_media, link_block, shown_size
 
 URI = "mcpbridge://results/abc/content/1"
 

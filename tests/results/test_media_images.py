@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from mcpbridge.results.media_images import IMAGE, downscaled
+from mcpbridge.results.media import IMAGE, downscaled
 
 URI = "mcpbridge://results/abc/content/0"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbridge.results.pointers import NotThere, pointed_at
+from mcpbridge.results.exact_json import NotThere, pointed_at
 
 RFC = {"foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, 'k"l': 6, " ": 7, "m~n": 8}
 

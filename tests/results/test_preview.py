@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document, read
-from mcpbridge.results.preview import headline, preview
+from mcpbridge.results.preview.preview import headline, preview
 
 _scalars = (
     st.none()

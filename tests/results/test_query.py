@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mcpbridge.results.document import Document, read
-from mcpbridge.results.query import Query, QueryRefused, answer, read_query, selected
-from mcpbridge.results.query_regex import PATIENCE, Patience, Plain, Regex
+from mcpbridge.results.errors import QueryRefused
+from mcpbridge.results.query.query import answer, selected
+from mcpbridge.results.query.regex import PATIENCE, Patience, Plain, Regex
+from mcpbridge.results.query.request import Query, read_query
 
 PEOPLE = ["ann", "bob", "cid"]
 ISSUES: list[dict[str, Any]] = [

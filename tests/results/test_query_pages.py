@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document, read
+from mcpbridge.results.errors import QueryRefused
 from mcpbridge.results.exact_json import parse_json, write_json
-from mcpbridge.results.query import QueryRefused, answer, read_query
+from mcpbridge.results.query.query import answer
+from mcpbridge.results.query.request import read_query
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 scalars = (

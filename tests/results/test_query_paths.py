@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.results.paths import Place, parse_path
-from mcpbridge.results.query_refused import Meter, QueryRefused
+from mcpbridge.results.errors import Meter, QueryRefused
+from mcpbridge.results.json_path import Place, parse_path
 
 ISSUES = {
     "total": 3,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mcpbridge.results.document import read
-from mcpbridge.results.query import answer, read_query
+from mcpbridge.results.query.query import answer
+from mcpbridge.results.query.request import read_query
 
 PAYLOADS = Path(__file__).parents[2] / "benchmarks" / "data" / "tool-results"
 ROOM = 1900

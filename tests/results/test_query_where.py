@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.results.paths import Place
-from mcpbridge.results.query_conditions import where_of
-from mcpbridge.results.query_refused import Meter, QueryRefused
+from mcpbridge.results.errors import Meter, QueryRefused
+from mcpbridge.results.json_path import Place
+from mcpbridge.results.query.where import where_of
 
 ROW = {
     "state": "open",

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.results.contents import document_of
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.results.content import document_of
 from mcpbridge.results.document import Document, read
-from mcpbridge.results.scripts import Source, script_input
-from mcpbridge.wire.frame import encode
+from mcpbridge.results.query.script_input import Source, script_input
 
 ROWS = [{"id": 90000000000000000001 + number, "name": f"row {number}"} for number in range(20)]
 JSON = json.dumps(ROWS)

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.errors import ValueTooLarge
-from mcpbridge.redaction import Redactor
-from mcpbridge.results.card import Card
-from mcpbridge.results.shelf import RESULTS, Shelf, searched_words
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.storage.opening import LazyStore
+from mcpbridge.base.errors import ValueTooLarge
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.results.kept_results import RESULTS, Card, Shelf, searched_words
+from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
-from mcpbridge.storage.sqlite import SqliteStore
+from mcpbridge.storage.sqlite.store import SqliteStore
 from mcpbridge.storage.store import Store
 
 DATA = b'{"content":[{"type":"text","text":"' + b"row " * 5000 + b'"}]}'

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from mcpbridge.downstream.phrasing import phrase
-from mcpbridge.interaction import SAMPLE, Profile, Question, QuestionRefused
-from mcpbridge.result_settings import SummarySettings
+from mcpbridge.core.call_options import SummarySettings
+from mcpbridge.core.elicitation import SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.downstream.elicitation.ask import phrase
+from mcpbridge.protocol.body import Body
 from mcpbridge.results.summary import Summarizer, SummaryFailed
-from mcpbridge.wire.body import Body
 from scripted_upstream import Someone, call_of
 
 

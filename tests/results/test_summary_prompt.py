@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.models.prompt import Written, excerpt_of
-from mcpbridge.results.summary_prompt import SummaryFailed, prompt_for, usable
+from mcpbridge.core.llm.messages import Written, excerpt_of
+from mcpbridge.results.summary import SummaryFailed, prompt_for, usable
 
 
 def test_the_same_result_makes_the_same_prompt() -> None:

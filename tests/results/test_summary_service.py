@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mcpbridge.result_settings import SummarySettings
+from mcpbridge.core.call_options import SummarySettings
 from mcpbridge.results.summary import Summarizer, SummaryFailed
 from model_services import KEY, PROVIDERS, good, in_turn, model_service
 from passing_time import pass_time

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.preview_text import preview_text
-from mcpbridge.results.text_facts import Fact, many, tally, told
-from mcpbridge.results.text_kinds import TextKind
+from mcpbridge.results.preview.preview import preview_text
+from mcpbridge.results.text.detect import TextKind
+from mcpbridge.results.text.lines import Fact, many, tally, told
 
 MANY = 2_500
 """More than any list keeps."""

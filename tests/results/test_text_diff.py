@@ -1,7 +1,7 @@
 """Previews of diffs."""
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.preview_text import preview_text
+from mcpbridge.results.preview.preview import preview_text
 
 DIFF = """commit 0123456789
 Author: Somebody

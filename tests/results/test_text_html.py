@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.preview_text import preview_text
-from mcpbridge.results.text_page import page_of
+from mcpbridge.results.preview.preview import preview_text
+from mcpbridge.results.text.html import page_of
 
 PAGE = (
     "<html><head><title>Rivers &amp; lakes</title><meta name='description' content='About water'>"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.results.text_kinds import kind_of
+from mcpbridge.results.text.detect import kind_of
 
 LOG = "".join(f"2025-01-02 03:04:{at:02d} INFO [web] request {at} done\n" for at in range(40))
 SYSLOG = "".join(f"Oct  3 10:00:{at:02d} host sshd[{at}]: session opened\n" for at in range(40))

@@ -1,7 +1,7 @@
 """Previews of lists of paths and of what was found in files."""
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.preview_text import preview_text
+from mcpbridge.results.preview.preview import preview_text
 
 
 def told(text: str, room: int = 1900) -> str:

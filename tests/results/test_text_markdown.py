@@ -1,7 +1,7 @@
 """Previews of Markdown."""
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.preview_text import preview_text
+from mcpbridge.results.preview.preview import preview_text
 
 GUIDE = (
     "# Guide\n\nStart here. The default port is **6671**. Then go on.\n\n"

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.preview_text import headline_text, preview_text
-from mcpbridge.results.text_facts import Fact, filled
-from mcpbridge.results.text_kinds import TextKind
+from mcpbridge.results.preview.preview import headline_text, preview_text
+from mcpbridge.results.text.detect import TextKind
+from mcpbridge.results.text.lines import Fact, filled
 
 KINDS: tuple[TextKind, ...] = get_args(TextKind)
 

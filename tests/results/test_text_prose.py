@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.results.document import Document
-from mcpbridge.results.preview_text import preview_text
-from mcpbridge.results.text_ends import ends
+from mcpbridge.results.preview.preview import preview_text
+from mcpbridge.results.text.lines import ends
 
 
 def told(text: str, room: int = 1200) -> str:

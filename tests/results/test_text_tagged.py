@@ -3,7 +3,7 @@
 import pytest
 
 from mcpbridge.results.document import Document, read
-from mcpbridge.results.preview_text import preview_text
+from mcpbridge.results.preview.preview import preview_text
 
 ENDS = ("txt", "md", "txt", "pdf", "txt")
 NAMES = [f"{at:04d}-report.{ENDS[at % 5]}" for at in range(1500)]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.errors import ConfigError
-from mcpbridge.results import tokens
-from mcpbridge.results.tokens import counter, estimated_tokens, estimated_tokens_of
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.results import token_count as tokens
+from mcpbridge.results.token_count import counter, estimated_tokens, estimated_tokens_of
 
 HAS_VOCABULARY = find_spec("bpe_openai") is not None
 

@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from findable import GITHUB, Tool, an_object
-from mcpbridge.results.tokens import counter
-from mcpbridge.routing.answers import Found, answer, nothing_fits
-from mcpbridge.routing.doubt import is_doubtful
-from mcpbridge.routing.siblings import Ability
-from mcpbridge.routing.told import told
+from mcpbridge.catalog.search.answers import Found, answer, nothing_fits
+from mcpbridge.catalog.search.duplicates import Ability
+from mcpbridge.catalog.search.found import is_doubtful, told
+from mcpbridge.results.token_count import counter
 
 tokens_of = counter("o200k")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.routing.boolean_query import QueryProblem, parse_query
+from mcpbridge.catalog.search.query_filters import QueryProblem, parse_query
 
 TOOLS = {
     "sum": {

@@ -5,9 +5,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.results.tokens import counter
-from mcpbridge.routing.catalog_map import MAP_TOKENS, catalog_map
-from mcpbridge.routing.tool_text import ServerText
+from mcpbridge.catalog.listing.catalog_summary import MAP_TOKENS, catalog_map
+from mcpbridge.catalog.search.ranker import ServerText
+from mcpbridge.results.token_count import counter
 
 GITHUB = (
     "create_issue", "get_issue", "list_issues", "update_issue", "search_issues", "create_pull_request",

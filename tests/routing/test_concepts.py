@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.routing.concepts import expansions, in_english, lexicon_files
+from mcpbridge.catalog.search.lexical.concepts import expansions, in_english, lexicon_files
 
 
 @pytest.mark.parametrize(

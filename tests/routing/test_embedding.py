@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.routing.embedding import direction, prefixes_of, similarities, texts_of_query, tool_text
-from mcpbridge.routing.tool_text import ServerText, ToolText
+from mcpbridge.catalog.search.embeddings.embedder import (
+    direction,
+    prefixes_of,
+    similarities,
+    texts_of_query,
+    tool_text,
+)
+from mcpbridge.catalog.search.ranker import ServerText, ToolText
 
 GITHUB = ServerText("gh", "GitHub", "Code and issues")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from mcpbridge.routing.embedding_cache import VectorCache, cache_path, key_of
+from mcpbridge.catalog.search.embeddings.embedder import VectorCache, cache_path, key_of
 from passing_time import standing_time
 
 DAY = 86400.0

@@ -12,14 +12,13 @@ import pytest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from mcpbridge.owned_tasks import OwnedTasks
-from mcpbridge.routing.embedded_ranker import EmbeddedRankers
-from mcpbridge.routing.embedding import EmbedderFailed, direction
-from mcpbridge.routing.embedding_http import HttpEmbedder
-from mcpbridge.routing.embedding_opening import open_vectors
-from mcpbridge.routing.index import CatalogRankers
-from mcpbridge.routing.settings import EmbedderSettings
-from mcpbridge.routing.tool_text import ServerText, ToolText
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.catalog.search.embeddings.embedder import EmbedderFailed, direction
+from mcpbridge.catalog.search.embeddings.http import HttpEmbedder
+from mcpbridge.catalog.search.embeddings.ranker import EmbeddedRankers, open_vectors
+from mcpbridge.catalog.search.index import CatalogRankers
+from mcpbridge.catalog.search.ranker import ServerText, ToolText
+from mcpbridge.catalog.settings import EmbedderSettings
 from scripted_http import Ask, HttpServer, Script, closed_port, http_server, reply
 
 KEY = "sk-very-secret-key"

@@ -15,14 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.routing.embedding import EmbedderFailed, similarities
-from mcpbridge.routing.embedding_local import LocalEmbedder, find_model
-from mcpbridge.routing.embedding_pieces import Pieces, vocabulary_of
-from mcpbridge.routing.embedding_weights import read_weights
+from mcpbridge.catalog.search.embeddings.embedder import EmbedderFailed, similarities
+from mcpbridge.catalog.search.embeddings.encoder import read_weights
+from mcpbridge.catalog.search.embeddings.local import LocalEmbedder, Pieces, find_model, vocabulary_of
 
 needs_numpy = pytest.mark.skipif("not __import__('importlib').util.find_spec('numpy')", reason="numpy is not installed")
 needs_weights = pytest.mark.skipif(
-    "not __import__('mcpbridge.routing.embedding_local', fromlist=['x']).find_model(None)"
+    "not __import__('mcpbridge.catalog.search.embeddings.local', fromlist=['x']).find_model(None)"
     " or not __import__('importlib').util.find_spec('numpy')",
     reason="the extra `embed` is not installed",
 )
@@ -304,7 +303,7 @@ async def test_without_numpy_or_a_model_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(EmbedderFailed, match=r"needs numpy; install `mcpbridge\[embed\]`"):
         await vectors_of(save(tmp_path, {"model.safetensors": safetensors(made_up())}), ["one"])
-    monkeypatch.setattr("mcpbridge.routing.embedding_local._PACKAGES", (("no_such_package", "model.onnx"),))
+    monkeypatch.setattr("mcpbridge.catalog.search.embeddings.local._PACKAGES", (("no_such_package", "model.onnx"),))
     embedder = LocalEmbedder()
     assert embedder.name == "no model"
     with pytest.raises(EmbedderFailed, match=r"none is installed; install `mcpbridge\[embed\]`"):
@@ -317,7 +316,7 @@ def test_looking_for_a_model_imports_nothing(tmp_path: Path, monkeypatch: pytest
     package.mkdir()
     (package / "__init__.py").write_text("raise AssertionError")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("mcpbridge.routing.embedding_local._PACKAGES", (("carries_a_model", "model.onnx"),))
+    monkeypatch.setattr("mcpbridge.catalog.search.embeddings.local._PACKAGES", (("carries_a_model", "model.onnx"),))
     assert find_model(None) is None
     (package / "model.onnx").write_bytes(b"")
     assert find_model(None) == package / "model.onnx"

@@ -11,16 +11,19 @@ import anyio.to_thread
 import pytest
 from structlog.testing import capture_logs
 
-from mcpbridge.owned_tasks import OwnedTasks
-from mcpbridge.routing.embedded_ranker import EmbeddedRankers, fused, nearness
-from mcpbridge.routing.embedding import EmbedderFailed, Prefixes, direction, texts_of_query
-from mcpbridge.routing.embedding_cache import VectorCache
-from mcpbridge.routing.embedding_opening import open_vectors
-from mcpbridge.routing.embedding_vectors import Vectors
-from mcpbridge.routing.index import CatalogRankers
-from mcpbridge.routing.ranker import Hit
-from mcpbridge.routing.settings import EmbedderSettings
-from mcpbridge.routing.tool_text import ServerText, ToolText
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.catalog.search.embeddings.embedder import (
+    EmbedderFailed,
+    Prefixes,
+    VectorCache,
+    direction,
+    texts_of_query,
+)
+from mcpbridge.catalog.search.embeddings.ranker import EmbeddedRankers, fused, nearness, open_vectors
+from mcpbridge.catalog.search.embeddings.vectors import Vectors
+from mcpbridge.catalog.search.index import CatalogRankers
+from mcpbridge.catalog.search.ranker import Hit, ServerText, ToolText
+from mcpbridge.catalog.settings import EmbedderSettings
 
 ABOUT = {"pet": [1.0, 0.1, 0.0], "dog": [1.0, 0.2, 0.0], "invoice": [0.0, 1.0, 0.2], "rain": [0.1, 0.0, 1.0]}
 """What a text is about, by a word in it."""

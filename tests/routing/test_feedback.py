@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from mcpbridge.errors import StoreFailed
-from mcpbridge.routing.feedback import Feedback
-from mcpbridge.routing.feedback_prior import MOST_MOVED, Prior
-from mcpbridge.routing.ranker import Hit
-from mcpbridge.storage.memory import MemoryStore
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.catalog.search.ranker import Hit
+from mcpbridge.catalog.search.usage_feedback import MOST_MOVED, Feedback, Prior
+from mcpbridge.storage.memory_store import MemoryStore
 
 HITS = [Hit("github/create_issue", 0.90), Hit("jira/create_issue", 0.89), Hit("notion/create_page", 0.5)]
 QUERY = "create an issue"
@@ -236,7 +235,7 @@ async def test_a_store_that_hangs_holds_up_nobody_for_long(monkeypatch: pytest.M
         async def get(self, kind: str, handle: str, *, principal: str, renew: float | None = None) -> bytes | None:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr("mcpbridge.routing.feedback._PATIENCE", 0.01)
+    monkeypatch.setattr("mcpbridge.catalog.search.usage_feedback._PATIENCE", 0.01)
     feedback = Feedback(Hanging())
     with anyio.fail_after(30):
         async with feedback.running():

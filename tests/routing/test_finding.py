@@ -3,7 +3,7 @@
 import pytest
 
 from findable import Tool, sight_of
-from mcpbridge.routing.finding import find
+from mcpbridge.catalog.search.found import find
 
 SIGHT = sight_of(
     [

@@ -11,12 +11,10 @@ from anyio import fail_after
 from msgspec import Raw
 from structlog.testing import capture_logs
 
-from mcpbridge.interaction import NOBODY, Question, QuestionRefused
-from mcpbridge.routing.model_router import AGAIN, MOST_FAILURES, Choice, ModelRouter
-from mcpbridge.routing.model_router_kept import MOST, Chosen, Kept
-from mcpbridge.routing.ranker import Hit
-from mcpbridge.routing.settings import RouterSettings
-from mcpbridge.routing.tool_text import ToolText
+from mcpbridge.catalog.search.llm_router import AGAIN, MOST, MOST_FAILURES, Choice, Chosen, Kept, ModelRouter
+from mcpbridge.catalog.search.ranker import Hit, ToolText
+from mcpbridge.catalog.settings import RouterSettings
+from mcpbridge.core.elicitation import NOBODY, Question, QuestionRefused
 from model_services import KEY, PROVIDERS, good, in_turn, model_service, prompt_in
 from passing_time import pass_time
 from scripted_http import Ask, HttpServer, Script, reply

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.models.prompt import ModelFailed
-from mcpbridge.routing.model_router_answer import chosen_in
-from mcpbridge.routing.tool_text import ToolText
+from mcpbridge.catalog.search.llm_router import chosen_in
+from mcpbridge.catalog.search.ranker import ToolText
+from mcpbridge.core.llm.messages import ModelFailed
 
 
 def tools_of(*ids: str) -> dict[str, ToolText]:

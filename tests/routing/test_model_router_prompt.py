@@ -5,14 +5,14 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.routing.model_router_prompt import (
+from mcpbridge.catalog.search.llm_router import (
     LONGEST_DESCRIPTION,
     LONGEST_NAME,
     LONGEST_REQUEST,
     line_of,
     prompt_for,
 )
-from mcpbridge.routing.tool_text import ToolText
+from mcpbridge.catalog.search.ranker import ToolText
 
 
 def tool(name: str = "search", description: str = "", title: str = "") -> ToolText:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.routing.query_types import kinds_in, words_of_kinds
+from mcpbridge.catalog.search.lexical.query_types import kinds_in, words_of_kinds
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.routing.filters import Scope, parse_filters
-from mcpbridge.routing.tool_text import ServerText, ToolText
+from mcpbridge.catalog.search.query_filters import Scope, parse_filters
+from mcpbridge.catalog.search.ranker import ServerText, ToolText
 
 
 def scope(server: str, *tags: str) -> Scope:

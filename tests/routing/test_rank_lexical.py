@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.routing.fields import ServerFields, ToolFields
-from mcpbridge.routing.lanes import Shape
-from mcpbridge.routing.lexical import WordIndex, postings_of
+from mcpbridge.catalog.search.lexical.bitsets import Shape
+from mcpbridge.catalog.search.lexical.bm25 import ServerFields, ToolFields, WordIndex, postings_of
 
 COUNT = 300
 RARE, COMMON = 7, 2

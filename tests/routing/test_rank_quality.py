@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mcpbridge.routing.index import CatalogRankers
-from mcpbridge.routing.ranker import Ranker
-from mcpbridge.routing.tool_text import ServerText, ToolText
+from mcpbridge.catalog.search.index import CatalogRankers
+from mcpbridge.catalog.search.ranker import Ranker, ServerText, ToolText
 
 SERVERS: dict[str, dict[str, str]] = {
     "repos": {

@@ -5,9 +5,8 @@ from array import array
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.routing.dense import Near, packed
-from mcpbridge.routing.lanes import MOST, Shape
-from mcpbridge.routing.vectors import NORM, TABLE, Table, encode_table, table
+from mcpbridge.catalog.search.lexical.bitsets import MOST, Shape
+from mcpbridge.catalog.search.lexical.word_vectors import NORM, TABLE, Near, Table, encode_table, packed, table
 
 DIMS = 3
 ROWS = {"rain": (100, 0, 0), "sun": (0, 100, 0), "##fall": (0, 0, -128), "dark": (-100, -100, 127)}

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.routing.clauses import clauses
-from mcpbridge.routing.stemming import stem
-from mcpbridge.routing.words import STOP_WORDS, name_key, runs_of, stems_of
+from mcpbridge.catalog.search.lexical.needs import clauses
+from mcpbridge.catalog.words import STOP_WORDS, name_key, runs_of, stem, stems_of
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.routing.index import CatalogRankers
-from mcpbridge.routing.ranker import Hit, Ranker
-from mcpbridge.routing.tool_text import ServerText, ToolText
+from mcpbridge.catalog.search.index import CatalogRankers
+from mcpbridge.catalog.search.ranker import Hit, Ranker, ServerText, ToolText
 
 Catalog = Sequence[tuple[ServerText, Sequence[ToolText]]]
 

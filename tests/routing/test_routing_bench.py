@@ -6,12 +6,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.errors import UnknownName
-from mcpbridge.routing.bench import Outcome, Spread, are_close, confusions, firsts, recall
-from mcpbridge.routing.bench_generated import query_for
-from mcpbridge.routing.bench_queries import Asked, Flaw, read_queries, with_ids
-from mcpbridge.routing.siblings import Ability
-from mcpbridge.routing.tool_text import ToolText
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.catalog.search.duplicates import Ability
+from mcpbridge.catalog.search.evaluation import (
+    Asked,
+    Flaw,
+    Outcome,
+    Spread,
+    are_close,
+    confusions,
+    firsts,
+    query_for,
+    read_queries,
+    recall,
+    with_ids,
+)
+from mcpbridge.catalog.search.ranker import ToolText
 
 
 def tool(server: str, name: str, description: str = "", title: str = "") -> ToolText:

@@ -1,7 +1,7 @@
 """Tools that are nearly the same come as one; those of one server whose names are close are told apart."""
 
 from findable import Tool, an_object
-from mcpbridge.routing.siblings import Ability, abilities, apart
+from mcpbridge.catalog.search.duplicates import Ability, abilities, apart
 
 SEARCH = "Search the web for pages and return their titles and addresses"
 

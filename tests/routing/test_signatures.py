@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from findable import GITHUB, an_object
-from mcpbridge.routing.schema_literals import is_identifier
-from mcpbridge.routing.signature_forms import FORMS
-from mcpbridge.routing.signatures import MARK, Level, call_line, signature
+from mcpbridge.catalog.signatures.schema import is_identifier
+from mcpbridge.catalog.signatures.signature import MARK, Level, call_line, signature
+from mcpbridge.catalog.signatures.types import FORMS
 
 LEVELS: tuple[Level, ...] = ("names", "brief", "full")
 

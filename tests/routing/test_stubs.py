@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.routing.stubs import (
+from mcpbridge.catalog.signatures.python_stubs import (
     LONGEST_SIGNATURE,
     LONGEST_STUB,
     Callee,

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from anyio import fail_after
 
-from mcpbridge.sandbox.javascript import JavaScript, TransformFailed
+from mcpbridge.sandbox.javascript.engine import JavaScript
+from mcpbridge.sandbox.javascript.scripts import TransformFailed
 from passing_time import pass_time
 
 ATTACKS: dict[str, str] = json.loads(Path(__file__).with_name("attacks.json").read_text("utf-8"))["js"]
@@ -277,7 +278,8 @@ async def test_a_worker_dies_with_the_bridge() -> None:
     parent = textwrap.dedent("""
         import asyncio
         from contextlib import suppress
-        from mcpbridge.sandbox.javascript import JavaScript, TransformFailed
+        from mcpbridge.sandbox.javascript.engine import JavaScript
+        from mcpbridge.sandbox.javascript.scripts import TransformFailed
 
         async def main():
             javascript = JavaScript(deadline=60)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.sandbox.javascript import JavaScript, TransformFailed
-from mcpbridge.sandbox.javascript_worker import has_long_numbers
+from mcpbridge.sandbox.javascript.engine import JavaScript
+from mcpbridge.sandbox.javascript.scripts import TransformFailed
+from mcpbridge.sandbox.javascript.worker_main import has_long_numbers
 
 ROWS = '[{"id":12345678901234567,"price":1.5,"name":"x"},{"id":5,"price":2,"name":"y"}]'
 
@@ -192,7 +193,7 @@ async def test_a_large_answer_comes_whole(engine: JavaScript) -> None:
 
 
 async def test_without_an_engine_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.sandbox.javascript.find_spec", lambda name: None)
+    monkeypatch.setattr("mcpbridge.sandbox.javascript.engine.find_spec", lambda name: None)
     async with JavaScript() as javascript:
         with pytest.raises(TransformFailed, match=r"mcpbridge\[js\]"):
             await javascript.evaluate("1", "1", binding="json")

@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mcpbridge.errors import AddressRefused
-from mcpbridge.sandbox import resolving
-from mcpbridge.sandbox.address_reading import Target, shown
-from mcpbridge.sandbox.address_settings import GuardSettings
-from mcpbridge.sandbox.addresses import Guard
-from mcpbridge.sandbox.resolving import is_own_address, resolved
+from mcpbridge.base.errors import AddressRefused
+from mcpbridge.sandbox.fetch import address_rules as resolving
+from mcpbridge.sandbox.fetch.address_rules import Guard, Target, is_own_address, resolved, shown
+from mcpbridge.sandbox.fetch.settings import GuardSettings
 
 PUBLIC = "93.184.216.34"
 

@@ -19,7 +19,7 @@ import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     AddressRefused,
     UpstreamError,
     UpstreamGarbled,
@@ -27,9 +27,8 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.sandbox.address_settings import GuardSettings
-from mcpbridge.sandbox.fetched_body import AnswerTooLong, read_body
-from mcpbridge.sandbox.fetching import Fetcher, FetchLimits, FetchTooLarge
+from mcpbridge.sandbox.fetch.fetch import AnswerTooLong, Fetcher, FetchLimits, FetchTooLarge, read_body
+from mcpbridge.sandbox.fetch.settings import GuardSettings
 from scripted_http import Ask, HttpServer, Script, chunk, closed_port, http_server, reply
 
 OUTSIDE, INSIDE = "127.0.0.1", "127.0.0.2"

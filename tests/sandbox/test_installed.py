@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.sandbox.installed import brought_along
+from mcpbridge.sandbox.isolation.readable_files import brought_along
 
 
 @pytest.fixture

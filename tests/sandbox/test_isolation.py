@@ -14,12 +14,11 @@ import pytest
 from anyio import fail_after, move_on_after
 
 from isolating import FILE_SIZE, MEMORY, TIERS, VARIABLES, Outside, as_user, attempts, isolation, python, usable
-from mcpbridge.errors import ToolInactive
-from mcpbridge.sandbox import folders
-from mcpbridge.sandbox.isolation import Isolation
-from mcpbridge.sandbox.job import Access, Job, Limits
-from mcpbridge.sandbox.outcome import how_it_ended
-from mcpbridge.sandbox.programs import interpreter
+from mcpbridge.base.errors import ToolInactive
+from mcpbridge.sandbox.isolation import work_folder as folders
+from mcpbridge.sandbox.isolation.readable_files import interpreter
+from mcpbridge.sandbox.job import Access, Job, Limits, how_it_ended
+from mcpbridge.sandbox.runner import Isolation
 from passing_time import pass_time
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are sandboxes on Linux only")

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from isolating import isolation, python, usable
-from mcpbridge.errors import ToolInactive
-from mcpbridge.sandbox import canaries, execution, tree
-from mcpbridge.sandbox.bubblewrap import Bubblewrap
-from mcpbridge.sandbox.isolation import Isolation
-from mcpbridge.sandbox.launching import Launcher
+from mcpbridge.base.errors import ToolInactive
+from mcpbridge.sandbox import runner as execution
+from mcpbridge.sandbox.isolation import self_test as canaries
+from mcpbridge.sandbox.isolation import supervisor as tree
+from mcpbridge.sandbox.isolation.bubblewrap import Bubblewrap
+from mcpbridge.sandbox.isolation.launcher import Launcher
+from mcpbridge.sandbox.isolation.tier import Start
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.sandbox.tiers import Start
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are sandboxes on Linux only")
 

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from isolating import as_user, attempts, isolation, python
-from mcpbridge.errors import ToolInactive
-from mcpbridge.sandbox import bubblewrap, identity, launching, system_calls
-from mcpbridge.sandbox.programs import interpreter_places, outermost, system_places
-from mcpbridge.sandbox.system_calls import Instruction
+from mcpbridge.base.errors import ToolInactive
+from mcpbridge.sandbox.isolation import bubblewrap
+from mcpbridge.sandbox.isolation import launcher as launching
+from mcpbridge.sandbox.isolation import seccomp as system_calls
+from mcpbridge.sandbox.isolation import tier as identity
+from mcpbridge.sandbox.isolation.readable_files import interpreter_places, outermost, system_places
+from mcpbridge.sandbox.isolation.seccomp import Instruction
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there are sandboxes on Linux only")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.sandbox import system_calls
-from mcpbridge.sandbox.system_calls import OWN_PID, Filtering, filter_of
+from mcpbridge.sandbox.isolation import seccomp as system_calls
+from mcpbridge.sandbox.isolation.seccomp import OWN_PID, Filtering, filter_of
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 OWN = 4711

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.errors import PathRefused
-from mcpbridge.sandbox.paths import Root
-from mcpbridge.sandbox.paths_kernel import can_openat2
-from mcpbridge.sandbox.paths_names import parts_of
-from mcpbridge.sandbox.paths_writing import Changed, write
+from mcpbridge.base.errors import PathRefused
+from mcpbridge.sandbox.files.names import parts_of
+from mcpbridge.sandbox.files.paths import Root
+from mcpbridge.sandbox.files.walk import can_openat2
+from mcpbridge.sandbox.files.write import Changed, write
 
 READS = 20_000
 WRITES = 1_500

@@ -17,15 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.errors import PathRefused
-from mcpbridge.sandbox.paths import Root
-from mcpbridge.sandbox.paths_globs import Globs, WrongGlob
-from mcpbridge.sandbox.paths_kernel import can_openat2
-from mcpbridge.sandbox.paths_names import fold, parts_of, shown
-from mcpbridge.sandbox.paths_rules import Rules
-from mcpbridge.sandbox.paths_sealed import Sealed
-from mcpbridge.sandbox.paths_tree import entries
-from mcpbridge.sandbox.paths_writing import Changed, write
+from mcpbridge.base.errors import PathRefused
+from mcpbridge.sandbox.files.names import Sealed, fold, parts_of, shown
+from mcpbridge.sandbox.files.paths import Root, entries
+from mcpbridge.sandbox.files.rules import Globs, Rules, WrongGlob
+from mcpbridge.sandbox.files.walk import can_openat2
+from mcpbridge.sandbox.files.write import Changed, write
 from odd_paths import ALLOWED, REFUSED_AT_SIGHT, STAYS_OUT, UNREAD, UNWRITTEN
 
 SECRET = b"never shown"
@@ -248,12 +245,12 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tree: Path, mon
 
 
 def test_where_the_kernel_has_no_openat2_it_is_walked(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.sandbox.paths_walk.can_openat2", lambda: True)
+    monkeypatch.setattr("mcpbridge.sandbox.files.walk.can_openat2", lambda: True)
 
     def forbidden(*_: object) -> int:
         raise OSError(1, "not permitted")  # as the filters of some containers say it
 
-    monkeypatch.setattr("mcpbridge.sandbox.paths_walk.open_directory", forbidden)
+    monkeypatch.setattr("mcpbridge.sandbox.files.walk.open_directory", forbidden)
     root = Root(tree / "root")
     assert read(root, "to-dir/c.txt") == b"gamma"
     with pytest.raises(PathRefused):
@@ -478,8 +475,8 @@ def test_a_file_system_without_hard_links_gets_new_files_too(tree: Path, monkeyp
 
 CRASHING = """
 import os, signal, sys
-from mcpbridge.sandbox.paths import Root
-from mcpbridge.sandbox.paths_writing import write
+from mcpbridge.sandbox.files.paths import Root
+from mcpbridge.sandbox.files.write import write
 root = Root(sys.argv[1])
 write(root, (sys.argv[2],), lambda _: b"new" * 100_000, commit=lambda: os.kill(os.getpid(), signal.SIGKILL))
 """

@@ -14,8 +14,8 @@ import pytest
 from anyio import fail_after
 from msgspec import Raw
 
-from mcpbridge.sandbox import program_process
-from mcpbridge.sandbox.program import Ended, ProgramLimits, Programs, Value, Watch, why_none
+from mcpbridge.sandbox.python import process as program_process
+from mcpbridge.sandbox.python.program import Ended, ProgramLimits, Programs, Value, Watch, why_none
 
 needs_interpreter = pytest.mark.skipif(bool(why_none()), reason="needs the extra `code`")
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

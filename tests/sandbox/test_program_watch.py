@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from anyio import fail_after
 
-from mcpbridge.sandbox.program_watch import Watch
+from mcpbridge.sandbox.python.program import Watch
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.sandbox.suffix import transform_suffix
+from mcpbridge.sandbox.javascript.scripts import transform_suffix
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from anyio import fail_after
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.sandbox.javascript import JavaScript, TransformFailed
-from mcpbridge.sandbox.turns import Turns
+from mcpbridge.sandbox.fair_queue import Turns
+from mcpbridge.sandbox.javascript.engine import JavaScript
+from mcpbridge.sandbox.javascript.scripts import TransformFailed
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness import Place
-from mcpbridge.places import daemon_key
-from mcpbridge.shim.claim import claim
+from mcpbridge.app.stdio_proxy.daemon_lock import claim
+from mcpbridge.base.directories import daemon_key
 from rpc import Message, StdioClient
 
 LIMIT = 1 << 28

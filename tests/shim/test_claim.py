@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.shim.claim import NotPrivate, claim, connect, make_private, socket_path
+from mcpbridge.app.stdio_proxy.daemon_lock import NotPrivate, claim, connect, make_private, socket_path
 
 RACER = """
 import sys
-from mcpbridge.shim.claim import claim
+from mcpbridge.app.stdio_proxy.daemon_lock import claim
 sys.stdin.readline()
 claimed = claim(sys.argv[1], "key")
 print("won" if claimed else "lost", flush=True)

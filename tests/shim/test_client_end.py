@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.shim.client_end import ClientEnd
+from mcpbridge.app.stdio_proxy.connections import ClientEnd
 
 
 class JustBefore:

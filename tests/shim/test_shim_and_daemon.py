@@ -13,8 +13,8 @@ import pytest
 
 from daemons import socket_of
 from harness import Place, eventually, python_server
-from mcpbridge.places import daemon_key
-from mcpbridge.shim.starting import LARGEST_LOG
+from mcpbridge.app.stdio_proxy.start_daemon import LARGEST_LOG
+from mcpbridge.base.directories import daemon_key
 from rpc import StdioClient
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")

@@ -6,11 +6,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.failed_calls import ERROR_NAME, failed_call
-from mcpbridge.shim.lines import Lines
-from mcpbridge.shim.lost import NAME, UNKNOWN_EFFECT, changed, lost_answer
-from mcpbridge.shim.messages import id_of, ids_of_answers, look, members, parse
-from mcpbridge.wire.frame import encode, encode_error, encode_notification, encode_request, encode_response
+from mcpbridge.app.stdio_proxy.connections import Lines
+from mcpbridge.app.stdio_proxy.pending_requests import (
+    NAME,
+    UNKNOWN_EFFECT,
+    changed,
+    id_of,
+    ids_of_answers,
+    look,
+    lost_answer,
+    members,
+    parse,
+)
+from mcpbridge.downstream.errors import ERROR_NAME, failed_call
+from mcpbridge.protocol.jsonrpc import encode, encode_error, encode_notification, encode_request, encode_response
 
 ids = st.integers(-(2**70), 2**70) | st.text() | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(exclude_categories=["Cs"]))

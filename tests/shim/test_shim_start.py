@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge import places
+from mcpbridge.app.daemon.handshake import read_hello
+from mcpbridge.app.stdio_proxy.handshake import Farewell, Greeting, Refusal, hello, is_own, project_of, read
+from mcpbridge.app.stdio_proxy.main import Options, read_options
+from mcpbridge.base import directories as places
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import find
-from mcpbridge.daemon.hello import read_hello
-from mcpbridge.errors import ConfigError
-from mcpbridge.shim.hello import Farewell, Greeting, Refusal, hello, is_own, project_of, read
-from mcpbridge.shim.options import Options, read_options
 
 
 def given_options(*words: str) -> dict[str, str] | None:
@@ -75,7 +75,7 @@ def test_the_daemon_reads_the_hello_that_the_shim_says() -> None:
 
 
 def test_the_shim_reads_what_the_daemon_says() -> None:
-    from mcpbridge.daemon.hello import HelloRefused, bye, greeting
+    from mcpbridge.app.daemon.handshake import HelloRefused, bye, greeting
 
     for line in (greeting("abc"), bye(again=True), HelloRefused("unknown-server", "none").line):
         assert is_own(line)
@@ -164,9 +164,16 @@ async def test_the_shim_imports_little(daemon: Any, place: Any) -> None:
     await line.finish()
     finished = await running
     imported = {word.rpartition("|")[2].strip() for word in finished.err.splitlines() if "import time:" in word}
-    assert "mcpbridge.shim.relay" in imported
-    own = {name for name in imported if name.startswith("mcpbridge.") and not name.startswith("mcpbridge.shim")}
-    assert own == {"mcpbridge._version", "mcpbridge.places", "mcpbridge.cli", "mcpbridge.cli.main"}
+    assert "mcpbridge.app.stdio_proxy.relay" in imported
+    own = {name for name in imported if name.startswith("mcpbridge.") and "stdio_proxy" not in name}
+    assert own == {
+        "mcpbridge.app",
+        "mcpbridge.app.cli",
+        "mcpbridge.app.cli.main",
+        "mcpbridge.base",
+        "mcpbridge.base.directories",
+        "mcpbridge.base.version",
+    }
     slow = {
         "typing",
         "dataclasses",

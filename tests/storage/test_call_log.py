@@ -15,14 +15,12 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from mcpbridge.errors import StoreFailed
-from mcpbridge.redaction import Redactor
-from mcpbridge.storage import call_log
-from mcpbridge.storage.call_log import CallLog
-from mcpbridge.storage.call_log_reading import Filter, read_calls, read_events
-from mcpbridge.storage.log_settings import CallLogSettings, call_log_path
-from mcpbridge.storage.records import CallRecord
-from mcpbridge.storage.settings import StoreSettings
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.storage import audit_log as call_log
+from mcpbridge.storage.audit_log import CallLog, CallRecord
+from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_events
+from mcpbridge.storage.settings import CallLogSettings, StoreSettings, call_log_path
 
 NOW = 1_800_000_000.0
 ALL = Filter()
@@ -275,7 +273,7 @@ async def test_what_is_too_old_or_too_much_is_forgotten(path: Path) -> None:
 
 async def test_retention_goes_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others want to write meanwhile."""
-    monkeypatch.setattr("mcpbridge.storage.call_log_rows._AT_ONCE", 10)
+    monkeypatch.setattr("mcpbridge.storage.audit_log._AT_ONCE", 10)
     async with logging(path) as log:
         for _ in range(95):
             log.append(RECORD)
@@ -315,7 +313,7 @@ async def test_a_log_that_is_removed_while_it_is_written_begins_anew(path: Path)
 
 
 async def test_a_file_that_is_mended_is_written_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.storage.sqlite_file._TRY_AGAIN", 0)
+    monkeypatch.setattr("mcpbridge.storage.sqlite.database._TRY_AGAIN", 0)
     path.parent.mkdir()
     path.mkdir()
     async with logging(path) as log:
@@ -393,9 +391,9 @@ APPEND_MANY = """
 import sys, asyncio
 from msgspec.structs import replace
 from pathlib import Path
-from mcpbridge.storage.call_log import CallLog
-from mcpbridge.storage.log_settings import CallLogSettings
-from mcpbridge.storage.records import CallRecord
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.settings import CallLogSettings
+from mcpbridge.storage.audit_log import CallRecord
 
 async def main():
     log = CallLog(lambda: Path(sys.argv[1]), CallLogSettings())

@@ -12,10 +12,9 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpbridge.errors import StoreFailed
-from mcpbridge.storage import database as module
-from mcpbridge.storage.database import Database
-from mcpbridge.storage.sqlite_file import Schema, SharedFile
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.storage.sqlite import database as module
+from mcpbridge.storage.sqlite.database import Database, Schema, SharedFile
 
 SCHEMA = Schema(7, [["CREATE TABLE fact (name TEXT UNIQUE)"]])
 

@@ -13,12 +13,12 @@ import pytest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from mcpbridge.storage import wrapping
-from mcpbridge.storage.opening import LazyStore
-from mcpbridge.storage.packing import Unreadable, pack
-from mcpbridge.storage.sealing import Seals
+from mcpbridge.storage.compression import Unreadable, pack
+from mcpbridge.storage.encryption import Seals
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
-from mcpbridge.storage.sqlite import SqliteStore
+from mcpbridge.storage.sqlite import schema as wrapping
+from mcpbridge.storage.sqlite.store import SqliteStore
 
 KEY, OTHER_KEY = "5a" * 32, "a passphrase, and a long one"
 PLAIN = b"the-plain-text-of-a-result"

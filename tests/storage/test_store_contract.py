@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from mcpbridge.errors import StoreFailed, ValueTooLarge
-from mcpbridge.storage.memory import MemoryStore
-from mcpbridge.storage.opening import LazyStore
+from mcpbridge.base.errors import StoreFailed, ValueTooLarge
+from mcpbridge.storage.memory_store import MemoryStore
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings, state_directory, store_path
-from mcpbridge.storage.sqlite import SqliteStore
+from mcpbridge.storage.sqlite.store import SqliteStore
 from mcpbridge.storage.store import Store
 
 BOUND = 4 * 1024**2
@@ -271,7 +271,7 @@ async def test_numbers_add_up(store: Store) -> None:
 
 
 async def test_old_numbers_are_forgotten(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("counting", "memory"):
+    for module in ("store", "memory_store"):
         monkeypatch.setattr(f"mcpbridge.storage.{module}.MAX_TALLIES", 20)
     await store.count("tokens", {("1970-01-12",): [1], ("1971-01-12",): [2]})
     clock.now += 401 * 86400
@@ -352,7 +352,7 @@ async def test_a_file_is_shared_and_outlives_who_made_it(tmp_path: Path) -> None
 TAKE_ALL = """
 import sys, json, asyncio
 from pathlib import Path
-from mcpbridge.storage.sqlite import SqliteStore
+from mcpbridge.storage.sqlite.store import SqliteStore
 
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
@@ -443,7 +443,7 @@ async def test_what_another_process_keeps_later_is_found(tmp_path: Path) -> None
 async def test_what_was_kept_in_memory_meanwhile_is_found_when_the_file_works_again(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpbridge.storage.sqlite_file._TRY_AGAIN", 0)
+    monkeypatch.setattr("mcpbridge.storage.sqlite.database._TRY_AGAIN", 0)
     path = tmp_path / "a.db"
     path.mkdir()
     store = LazyStore(StoreSettings(path=str(path)), clock=clock)

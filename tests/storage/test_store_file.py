@@ -15,11 +15,12 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from mcpbridge.storage import packing
-from mcpbridge.storage.opening import LazyStore
-from mcpbridge.storage.packing import pack, unpack
+from mcpbridge.storage import compression as packing
+from mcpbridge.storage.compression import pack, unpack
+from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
-from mcpbridge.storage.sqlite import SCHEMA, SqliteStore
+from mcpbridge.storage.sqlite.schema import SCHEMA
+from mcpbridge.storage.sqlite.store import SqliteStore
 
 TEXT = json.dumps([{"name": f"row {number}", "value": number} for number in range(500)]).encode()
 
@@ -176,8 +177,8 @@ def test_zstd_is_used_where_python_has_it(monkeypatch: pytest.MonkeyPatch) -> No
 COUNT = """
 import sys, asyncio
 from pathlib import Path
-from mcpbridge.storage import sqlite_file
-from mcpbridge.storage.sqlite import SqliteStore
+from mcpbridge.storage.sqlite import database as sqlite_file
+from mcpbridge.storage.sqlite.store import SqliteStore
 
 sqlite_file.BUSY_SECONDS = 60.0  # another may be stopped by the system at any moment, also in a transaction
 
@@ -217,7 +218,7 @@ async def test_processes_add_up_and_agree_on_one_secret(tmp_path: Path) -> None:
 LARGE = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from mcpbridge.storage.sqlite import SqliteStore
+from mcpbridge.storage.sqlite.store import SqliteStore
 
 async def main():
     key = sys.argv[2] or None

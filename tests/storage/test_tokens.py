@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from mcpbridge.errors import ConfigError
-from mcpbridge.storage.keys import KeyFile, KeyringKey, best_source
-from mcpbridge.storage.tokens import MemorySecrets, SealedFiles, secrets_directory
-from mcpbridge.upstream.auth_grant import Grant, SecretStore
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.storage.encryption import KeyFile, KeyringKey, best_source
+from mcpbridge.storage.token_store import MemorySecrets, SealedFiles, secrets_directory
+from mcpbridge.upstream.auth.grant import Grant, SecretStore
 
 SECRET = b'{"access_token": "a-token-that-nobody-may-see"}'
 
@@ -215,7 +215,7 @@ def test_the_directory_is_the_users(tmp_path: Path) -> None:
 ADD_ONE = """
 import sys, anyio
 from pathlib import Path
-from mcpbridge.storage.tokens import SealedFiles
+from mcpbridge.storage.token_store import SealedFiles
 
 async def main():
     store = SealedFiles(Path(sys.argv[1]))
@@ -242,7 +242,7 @@ async def test_processes_take_turns(tmp_path: Path) -> None:
 HOLD = """
 import sys, time, anyio
 from pathlib import Path
-from mcpbridge.storage.tokens import SealedFiles
+from mcpbridge.storage.token_store import SealedFiles
 
 async def main():
     async with SealedFiles(Path(sys.argv[1])).lock("one", 5):

@@ -17,20 +17,20 @@ from msgspec import Raw
 from pydantic import ValidationError
 
 from harness import eventually
-from mcpbridge.bridge import Bridge
+from mcpbridge.base.errors import SignInNeeded
+from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
-from mcpbridge.errors import SignInNeeded
-from mcpbridge.interaction import Profile, Question
-from mcpbridge.model import Call
-from mcpbridge.redaction import Redactor
-from mcpbridge.storage.tokens import MemorySecrets
-from mcpbridge.upstream import auth as authorization
-from mcpbridge.upstream.auth_account import Page
-from mcpbridge.upstream.auth_grant import Grant, SecretStore, grant_key
-from mcpbridge.upstream.auth_settings import AuthSettings
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import encode
+from mcpbridge.core.elicitation import Profile, Question
+from mcpbridge.core.model import Call
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.storage.token_store import MemorySecrets
+from mcpbridge.upstream.auth import authorization
+from mcpbridge.upstream.auth.grant import Grant, SecretStore, grant_key
+from mcpbridge.upstream.auth.oauth_tokens import Page
+from mcpbridge.upstream.auth.settings import AuthSettings
 from oauth_world import Browser, OAuthWorld, oauth_world
 
 Document = dict[str, Any]

@@ -9,18 +9,18 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.errors import SignInNeeded, UpstreamUnavailable
-from mcpbridge.interaction import Profile, Question, QuestionRefused
-from mcpbridge.model import Call
-from mcpbridge.storage.tokens import MemorySecrets
-from mcpbridge.upstream.auth import Authorization
-from mcpbridge.upstream.auth_account import Account, Page, Show, Surroundings
-from mcpbridge.upstream.auth_asking import ask_to_sign_in
-from mcpbridge.upstream.auth_challenge import Challenge
-from mcpbridge.upstream.auth_flights import Flights
-from mcpbridge.upstream.auth_settings import AuthSettings
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.network import Network
+from mcpbridge.base.errors import SignInNeeded, UpstreamUnavailable
+from mcpbridge.core.elicitation import Profile, Question, QuestionRefused
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.http.tls_and_proxy import Network
+from mcpbridge.storage.token_store import MemorySecrets
+from mcpbridge.upstream.auth.authorization import Authorization
+from mcpbridge.upstream.auth.browser import ask_to_sign_in
+from mcpbridge.upstream.auth.challenge import Challenge
+from mcpbridge.upstream.auth.grant import Flights
+from mcpbridge.upstream.auth.oauth_tokens import Account, Page, Show, Surroundings
+from mcpbridge.upstream.auth.settings import AuthSettings
 
 PAGE = "https://as.example/authorize"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.upstream.auth_challenge import Challenge, join_scopes
+from mcpbridge.upstream.auth.challenge import Challenge, join_scopes
 
 META = "https://server.example/.well-known/oauth-protected-resource"
 

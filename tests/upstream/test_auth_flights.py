@@ -5,7 +5,7 @@ import errno
 
 import anyio
 
-from mcpbridge.upstream.auth_flights import Flights
+from mcpbridge.upstream.auth.grant import Flights
 
 
 async def test_a_sign_in_that_fails_in_any_way_ends_no_other() -> None:

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 import trustme
 
-from mcpbridge.errors import ConfigError, UpstreamUnavailable
-from mcpbridge.upstream.auth_http import SignInRefused, check_page, open_oauth_http
-from mcpbridge.wire.network import Network, TlsOptions
+from mcpbridge.base.errors import ConfigError, UpstreamUnavailable
+from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
+from mcpbridge.upstream.auth.http import SignInRefused, check_page, open_oauth_http
 from scripted_http import Ask, http_server, reply
 
 PUBLIC = "https://8.8.8.8/mcp"

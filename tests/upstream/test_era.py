@@ -5,8 +5,8 @@ import json
 import pytest
 from msgspec import Raw
 
-from mcpbridge.errors import BridgeError, UpstreamAnswered, UpstreamGone, UpstreamHttpError, UpstreamTimeout
-from mcpbridge.upstream.era import Discovered, Unsupported, Verdict, judge
+from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamGone, UpstreamHttpError, UpstreamTimeout
+from mcpbridge.upstream.session.negotiation import Discovered, Unsupported, Verdict, judge
 
 
 def discovered(*versions: str) -> Raw:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.upstream import polling
+from mcpbridge.upstream.session import keepalive as polling
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, ScriptedTransport, supervised
 
 

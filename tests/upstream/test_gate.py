@@ -5,8 +5,8 @@ import asyncio
 import anyio
 import pytest
 
-from mcpbridge.errors import Overloaded
-from mcpbridge.upstream.gate import Gate, WaitingRoom
+from mcpbridge.base.errors import Overloaded
+from mcpbridge.upstream.concurrency import Gate, WaitingRoom
 from scripted_upstream import call_of
 
 pytestmark = pytest.mark.anyio

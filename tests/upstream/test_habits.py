@@ -6,8 +6,8 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.interaction import ELICIT, LIST_ROOTS, NOTHING, SAMPLE, Profile
-from mcpbridge.upstream.habits import ENOUGH, Habits, suits
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, NOTHING, SAMPLE, Profile
+from mcpbridge.upstream.concurrency import ENOUGH, Habits, suits
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings

@@ -13,13 +13,15 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.upstream import repose, start_progress, supervisor
+from mcpbridge.protocol.transport import Receiver
+from mcpbridge.upstream import requests as start_progress
+from mcpbridge.upstream import supervisor
+from mcpbridge.upstream.connection import idle_stop as repose
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.upstream.transports import TransportMaker
-from mcpbridge.wire.stdio import StdioTransport
-from mcpbridge.wire.transport import Receiver
+from mcpbridge.upstream.transports.factory import TransportMaker
+from mcpbridge.upstream.transports.stdio import StdioTransport
 from remembered import learned, remembering
 from scripted_upstream import LEGACY_SERVER, SILENCE, Line, ScriptedTransport, Watcher, call_of, supervised
 

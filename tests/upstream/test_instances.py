@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.model import Call
+from mcpbridge.core.model import Call
 from mcpbridge.pipeline.deliver import Deliver
-from mcpbridge.upstream import choosing
+from mcpbridge.protocol.body import Body
+from mcpbridge.upstream.instances import primary as choosing
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
-from mcpbridge.wire.body import Body
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Line, ScriptedTransport, Someone, call_of, pool_of
 
 FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}

@@ -13,14 +13,15 @@ import pytest
 from msgspec import Raw
 
 from bridged import Ear
-from mcpbridge.errors import UpstreamGone, UpstreamUnavailable
-from mcpbridge.upstream import lifecycle, start_progress
+from mcpbridge.base.errors import UpstreamGone, UpstreamUnavailable
+from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.upstream import requests as start_progress
+from mcpbridge.upstream.connection import backoff as lifecycle
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.upstream.transports import TransportMaker
-from mcpbridge.wire.deadlines import Timeouts
-from mcpbridge.wire.stdio import StdioTransport
+from mcpbridge.upstream.transports.factory import TransportMaker
+from mcpbridge.upstream.transports.stdio import StdioTransport
 from remembered import learned, remembering, remembering_bridge
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport, Someone, Watcher, call_of
 
@@ -40,7 +41,7 @@ def much_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt is far away."""
     monkeypatch.setattr(lifecycle, "FIRST_DELAY", 3600.0)
     monkeypatch.setattr(lifecycle, "LONGEST_DELAY", 3600.0)
-    monkeypatch.setattr("mcpbridge.upstream.link.random.random", lambda: 0.999)
+    monkeypatch.setattr("mcpbridge.upstream.connection.connection.random.random", lambda: 0.999)
 
 
 async def turns(count: int = 20) -> None:

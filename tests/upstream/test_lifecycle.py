@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.upstream.lifecycle import (
+from mcpbridge.upstream.connection.backoff import (
     FAILED_RETRY,
     FAILURES_IN_WINDOW,
     JITTER,

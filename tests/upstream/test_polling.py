@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.upstream.polling import LONGEST, SHORTEST, UNSAID, wait_before_looking
+from mcpbridge.upstream.session.keepalive import LONGEST, SHORTEST, UNSAID, wait_before_looking
 
 
 def test_the_server_says_how_long_its_list_stays_fresh() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import Overloaded, UpstreamUnavailable
+from mcpbridge.base.errors import Overloaded, UpstreamUnavailable
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream

@@ -6,11 +6,11 @@ from typing import Any
 import anyio
 import pytest
 
+from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.load import read
-from mcpbridge.errors import UpstreamUnavailable
-from mcpbridge.interaction import NOTHING, Profile
+from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.upstream.instances.projects import directory_of, told_elsewhere, within
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.projects import directory_of, told_elsewhere, within
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, ScriptedTransport, Someone, Watcher, call_of

@@ -6,14 +6,14 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import UpstreamTimeout, UpstreamUnavailable
-from mcpbridge.interaction import NOBODY
+from mcpbridge.base.errors import UpstreamTimeout, UpstreamUnavailable
+from mcpbridge.core.elicitation import NOBODY
 from mcpbridge.pipeline.deliver import Deliver
+from mcpbridge.protocol.body import Body
+from mcpbridge.upstream.instances.primary import KEEPS, REPLACES, Changed, changes, longest_call
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.reconfiguring import KEEPS, REPLACES, Changed, changes, longest_call
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
-from mcpbridge.wire.body import Body
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, Someone, Watcher, call_of
 
 WITH_RESOURCES: dict[str, Any] = {

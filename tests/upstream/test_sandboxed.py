@@ -12,14 +12,14 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.base.process import process
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.sandboxed import SandboxedTransport
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
-from mcpbridge.upstream.transports import TransportMaker
-from mcpbridge.wire import process
+from mcpbridge.upstream.transports.factory import TransportMaker
+from mcpbridge.upstream.transports.sandboxed_stdio import SandboxedTransport
 from scripted_upstream import Watcher, call_of
 
 on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no sandbox elsewhere")
@@ -33,9 +33,9 @@ either = pytest.mark.parametrize("runner", [_SANDBOX, _ALONE], ids=["best", "lau
 
 LEFT_ALONE = """
 import anyio, sys
-from mcpbridge.sandbox.isolation import Isolation
+from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.upstream.sandboxed import SandboxedTransport
+from mcpbridge.upstream.transports.sandboxed_stdio import SandboxedTransport
 from mcpbridge.upstream.settings import ServerSettings
 
 class Deaf:

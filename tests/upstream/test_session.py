@@ -8,19 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import (
-    BridgeError,
-    UpstreamGone,
-    UpstreamHttpError,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
-from mcpbridge.upstream import session as session_module
-from mcpbridge.upstream.era import ProbeKilled
-from mcpbridge.upstream.session import Listing, UpstreamSession
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.deadlines import Timeouts
-from mcpbridge.wire.peer import Peer
+from mcpbridge.base.errors import BridgeError, UpstreamGone, UpstreamHttpError, UpstreamTimeout, UpstreamUnavailable
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.protocol.peer import Peer
+from mcpbridge.upstream.session import session as session_module
+from mcpbridge.upstream.session.negotiation import ProbeKilled
+from mcpbridge.upstream.session.session import Listing, UpstreamSession
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
 
 LIMITS = Timeouts(5, 5)
@@ -351,7 +345,7 @@ async def test_definitions_keep_their_bytes() -> None:
 
         tasks.start_soon(check)
         asked = await transport.hears("tools/list")
-        from mcpbridge.wire.frame import decode_frame
+        from mcpbridge.protocol.jsonrpc import decode_frame
 
         peer.frame(decode_frame(b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[%b]}}' % (asked["id"], odd)), b"")
 

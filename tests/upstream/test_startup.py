@@ -6,11 +6,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import Overloaded
-from mcpbridge.upstream import startup
-from mcpbridge.upstream.pool import Pool
+from mcpbridge.base.errors import Overloaded
+from mcpbridge.upstream import pool as startup
+from mcpbridge.upstream.pool import Pool, StartupWait
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.upstream.startup import StartupWait
 from scripted_upstream import ScriptedTransport, Watcher
 
 pytestmark = pytest.mark.anyio

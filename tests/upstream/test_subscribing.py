@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.upstream import lifecycle, wanted
+from mcpbridge.upstream.connection import backoff as lifecycle
+from mcpbridge.upstream.session import subscriptions as wanted
 from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Line, ScriptedTransport, supervised
 
 ABLE = {"resources": {"subscribe": True}}

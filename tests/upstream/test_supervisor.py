@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     BridgeError,
     Overloaded,
     SessionExpired,
@@ -19,9 +19,10 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.upstream import lifecycle, tending
-from mcpbridge.upstream import session as session_module
-from mcpbridge.upstream.lifecycle import BreakerSettings
+from mcpbridge.upstream.connection import backoff as lifecycle
+from mcpbridge.upstream.connection.backoff import BreakerSettings
+from mcpbridge.upstream.session import keepalive as tending
+from mcpbridge.upstream.session import session as session_module
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from passing_time import pass_time
@@ -52,7 +53,7 @@ def much_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt is far away."""
     monkeypatch.setattr(lifecycle, "FIRST_DELAY", LATE)
     monkeypatch.setattr(lifecycle, "LONGEST_DELAY", LATE)
-    monkeypatch.setattr("mcpbridge.upstream.link.random.random", lambda: 0.999)
+    monkeypatch.setattr("mcpbridge.upstream.connection.connection.random.random", lambda: 0.999)
 
 
 def text(result: Any) -> str:

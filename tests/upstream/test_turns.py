@@ -5,8 +5,8 @@ import asyncio
 import anyio
 import pytest
 
-from mcpbridge.errors import Overloaded
-from mcpbridge.upstream.turns import Turns
+from mcpbridge.base.errors import Overloaded
+from mcpbridge.upstream.concurrency import Turns
 
 
 def turns(places: int = 8, patience: float = 30) -> Turns:

@@ -5,8 +5,8 @@ import asyncio
 import anyio
 import pytest
 
-from mcpbridge.errors import Overloaded, UpstreamTimeout, UpstreamUnavailable
-from mcpbridge.wire.deadlines import Timeouts
+from mcpbridge.base.errors import Overloaded, UpstreamTimeout, UpstreamUnavailable
+from mcpbridge.protocol.deadlines import Timeouts
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of, supervised
 
 SILENT = {**LEGACY_SERVER, "tools/call": SILENCE}

@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import UpstreamUnavailable
-from mcpbridge.upstream import repose, warming
+from mcpbridge.base.errors import UpstreamUnavailable
+from mcpbridge.upstream import pool as warming
+from mcpbridge.upstream.connection import idle_stop as repose
 from remembered import Remembering, learned, remembering
 from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.wire.addresses import Reach, reach_of
+from mcpbridge.sandbox.fetch.address_rules import Reach, reach_of
 
 
 @pytest.mark.parametrize(

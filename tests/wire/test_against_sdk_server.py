@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 
-from mcpbridge.errors import SessionExpired
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.streamable_http import StreamableHttpTransport
+from mcpbridge.base.errors import SessionExpired
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.upstream.transports.streamable_http import StreamableHttpTransport
 from scripted_http import Failed, Recorder, request
 
 META = {

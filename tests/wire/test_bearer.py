@@ -5,8 +5,8 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from mcpbridge.errors import SignInNeeded
-from mcpbridge.wire.bearer import BearerSend, Unauthorized
+from mcpbridge.base.errors import SignInNeeded
+from mcpbridge.protocol.http.bearer_auth import BearerSend, Unauthorized
 
 URL = httpx2.URL("https://server.example/mcp")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.wire.body import Body
+from mcpbridge.protocol.body import Body
 
 NAMES = st.sampled_from(["a", "b", "_meta", "é", 'with "quotes"', ""])
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

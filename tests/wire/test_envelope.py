@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.envelope import PREFIX, RequestMeta, complete_for_modern, strip_for_legacy
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.meta import PREFIX, RequestMeta, complete_for_modern, strip_for_legacy
 
 INFO = {"name": "mcpbridge", "version": "1"}
 SERVER_INFO = b'{"name":"mcpbridge","version":"1"}'

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.wire.event_stream import Event, EventStreamParser, EventTooLarge
+from mcpbridge.protocol.http.event_stream import Event, EventStreamParser, EventTooLarge
 
 
 def parse(*chunks: bytes, limit: int = 1 << 20) -> tuple[list[Event], EventStreamParser]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from mcpbridge.wire.fds import FdReader, FdWriter
+from mcpbridge.base.process.pipes import FdReader, FdWriter
 
 
 class Heard:

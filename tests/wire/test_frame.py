@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.wire.frame import (
+from mcpbridge.protocol.jsonrpc import (
     Frame,
     decode_batch,
     decode_frame,

@@ -9,7 +9,7 @@ import pytest
 
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
-from mcpbridge.upstream.transports import TransportMaker
+from mcpbridge.upstream.transports.factory import TransportMaker
 from scripted_http import Ask, HttpServer, Script, answer_to, chunk, event, events_head, http_server, reply
 from scripted_upstream import Watcher
 

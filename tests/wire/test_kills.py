@@ -35,7 +35,7 @@ KINDS = {
 
 BRIDGE = """
 import asyncio, os, sys
-from mcpbridge.wire.process import ProcessSpec, ServerProcess
+from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 
 async def main():
     print("begins", flush=True)
@@ -73,7 +73,7 @@ class Killed:
 
     def guards(self) -> list[int]:
         """Both guards, the first one first."""
-        first = [pid for pid in children(self.process.pid) if b"guard.py" in command_line(pid)]
+        first = [pid for pid in children(self.process.pid) if b"orphan_reaper_main.py" in command_line(pid)]
         return [*first, *(pid for one in first for pid in children(one))]
 
     async def both_guards(self) -> tuple[int, int]:
@@ -149,7 +149,7 @@ async def test_kill_9_of_the_bridge_and_a_guard_at_once_leaves_no_process(order:
             assert one.left() - {one.process.pid}, "the bridge goes on, and so do its servers"
             one.process.kill()
         with anyio.fail_after(60):
-            while b"guard.py" in command_line(second):
+            while b"orphan_reaper_main.py" in command_line(second):
                 await asyncio.sleep(0.05)
 
 
@@ -171,7 +171,7 @@ async def test_servers_get_none_of_the_descriptors_of_the_bridge() -> None:
     """A listening socket or a lock that the bridge was given as inherited descriptors would outlive it in a server."""
     code = """
 import asyncio, os, sys
-from mcpbridge.wire.process import ProcessSpec, ServerProcess
+from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 
 async def main():
     reader, writer = os.pipe()

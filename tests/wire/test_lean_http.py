@@ -15,9 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from mcpbridge.wire import dial
-from mcpbridge.wire.lean_http import LeanTransport
-from mcpbridge.wire.network import Network
+from mcpbridge.protocol.http import connect as dial
+from mcpbridge.protocol.http.client import LeanTransport
+from mcpbridge.protocol.http.tls_and_proxy import Network
 from scripted_http import Ask, chunk, closed_port, deaf_socket, http_server, reply
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcpbridge.wire import memory
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.process import ProcessSpec, ServerProcess
-from mcpbridge.wire.stdio import StdioTransport
+from mcpbridge.base.process import memory
+from mcpbridge.base.process.process import ProcessSpec, ServerProcess
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.upstream.transports.stdio import StdioTransport
 
 MIB = 1024**2
 FATHER = """

@@ -2,9 +2,8 @@
 
 import pytest
 
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.messages import read_message
-from mcpbridge.wire.salvage import Spoiled
+from mcpbridge.protocol.framing import Spoiled, read_message
+from mcpbridge.protocol.jsonrpc import Frame
 
 
 def test_line_breaks_between_tokens_and_wrong_bytes_in_strings_do_no_harm() -> None:

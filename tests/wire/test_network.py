@@ -17,14 +17,14 @@ import websockets.asyncio.server
 from cryptography.hazmat.primitives import serialization
 from websockets.asyncio.server import ServerConnection
 
-from mcpbridge.errors import BridgeError, ConfigError, UpstreamUnavailable
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.network import Network, TlsOptions
-from mcpbridge.wire.sse import SseTransport
-from mcpbridge.wire.streamable_http import StreamableHttpTransport
-from mcpbridge.wire.transport import Transport
-from mcpbridge.wire.tunnel import open_tunnel
-from mcpbridge.wire.websocket import WebSocketTransport
+from mcpbridge.base.errors import BridgeError, ConfigError, UpstreamUnavailable
+from mcpbridge.protocol.http.connect import open_tunnel
+from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.transport import Transport
+from mcpbridge.upstream.transports.sse import SseTransport
+from mcpbridge.upstream.transports.streamable_http import StreamableHttpTransport
+from mcpbridge.upstream.transports.websocket import WebSocketTransport
 from scripted_http import Ask, Failed, Recorder, answer_to, chunk, event, events_head, http_server, request, tcp_server
 
 REMOTE = {"streamable-http": StreamableHttpTransport, "sse": SseTransport, "websocket": WebSocketTransport}

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     Overloaded,
     UpstreamAnswered,
     UpstreamGarbled,
@@ -15,10 +15,10 @@ from mcpbridge.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.wire.deadlines import Timeouts
-from mcpbridge.wire.frame import Frame, decode_frame
-from mcpbridge.wire.peer import ASKS_PER_SECOND, Peer
-from mcpbridge.wire.transport import Outgoing
+from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
+from mcpbridge.protocol.peer import ASKS_PER_SECOND, Peer
+from mcpbridge.protocol.transport import Outgoing
 from passing_time import standing_time
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,9 @@ import anyio
 import pytest
 import uvloop
 
-from mcpbridge.wire import guard, process
-from mcpbridge.wire.process import ProcessSpec, ServerProcess, child_environment
+from mcpbridge.base.process import orphan_reaper_main as guard
+from mcpbridge.base.process import process
+from mcpbridge.base.process.process import ProcessSpec, ServerProcess, child_environment
 
 PYTHON = ("-I", "-S", "-c")
 READS_TO_THE_END = "import sys; print('up', flush=True); sys.stdin.read()"
@@ -92,7 +93,7 @@ def guards(owner: int) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == owner and b"guard.py" in (entry / "cmdline").read_bytes():
+            if parent == owner and b"orphan_reaper_main.py" in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except (OSError, ValueError):
             continue
@@ -431,7 +432,7 @@ async def test_the_guard_ends_what_is_listed_when_its_input_closes() -> None:
 
 OWNER = """
 import asyncio, json, os, sys
-from mcpbridge.wire.process import ProcessSpec, ServerProcess
+from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 
 async def main():
     server = ServerProcess.start(ProcessSpec(sys.executable, ("-I", "-S", "-c", sys.argv[1]), {}))

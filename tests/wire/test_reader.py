@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.reader import LineReader
-from mcpbridge.wire.salvage import Batch, Item, Noise, Spoiled
+from mcpbridge.protocol.framing import Batch, Item, LineReader, Noise, Spoiled
+from mcpbridge.protocol.jsonrpc import Frame
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

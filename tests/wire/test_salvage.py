@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.wire.frame import Frame, decode_frame
-from mcpbridge.wire.salvage import Batch, Noise, Spoiled, Unfinished, clean_utf8, find_ids, salvage
+from mcpbridge.protocol.framing import Batch, Noise, Spoiled, Unfinished, clean_utf8, find_ids, salvage
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 

@@ -5,7 +5,7 @@ import sys
 
 import mcp.shared.inbound as original
 
-from mcpbridge.wire import sdk
+from mcpbridge.protocol import sdk
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -54,7 +54,7 @@ def test_routing_headers_and_names_are_known() -> None:
 def test_loading_the_rules_does_not_load_the_sdk() -> None:
     """Importing `mcp` takes a second; the bridge starts without it."""
     code = (
-        "import sys; from mcpbridge.wire import sdk; assert 'mcp_types' not in sys.modules; "
+        "import sys; from mcpbridge.protocol import sdk; assert 'mcp_types' not in sys.modules; "
         "assert sdk.encode_header_value('a') == 'a'; assert 'mcp' not in sys.modules; assert 'mcp_types' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,8 +4,8 @@ import asyncio
 
 import anyio
 
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.streamable_http import StreamableHttpTransport
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.upstream.transports.streamable_http import StreamableHttpTransport
 from scripted_http import Ask, Recorder, events_head, http_server, reply, request, result_of
 
 

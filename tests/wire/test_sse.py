@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.errors import BridgeError, SessionExpired, UpstreamHttpError, UpstreamUnavailable
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.sse import SseTransport
-from mcpbridge.wire.transport import Channel
+from mcpbridge.base.errors import BridgeError, SessionExpired, UpstreamHttpError, UpstreamUnavailable
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.transport import Channel
+from mcpbridge.upstream.transports.sse import SseTransport
 from scripted_http import Ask, Failed, HttpServer, Recorder, Script, chunk, events_head, http_server, reply, request
 
 ENDPOINT = b"event: endpoint\ndata: /post?session=1\n\n"

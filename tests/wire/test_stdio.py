@@ -10,13 +10,14 @@ import anyio
 import pytest
 
 from harness import eventually
-from mcpbridge.errors import BridgeError, Overloaded, UpstreamGone, UpstreamUnavailable
-from mcpbridge.redaction import Redactor
-from mcpbridge.wire import process, stdio
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.process import ProcessSpec
-from mcpbridge.wire.stdio import StdioTransport
-from mcpbridge.wire.transport import Channel, Outgoing
+from mcpbridge.base.errors import BridgeError, Overloaded, UpstreamGone, UpstreamUnavailable
+from mcpbridge.base.process import process
+from mcpbridge.base.process.process import ProcessSpec
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.transport import Channel, Outgoing
+from mcpbridge.upstream.transports import stdio
+from mcpbridge.upstream.transports.stdio import StdioTransport
 from passing_time import pass_time
 
 REPEATS = "import os,sys\nfor line in sys.stdin.buffer: os.write(1, line)"

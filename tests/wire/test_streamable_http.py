@@ -14,7 +14,7 @@ import anyio
 import httpx2
 import pytest
 
-from mcpbridge.errors import (
+from mcpbridge.base.errors import (
     BridgeError,
     ConfigError,
     Overloaded,
@@ -24,9 +24,9 @@ from mcpbridge.errors import (
     UpstreamHttpError,
     UpstreamUnavailable,
 )
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.streamable_http import StreamableHttpTransport
-from mcpbridge.wire.transport import Channel, Outgoing
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.transport import Channel, Outgoing
+from mcpbridge.upstream.transports.streamable_http import StreamableHttpTransport
 from scripted_http import (
     Ask,
     Failed,
@@ -173,7 +173,7 @@ async def test_an_event_of_3_mb_crosses() -> None:
 
 
 async def test_a_stream_left_open_after_the_answer_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.wire.http_streams._TAIL_SECONDS", 0.01)
+    monkeypatch.setattr("mcpbridge.upstream.transports.http_streams._TAIL_SECONDS", 0.01)
 
     async def script(ask: Ask) -> None:
         await ask.say(events_head(), event(result_of(ask)))
@@ -352,7 +352,7 @@ async def test_an_error_answer_under_a_refusal_is_the_answer(id_: str) -> None:
 
 
 async def test_a_body_that_never_ends_does_not_hold_up_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.wire.streamable_http._ERROR_SECONDS", 0.01)
+    monkeypatch.setattr("mcpbridge.upstream.transports.streamable_http._ERROR_SECONDS", 0.01)
 
     async def script(ask: Ask) -> None:
         await ask.say(b"HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\n")
@@ -619,7 +619,7 @@ async def test_the_session_stream_survives_a_server_that_hangs_up() -> None:
 
 
 async def test_a_handshake_that_is_never_acknowledged_does_not_stop_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpbridge.wire.streamable_http._TELL_SECONDS", 0.05)
+    monkeypatch.setattr("mcpbridge.upstream.transports.streamable_http._TELL_SECONDS", 0.05)
 
     async def script(ask: Ask) -> bytes | None:
         if ask.method == "POST" and ask.message["method"] == "notifications/initialized":
@@ -884,7 +884,7 @@ async def test_a_probe_that_is_refused_leaves_the_way_open_to_the_handshake() ->
 async def test_an_answer_whose_id_became_a_string_lets_go_of_its_stream(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcpbridge.wire.http_streams._TAIL_SECONDS", 0.01)
+    monkeypatch.setattr("mcpbridge.upstream.transports.http_streams._TAIL_SECONDS", 0.01)
 
     async def script(ask: Ask) -> None:
         await ask.say(events_head(), event(result_of(ask) | {"id": str(ask.id)}))
@@ -915,7 +915,7 @@ async def test_an_answer_on_another_stream_lets_go_of_the_requests_own(
     form: str, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a server would else use up all the requests that may be under way."""
-    monkeypatch.setattr("mcpbridge.wire.streamable_http._ELSEWHERE_SECONDS", 0.01)
+    monkeypatch.setattr("mcpbridge.upstream.transports.streamable_http._ELSEWHERE_SECONDS", 0.01)
     listening: asyncio.Future[Ask] = asyncio.get_running_loop().create_future()
 
     async def script(ask: Ask) -> bytes | None:

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from far_ends import KINDS, FarEnd, far_end
-from mcpbridge.errors import Overloaded, UpstreamGone
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.transport import Channel, Outgoing
+from mcpbridge.base.errors import Overloaded, UpstreamGone
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.transport import Channel, Outgoing
 from scripted_http import Failed, Recorder, Spoiled, request
 
 pytestmark = pytest.mark.parametrize("kind", KINDS)

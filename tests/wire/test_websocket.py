@@ -15,11 +15,11 @@ from websockets.frames import Opcode
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
-from mcpbridge.errors import BridgeError, ConfigError, UpstreamHttpError, UpstreamUnavailable
-from mcpbridge.wire.frame import Frame
-from mcpbridge.wire.network import Network
-from mcpbridge.wire.transport import Channel
-from mcpbridge.wire.websocket import WebSocketTransport
+from mcpbridge.base.errors import BridgeError, ConfigError, UpstreamHttpError, UpstreamUnavailable
+from mcpbridge.protocol.http.tls_and_proxy import Network
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.transport import Channel
+from mcpbridge.upstream.transports.websocket import WebSocketTransport
 from scripted_http import Recorder, Spoiled, deaf_socket, request, tcp_server
 
 Handler = Callable[[ServerConnection], Awaitable[None]]

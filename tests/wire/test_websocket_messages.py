@@ -7,7 +7,7 @@ from websockets.frames import Frame, Opcode
 from websockets.uri import WebSocketURI
 from websockets.utils import accept_key
 
-from mcpbridge.wire.websocket_messages import Assembler, Message, WsProtocol, close_text
+from mcpbridge.upstream.transports.websocket_protocol import Assembler, Message, WsProtocol, close_text
 
 LIMIT = 1000
 

@@ -8,13 +8,11 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
-from mcpbridge.catalog.definitions import KINDS, Changes, Definition, Kind, Unusable, check
-from mcpbridge.catalog.forms import Made
-from mcpbridge.upstream.offer_settings import NameFilter, OfferSettings
+from mcpbridge.catalog.definitions.cache import Made
+from mcpbridge.catalog.definitions.check import KINDS, Changes, Definition, Kind, Unusable, check
+from mcpbridge.core.source_settings import NameFilter, OfferSettings
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.frame import encode
-
-__all__ = ["MOST", "Accepted", "Dropped", "Item", "Offer", "accept", "lets_through", "matches_any"]
 
 MOST = 5_000
 """Definitions of one kind that one server may list; the rest is left out."""

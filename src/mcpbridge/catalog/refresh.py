@@ -1,4 +1,14 @@
-"""When the next snapshot is made, and who is told.
+"""What the policy lets each audience see of a catalog: the same snapshot, less the tools that are denied to it.
+
+Clients of whom the same rules speak see the same, so there are few audiences; those that see the same tools share one
+snapshot with its encoded pages. Where nothing can be denied, the whole is handed out and this costs nothing.
+
+The catalogs of single servers, by their own names, for the endpoints that show one server.
+
+The same offers and settings as the merged catalog: filters and renames apply, only prefixes and rewritten URIs do not.
+Each is made when it is first looked at, since most are never, and remade when its server's part changes.
+
+When the next snapshot is made, and who is told.
 
 Upstreams come and go in bursts (all of them at start-up; a server that registers its tools one by one), so changes
 are gathered for a moment and become one snapshot. Clients are told only of what they can see: a list that a server
@@ -6,15 +16,143 @@ announces as changed and that comes out the same announces nothing.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from itertools import chain
 
-from mcpbridge.catalog.audiences import Audiences
-from mcpbridge.catalog.snapshot import KINDS, Builder, Kind, Offer, Snapshot
-from mcpbridge.catalog.views import Views
-from mcpbridge.policy.decide import ANYBODY, Audience, Policy
-from mcpbridge.upstream.offer_settings import OfferSettings
+from mcpbridge.catalog.definitions.check import KINDS, Kind
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.core.model import BRIDGE
+from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.pipeline.permissions.policy import ANYBODY, Audience, Policy, ToolPolicy
 
-__all__ = ["Catalog", "OnChange", "OnViewChange"]
+MOST = 32
+"""Audiences whose catalogs are kept, those of single servers included; the one not asked for longest goes first."""
+
+_Key = tuple[str, Audience]
+
+
+class _Cuts:
+    """One catalog and what was cut from it."""
+
+    def __init__(self, whole: Snapshot, policy: Policy) -> None:
+        self.whole = whole
+        hidden: list[str] = []
+        self._depending: list[tuple[str, ToolPolicy]] = []
+        for wire, ref in chain(whole.tools.items(), whole.unlisted.items()):
+            policy_of_tool = policy.of(ref)
+            if policy_of_tool.is_hidden:
+                hidden.append(wire)
+            elif policy_of_tool.is_hidden is None:
+                self._depending.append((wire, policy_of_tool))
+        self._always = frozenset(hidden)
+        self._made: dict[frozenset[str], Snapshot] = {}
+
+    def of(self, audience: Audience) -> Snapshot:
+        hidden = self._always.union(wire for wire, policy in self._depending if policy.hides(audience))
+        cut = self._made.get(hidden)
+        if cut is None:
+            if len(self._made) >= MOST:
+                self._made.clear()
+            cut = self._made[hidden] = self.whole.hiding(hidden)
+        return cut
+
+
+class Audiences:
+    """The catalogs of the audiences that looked lately."""
+
+    def __init__(self, policy: Policy | None) -> None:
+        self._policy = policy if policy is not None and policy.may_hide else None
+        self._cuts: dict[str, _Cuts] = {}
+        """By server; the merged catalog under the empty name."""
+        self._seen: OrderedDict[_Key, tuple[Snapshot, Snapshot]] = OrderedDict()
+        """The whole, and what this audience sees of it."""
+
+    def look(self, server: str, audience: Audience, whole: Snapshot) -> Snapshot:
+        """What this audience sees of `whole`, the catalog of this server (or of all)."""
+        if self._policy is None:
+            return whole
+        key = server, audience
+        known = self._seen.get(key)
+        if known is not None and known[0] is whole:
+            self._seen.move_to_end(key)
+            return known[1]
+        cuts = self._cuts.get(server)
+        if cuts is None or cuts.whole is not whole:
+            cuts = self._cuts[server] = _Cuts(whole, self._policy)
+        cut = cuts.of(audience)
+        self._seen[key] = whole, cut
+        self._seen.move_to_end(key)
+        if len(self._seen) > MOST:
+            self._seen.popitem(last=False)
+        return cut
+
+    def refresh(self, whole_of: Callable[[str], Snapshot]) -> Mapping[_Key, frozenset[Kind]]:
+        """Cut what changed anew; returns the kinds whose listing is not what it was, for each known audience."""
+        changed: dict[_Key, frozenset[Kind]] = {}
+        for key, (before, seen_before) in list(self._seen.items()):
+            server, audience = key
+            whole = whole_of(server)
+            if whole.digest == before.digest:
+                changed[key] = frozenset()
+                continue
+            seen = self.look(server, audience, whole)
+            changed[key] = frozenset(kind for kind in KINDS if seen.kind_digest(kind) != seen_before.kind_digest(kind))
+        return changed
+
+
+_Part = tuple[Offer | None, OfferSettings | None, Offer | None, frozenset[str]]
+"""What the server offers, its settings, what the bridge itself offers, and whose results have been large."""
+
+
+class Views:
+    """Snapshots of single servers. Holds those that were looked at."""
+
+    def __init__(self, builder: Builder) -> None:
+        """`builder` makes the merged catalog; these are cut like it."""
+        self._builder = builder
+        self._made: dict[str, tuple[_Part | None, Builder, Snapshot]] = {}
+        """What each was made of and by; None: by a builder that cut otherwise."""
+
+    def configure(self, builder: Builder) -> None:
+        """All are cut like this builder's catalog from now on; see `refresh`."""
+        self._builder = builder
+        for server, (_, before, snapshot) in list(self._made.items()):
+            own = builder.for_one_server()
+            own.follow(before)
+            self._made[server] = None, own, snapshot
+
+    def look(self, server: str, offers: Mapping[str, Offer], settings: Mapping[str, OfferSettings]) -> Snapshot:
+        """What clients see of this server alone; nothing of one that offers nothing."""
+        part = offers.get(server), settings.get(server), offers.get(BRIDGE), self._builder.large
+        known = self._made.get(server)
+        if known is not None and known[0] == part:
+            return known[2]
+        builder = self._builder.for_one_server() if known is None else known[1]
+        builder.large = self._builder.large
+        snapshot = _snapshot(builder, server, part)
+        self._made[server] = part, builder, snapshot
+        return snapshot
+
+    def refresh(self, offers: Mapping[str, Offer], settings: Mapping[str, OfferSettings]) -> dict[str, frozenset[Kind]]:
+        """Remake what changed; returns by server the kinds whose listing is not what was looked at before."""
+        changed: dict[str, frozenset[Kind]] = {}
+        for server, (_, _, before) in list(self._made.items()):
+            after = self.look(server, offers, settings)
+            kinds: frozenset[Kind] = frozenset(
+                kind for kind in KINDS if after.kind_digest(kind) != before.kind_digest(kind)
+            )
+            if kinds:
+                changed[server] = kinds
+        return changed
+
+
+def _snapshot(builder: Builder, server: str, part: _Part) -> Snapshot:
+    offer, settings, own, _ = part
+    offers = [one for one in (offer, own) if one is not None]
+    return builder.build(offers, {} if settings is None else {server: settings})
+
 
 OnChange = Callable[[Snapshot, frozenset[Kind]], None]
 """Gets the new snapshot and the kinds whose listing is not what it was. Called on the event loop; must not raise."""

@@ -15,7 +15,8 @@ from typing import TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mcpbridge.catalog.definitions import (
+from mcpbridge.catalog.definitions.cache import Forms, Shown
+from mcpbridge.catalog.definitions.check import (
     KINDS,
     Changes,
     Definition,
@@ -24,36 +25,18 @@ from mcpbridge.catalog.definitions import (
     form_for_modern,
     with_ui_uris,
 )
-from mcpbridge.catalog.directory import Directory, Listed
-from mcpbridge.catalog.forms import Forms, Shown
-from mcpbridge.catalog.names import Prefix, own_names, wire_names
+from mcpbridge.catalog.listed_definitions import Rewriting
+from mcpbridge.catalog.lookup import Directory, Listed
 from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
-from mcpbridge.catalog.paging import Entry, Listing
-from mcpbridge.catalog.rewritten import Rewriting
-from mcpbridge.catalog.seen_uris import SeenUris
-from mcpbridge.catalog.slim import Level, slimmed
-from mcpbridge.catalog.uri_index import ServerUris, UriIndex
-from mcpbridge.conduct import NO_HINTS, Hints
-from mcpbridge.model import BRIDGE, OWN
-from mcpbridge.result_settings import ResultSettings
-from mcpbridge.upstream.offer_settings import OfferSettings
+from mcpbridge.catalog.pagination import Entry, Listing
+from mcpbridge.catalog.slim.slim import Level, slimmed
+from mcpbridge.catalog.tool_names import Prefix, own_names, wire_names
+from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex
+from mcpbridge.core.call_options import NO_HINTS, Hints, ResultSettings
+from mcpbridge.core.model import BRIDGE, OWN
+from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.wire.frame import encode
-
-__all__ = [
-    "KINDS",
-    "UNLISTED",
-    "Builder",
-    "Dropped",
-    "Kind",
-    "Offer",
-    "PromptRef",
-    "ResourceRef",
-    "Snapshot",
-    "TemplateRef",
-    "ToolRef",
-    "build",
-]
 
 _Ref = TypeVar("_Ref")
 

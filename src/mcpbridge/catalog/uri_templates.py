@@ -13,8 +13,6 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-__all__ = ["LONGEST_URI", "UriBits", "UriTemplate"]
-
 LONGEST_URI = 2048
 """Characters; a longer URI is matched against no template."""
 

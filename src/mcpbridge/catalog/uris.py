@@ -8,24 +8,33 @@ the same, each gets a form that names its server and can be undone:
     https://…                         ->  never rewritten: clients may fetch it themselves
 
 RFC 6570 variables survive all of it, so templates are treated alike.
+
+Whose an unlisted URI is, learned from results: a link that a tool returns need not be in any list (spec, tools).
+
+A hint that is good as long as the process lives. It decides only where nothing that is listed does, and a URI that
+two servers returned is kept from the second by giving it the form that names its server (`uri_index.py`).
+
+Whose is this URI? Clients ask for listed ones, for expansions of templates, and for ones out of results.
+
+In this order: what is listed, the form that names its server, the original of a rewritten one, templates, the server
+that alone uses this scheme and host, and last what results brought. A URI that could be several servers' is refused
+with the forms that name one, never guessed: the wrong file is worse than an error.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 
-from mcpbridge.catalog.names import fingerprint
+from msgspec import Raw, Struct
 
-__all__ = [
-    "authority_of",
-    "is_web",
-    "published_uris",
-    "rewritten",
-    "rewritten_firmly",
-    "scheme_of",
-    "slugs",
-    "unwrapped",
-]
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.catalog.lookup import likely_meant
+from mcpbridge.catalog.offers import lets_through, matches_any
+from mcpbridge.catalog.tool_names import fingerprint
+from mcpbridge.catalog.uri_templates import UriBits, UriTemplate
+from mcpbridge.core.source_settings import NameFilter
+from mcpbridge.results.header_line import URI as KEPT
 
 _MARK = "mcpb+"
 _WRAPPED = re.compile(r"mcpb\+([a-z0-9.-]+)(?:\+|:)")
@@ -112,3 +121,271 @@ def _clashing(published: dict[_Owned, str]) -> set[_Owned]:
     return {
         pair for uri, group in sharing.items() if len(group) > 1 for pair in group if pair[1] == uri and not is_web(uri)
     }
+
+
+_MOST = 10_000
+_LONGEST = 2_048
+
+
+class SeenUris:
+    """The last ten thousand URIs that results brought, each with the server that brought it first."""
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[str, str] = OrderedDict()
+
+    def owner(self, uri: str) -> str | None:
+        """The server that this URI came from; None when none is known."""
+        return self._owners.get(uri)
+
+    def note(self, server: str, uri: str) -> str:
+        """Remember where a URI came from. Returns its owner: this server, or the one that was first."""
+        if len(uri) > _LONGEST:
+            return server
+        owner = self._owners.setdefault(uri, server)
+        self._owners.move_to_end(uri)
+        if len(self._owners) > _MOST:
+            self._owners.popitem(last=False)
+        return owner
+
+
+_URI_MEMBER = re.compile(rb'"uri"')
+_APP_MEMBER = re.compile(rb'resourceUri"')
+_DOT_SEGMENT = re.compile(r"(?:^|[/\\])\.\.?(?:[/\\?#]|$)")
+_CANDIDATES = 8
+
+_Target = tuple[str, str]
+
+_EVERYTHING = NameFilter()
+
+
+class ServerUris(Struct, frozen=True):
+    """The URIs of one server."""
+
+    server: str
+    listed: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
+    """Known from elsewhere, such as the apps of tools."""
+    templates: tuple[str, ...] = ()
+    hidden: frozenset[str] = frozenset()
+    """Resources that the configuration hides."""
+    hidden_templates: tuple[str, ...] = ()
+    names: NameFilter = _EVERYTHING
+
+
+class UriIndex:
+    """All servers' URIs, both ways. Immutable but for what it learns from results; that only settles open questions."""
+
+    def __init__(self, servers: Iterable[ServerUris], seen: SeenUris | None = None, *, keeps_all: bool = False) -> None:
+        """Every server belongs in, also one that offers nothing now: slugs must not change as servers come and go.
+
+        `seen` goes from one index to the next, so that a link in an old result keeps its meaning. `keeps_all`: this
+        is one server by itself, no listed URI of it is rewritten.
+        """
+        self._seen = seen or SeenUris()
+        ordered = sorted(servers, key=lambda one: one.server)
+        self._gates = {one.server: _Gate(one) for one in ordered}
+        self._slugs = slugs(self._gates)
+        self._servers = {slug: server for server, slug in self._slugs.items()}
+        spelling = _as_they_are if keeps_all else published_uris
+        self.resources = spelling(
+            ((one.server, uri) for one in ordered for uri in (*one.listed, *one.unlisted)), self._slugs
+        )
+        """(server, URI) to how it is published."""
+        self.templates = spelling(
+            ((one.server, template) for one in ordered for template in one.templates), self._slugs
+        )
+        """(server, template) to how it is published."""
+        self.moving = frozenset(
+            server
+            for published in (self.resources, self.templates)
+            for (server, own), shown in published.items()
+            if own != shown
+        )
+        """Servers with a URI that clients see rewritten."""
+        self._with_apps = frozenset(server for server, uri in self.resources if scheme_of(uri) == "ui")
+        self._published = _first_owner(self.resources)
+        self._published_templates = _first_owner(self.templates)
+        self._owners = defaultdict[str, list[str]](list)
+        for server, uri in self.resources:
+            self._owners[uri].append(server)
+        self._matchers = [(server, UriTemplate(template)) for server, template in self.templates]
+        self._by_scheme = defaultdict[str, set[str]](set)
+        self._by_authority = defaultdict[tuple[str, str], set[str]](set)
+        for server, uri in (*self.resources, *self.templates):
+            scheme = scheme_of(uri)
+            self._by_scheme[scheme].add(server)
+            self._by_authority[scheme, authority_of(uri)].add(server)
+
+    def resolve(self, uri: str) -> _Target:
+        """(server, the server's own URI) for a URI from a client.
+
+        Raises:
+            UnknownName: nobody's, hidden, or more than one server's.
+        """
+        slug, original = unwrapped(uri) or ("", uri)
+        target = self._published.get(uri)
+        if target is None:
+            target = self._named(slug, original) if slug in self._servers else self._unlisted(uri)
+        if target is None:
+            raise UnknownName("resource", uri, candidates=lambda: likely_meant(uri, self._published))
+        return target
+
+    def resolve_template(self, template: str) -> _Target:
+        """(server, the server's own template) for a published template.
+
+        Raises:
+            UnknownName: no such template is published.
+        """
+        target = self._published_templates.get(template)
+        if target is None:
+            raise UnknownName(
+                "resource template", template, candidates=lambda: likely_meant(template, self._published_templates)
+            )
+        return target
+
+    def publish(self, server: str, uri: str) -> str:
+        """The spelling that clients must use for this server's URI, listed or not."""
+        if uri.startswith(KEPT):  # the bridge's own link in this result, or that of a bridge which the server is
+            self._seen.note(server, uri)
+            return uri
+        known = self.resources.get((server, uri))
+        if known is not None or is_web(uri):
+            return known or uri
+        slug = self._slugs.get(server)
+        if slug is None or self._is_left_to(server, uri):
+            return uri
+        kept = rewritten(slug, uri)
+        return kept if self._is_read_as(kept, server, uri) else rewritten_firmly(slug, uri)
+
+    def seen_in(self, uri: str) -> str:
+        """The server in whose results this URI stood lately; empty: nobody's."""
+        owner = self._seen.owner(uri)
+        return owner if owner is not None and owner in self._gates else ""
+
+    def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
+        """Whether `publish` may have to do with this result. A search, far cheaper than a parse."""
+        if len(self._gates) == 1 and server not in self.moving:
+            return False
+        if _URI_MEMBER.search(result) is not None:
+            return True
+        return server in self._with_apps and _APP_MEMBER.search(result) is not None
+
+    def _is_left_to(self, server: str, uri: str) -> bool:
+        """Whether this unlisted URI of a server can stay as it is: it, or nobody, is asked for it so far."""
+        if self._names_a_server(uri):
+            return False
+        try:
+            target = self._claimed(uri)
+        except UnknownName:
+            return False
+        if target is not None:
+            return target == (server, uri)
+        return self._seen.note(server, uri) == server
+
+    def _is_read_as(self, spelling: str, server: str, uri: str) -> bool:
+        try:
+            return self.resolve(spelling) == (server, uri)
+        except UnknownName:
+            return False
+
+    def _names_a_server(self, uri: str) -> bool:
+        parts = unwrapped(uri)
+        return parts is not None and parts[0] in self._servers
+
+    def _named(self, slug: str, uri: str) -> _Target | None:
+        """What is asked of the server that the URI names; None when the configuration hides it."""
+        server = self._servers[slug]
+        gate = self._gates[server]
+        return (server, uri) if uri in gate.listed or gate.lets_read(uri) else None
+
+    def _unlisted(self, uri: str) -> _Target | None:
+        """Who is asked for what nobody lists."""
+        target = self._claimed(uri)
+        if target is None and (owner := self._seen.owner(uri)) in self._gates:
+            target = self._only((owner,), uri, "seen")
+        return target or self._only(self._gates_with_uris() or self._gates_if_one(), uri, "alone")
+
+    def _claimed(self, uri: str) -> _Target | None:
+        """The server whose lists and templates say that the URI is its own, by itself or by its likes."""
+        scheme = scheme_of(uri)
+        return (
+            self._only(self._owners.get(uri, ()), uri, "listed")
+            or self._only(self._matching(uri), uri, "templates")
+            or self._only(self._by_authority.get((scheme, authority_of(uri)), ()), uri, "address")
+            or self._named_app(uri)
+            or self._only(self._by_scheme.get(scheme, ()), uri, "scheme")
+        )
+
+    def _only(self, servers: Iterable[str], uri: str, how: str) -> _Target | None:
+        """The one server among these that may be asked for the URI."""
+        able = sorted(server for server in set(servers) if how == "listed" or self._gates[server].lets_read(uri, how))
+        if len(able) > 1 and not is_web(uri):
+            forms = [rewritten_firmly(self._slugs[server], uri) for server in able[:_CANDIDATES]]
+            # That several could be asked for it, as for anything, does not make it known.
+            raise UnknownName("resource", uri, candidates=forms, ambiguous=how != "alone")
+        return (able[0], uri) if able else None
+
+    def _matching(self, uri: str) -> list[str]:
+        bits = UriBits(uri)
+        return [server for server, template in self._matchers if template.matches(bits)]
+
+    def _named_app(self, uri: str) -> _Target | None:
+        """`ui://<server>/…`, where no server uses this host itself."""
+        if scheme_of(uri) != "ui":
+            return None
+        slug, slash, rest = uri[5:].partition("/")
+        server = self._servers.get(slug)
+        if server is None or not slash:
+            return None
+        original = f"{uri[:5]}{rest}"
+        return (server, original) if self._gates[server].lets_read(original) else None
+
+    def _gates_with_uris(self) -> list[str]:
+        return [server for server, gate in self._gates.items() if gate.has_uris]
+
+    def _gates_if_one(self) -> list[str]:
+        return list(self._gates) if len(self._gates) == 1 else []
+
+
+class _Gate:
+    """What clients may read of one server beyond its list."""
+
+    def __init__(self, uris: ServerUris) -> None:
+        self.listed = frozenset((*uris.listed, *uris.unlisted))
+        self.has_uris = bool(self.listed or uris.templates)
+        self._names = uris.names
+        self._hidden = uris.hidden
+        self._offered = [UriTemplate(template) for template in uris.templates]
+        self._hidden_templates = [UriTemplate(template) for template in uris.hidden_templates]
+        self._is_open = not uris.hidden and not uris.hidden_templates and uris.names == _EVERYTHING
+
+    def lets_read(self, uri: str, how: str = "") -> bool:
+        """Whether the configuration lets this unlisted URI through. `how`: what led here; templates include theirs."""
+        if self._is_open:
+            return True
+        plain = unquote(uri)
+        if _DOT_SEGMENT.search(plain):
+            return False  # `public/../secret` is not what a filter on the text can judge
+        if uri in self._hidden or plain in self._hidden:
+            return False
+        if how == "templates" or self._is_offered(uri):
+            return not matches_any(self._names.exclude, uri, plain)
+        bits = UriBits(uri)
+        if any(template.matches(bits) for template in self._hidden_templates):
+            return False
+        return lets_through(self._names, uri) and lets_through(self._names, plain)
+
+    def _is_offered(self, uri: str) -> bool:
+        bits = UriBits(uri)
+        return any(template.matches(bits) for template in self._offered)
+
+
+def _as_they_are(owned: Iterable[_Target], _: dict[str, str]) -> dict[_Target, str]:
+    return {pair: pair[1] for pair in sorted(set(owned))}
+
+
+def _first_owner(published: Mapping[_Target, str]) -> dict[str, _Target]:
+    owners: dict[str, _Target] = {}
+    for target, uri in published.items():
+        owners.setdefault(uri, target)
+    return owners

@@ -1,7 +1,15 @@
-"""From a parsed configuration document to settings: expand its variables, check it, find the secrets in it."""
+"""Servers that rules and hooks name, though there is no such server. Pure.
+
+A rule about nothing is worse than none: whoever wrote it believes that it holds. Names with wildcards may be meant for
+servers to come, so they are only worth a warning. Whether there is such a tool is known when the servers have listed
+theirs (`catalog/unmatched.py`).
+
+From a parsed configuration document to settings: expand its variables, check it, find the secrets in it.
+"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import cast
 from urllib.parse import unquote, urlsplit
@@ -9,19 +17,76 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 from pydantic import ValidationError
 
-from mcpbridge.config import foreign
-from mcpbridge.config.expand import Expansion, Missing, Resolved
-from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place, together, unknown_key
-from mcpbridge.config.references import strangers
+from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.config import mcp_servers_json as foreign
+from mcpbridge.config.error_messages import LineOf, as_config_error, dotted, place, together, unknown_key
+from mcpbridge.config.own_code import misuse
 from mcpbridge.config.schema import Settings, read_builtin
-from mcpbridge.config.scripts import misuse
 from mcpbridge.config.tool_tables import read_tools
-from mcpbridge.errors import ConfigError
-from mcpbridge.model import BRIDGE, BUILTIN, OWN, TOOLS
-from mcpbridge.redaction import SECRET_NAME
-from mcpbridge.upstream.projects import ProjectText
+from mcpbridge.config.variables import Expansion, Missing, Resolved
+from mcpbridge.core.model import BRIDGE, BUILTIN, OWN, TOOLS
+from mcpbridge.tools.settings import pack_name
+from mcpbridge.upstream.instances.projects import ProjectText
 
-__all__ = ["Checked", "check", "refuse_what_only_loading_sets"]
+_WILD = frozenset("*?[")
+
+
+class Stranger(Struct, frozen=True):
+    """A name of a server that none has."""
+
+    key: tuple[str, ...]
+    """Where it stands."""
+    what: str
+    hint: str
+    is_certain: bool
+    """Nothing that comes later can make it right."""
+
+
+def strangers(settings: Settings) -> Iterator[Stranger]:
+    """All of them, in the order of the file."""
+    known = [*settings.servers, *settings.tools, *map(pack_name, settings.packs), TOOLS, BUILTIN, BRIDGE]
+    sections: dict[str, Sequence[tuple[Sequence[str], Sequence[str]]]] = {
+        "permissions": [(rule.servers, rule.tools) for rule in settings.permissions],
+        "hooks": [(hook.servers, hook.tools) for hook in settings.hooks],
+    }
+    for section, members in sections.items():
+        for number, (servers, tools) in enumerate(members):
+            key = section, str(number)
+            for glob in servers:
+                yield from _server((*key, "servers"), glob, known)
+            for glob in tools:
+                server, slash, name = glob.partition("/")
+                if slash:
+                    yield from _server((*key, "tools"), server, known, shown=glob, rest=f"/{name}")
+                else:
+                    yield from _wire_name((*key, "tools"), glob, known)
+
+
+def _server(
+    key: tuple[str, ...], glob: str, known: list[str], *, shown: str = "", rest: str = ""
+) -> Iterator[Stranger]:
+    if any(fnmatchcase(name, glob) for name in known):
+        return
+    found = f" (found {shown[:80]!r})" if shown else ""
+    if _WILD.intersection(glob):
+        if glob.strip("*"):  # what matches everything waits for the first server
+            yield Stranger(key, f"no server has a name like {glob[:80]!r}{found}", "", is_certain=False)
+        return
+    close = nearest(glob, known, limit=1)
+    hint = f"Did you mean `{close[0]}{rest}`?" if close else f"There are: {', '.join(known[:-3]) or 'none'}."
+    yield Stranger(key, f"no server is called {glob[:80]!r}{found}", hint, is_certain=True)
+
+
+def _wire_name(key: tuple[str, ...], glob: str, known: list[str]) -> Iterator[Stranger]:
+    """A name as clients see it, `server__tool`; without a slash a glob is compared with the tool's own name alone."""
+    for server in sorted(known, key=len, reverse=True):
+        if glob.startswith(f"{server}__"):
+            meant = f"{server}/{glob.removeprefix(f'{server}__')}"
+            what = f"expected an id (`server/tool`), not the name that clients see (found {glob[:80]!r})"
+            yield Stranger(key, what, f"Did you mean `{meant}`?", is_certain=True)
+            return
+
 
 _PLAIN_NAMES = {"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "TZ", "USER"}
 """Environment variables whose values are no secrets, though they often come from a variable."""
@@ -261,7 +326,7 @@ def _read_builtin(section: object, document: Mapping[str, object], file: str, li
     try:
         return read_builtin(section)
     except ValidationError as error:
-        from mcpbridge.builtin.settings import BuiltinSettings
+        from mcpbridge.tools.builtin.settings import BuiltinSettings
 
         written = cast("Mapping[str, object]", document["builtin"])
         raise as_config_error(

@@ -5,19 +5,8 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
 
-from mcpbridge.approvals.settings import ApprovalSettings
-from mcpbridge.backends.making import read_settings
-from mcpbridge.backends.settings import BackendSettings
-from mcpbridge.builtin.defaults import BuiltinDefaults
-from mcpbridge.catalog.names import Prefix
-from mcpbridge.conduct import CallDefaults
-from mcpbridge.downstream.settings import AskingSettings, HttpSettings
-from mcpbridge.hooks.settings import HookSettings
-from mcpbridge.pipeline.cache import CacheSettings
-from mcpbridge.pipeline.observe_settings import ObserveSettings
-from mcpbridge.policy.settings import PermissionRule
-from mcpbridge.result_settings import ResultDefaults
-from mcpbridge.routing.settings import (
+from mcpbridge.base.units import Bytes, Seconds
+from mcpbridge.catalog.settings import (
     CodeSettings,
     ExposeSettings,
     ProfileName,
@@ -25,13 +14,20 @@ from mcpbridge.routing.settings import (
     RouterSettings,
     SearchSettings,
 )
+from mcpbridge.catalog.tool_names import Prefix
+from mcpbridge.core.call_options import CallDefaults, ResultDefaults
+from mcpbridge.downstream.settings import AskingSettings, HttpSettings
+from mcpbridge.pipeline.approvals.settings import ApprovalSettings
+from mcpbridge.pipeline.hooks.settings import HookSettings
+from mcpbridge.pipeline.observability.settings import ObserveSettings
+from mcpbridge.pipeline.permissions.settings import PermissionRule
+from mcpbridge.pipeline.stages.cache import CacheSettings
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.storage.log_settings import CallLogSettings
-from mcpbridge.storage.settings import StoreSettings
-from mcpbridge.units import Bytes, Seconds
+from mcpbridge.storage.settings import CallLogSettings, StoreSettings
+from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
+from mcpbridge.tools.factory import read_settings
+from mcpbridge.tools.settings import BackendSettings
 from mcpbridge.upstream.settings import ServerSettings
-
-__all__ = ["BridgeSettings", "DaemonSettings", "LimitSettings", "LogSettings", "Settings", "read_builtin"]
 
 
 class BridgeSettings(BaseModel):
@@ -129,7 +125,7 @@ def read_builtin(value: object) -> object:
     """The section that a table of the configuration stands for, for pydantic; errors are pydantic's."""
     if not isinstance(value, Mapping) or not value:
         return cast("object", value)
-    from mcpbridge.builtin.settings import BuiltinSettings
+    from mcpbridge.tools.builtin.settings import BuiltinSettings
 
     return BuiltinSettings.model_validate(dict(cast("Mapping[str, Any]", value)))
 

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from mcpbridge.backends.making import KEYS, model_of, read_settings
-from mcpbridge.backends.settings import BackendSettings
-from mcpbridge.config import foreign
-from mcpbridge.config.expand import Expansion, Missing
-from mcpbridge.config.mistakes import LineOf, as_config_error, dotted, place
-from mcpbridge.errors import ConfigError
-from mcpbridge.model import OWN
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.config import mcp_servers_json as foreign
+from mcpbridge.config.error_messages import LineOf, as_config_error, dotted, place
+from mcpbridge.config.variables import Expansion, Missing
+from mcpbridge.core.model import OWN
+from mcpbridge.tools.factory import KEYS, model_of, read_settings
+from mcpbridge.tools.settings import BackendSettings
 
 if TYPE_CHECKING:  # loaded where a file names specs
-    from mcpbridge.backends.specs import SpecTool
+    from mcpbridge.tools.spec_files import SpecTool
 
-__all__ = ["read_tools"]
 
 _LARGEST_SPEC = 4 << 20
 
@@ -123,7 +122,7 @@ def _refuse_clashes(
 
 
 def _spec(path: Path, named_at: str) -> "Iterator[SpecTool]":
-    from mcpbridge.backends.specs import read_spec
+    from mcpbridge.tools.spec_files import read_spec
 
     try:
         with path.open("rb") as file:

@@ -9,19 +9,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
-from mcpbridge.downstream.batches import make_one_turn
-from mcpbridge.downstream.channel import Answer, Client
-from mcpbridge.downstream.core import Core
-from mcpbridge.downstream.errors_to_wire import to_answer
-from mcpbridge.downstream.modern import modern_client, reads_as_modern
-from mcpbridge.errors import BadRequest
-from mcpbridge.logs import get_logger
-from mcpbridge.wire.codes import INVALID_REQUEST, PARSE_ERROR
-from mcpbridge.wire.frame import Frame, encode_error
-from mcpbridge.wire.revisions import BATCHING
-from mcpbridge.wire.salvage import Batch, Item, Noise, Spoiled
-
-__all__ = ["PUSH_LIMIT", "READ_LIMIT", "Conversation", "Fit", "LastWords"]
+from mcpbridge.base.errors import BadRequest
+from mcpbridge.base.log import get_logger
+from mcpbridge.downstream.client import Answer, Client
+from mcpbridge.downstream.errors import to_answer
+from mcpbridge.downstream.revisions.request_meta import modern_client, reads_as_modern
+from mcpbridge.downstream.services import Core
+from mcpbridge.downstream.sessions import make_one_turn
+from mcpbridge.protocol.framing import Batch, Item, Noise, Spoiled
+from mcpbridge.protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, Frame, encode_error
+from mcpbridge.protocol.revisions import BATCHING
 
 log = get_logger("mcpbridge.front")
 

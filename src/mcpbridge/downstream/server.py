@@ -14,45 +14,41 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Raw, Struct
 
+from mcpbridge.base.errors import BadRequest, BridgeError
+from mcpbridge.base.log import get_logger
+from mcpbridge.catalog.definitions.check import KINDS
+from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import KINDS, Snapshot
-from mcpbridge.context import NOWHERE, BridgeContext
-from mcpbridge.downstream.calls import Calls
-from mcpbridge.downstream.channel import Answer, Client, Notify
-from mcpbridge.downstream.delivery import Delivery
-from mcpbridge.downstream.errors_to_wire import to_answer
-from mcpbridge.downstream.finding import Finding
-from mcpbridge.downstream.handling import EMPTY, Handler, Startup, text
-from mcpbridge.downstream.listeners import Listeners
-from mcpbridge.downstream.listing import Listing
-from mcpbridge.downstream.opening import Identity, Opening
-from mcpbridge.downstream.parking import Parking
-from mcpbridge.downstream.patience import Patience, says_timeout
-from mcpbridge.downstream.result_resources import ResultResources
-from mcpbridge.downstream.sealing import Sealer
-from mcpbridge.downstream.session_tasks import LegacyTasks
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.core.context import NOWHERE, BridgeContext
+from mcpbridge.core.model import OWN, Call, Plan
+from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.elicitation.parking import Parking
+from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.errors import to_answer
+from mcpbridge.downstream.handler import EMPTY, Finding, Handler, Startup, text
+from mcpbridge.downstream.notifications.from_upstreams import UpstreamNews
+from mcpbridge.downstream.notifications.listeners import Listeners
+from mcpbridge.downstream.notifications.subscriptions import Watching
+from mcpbridge.downstream.notifications.task_status import TaskNews
+from mcpbridge.downstream.requests.calls import Calls
+from mcpbridge.downstream.requests.delivery import Delivery
+from mcpbridge.downstream.requests.initialize import Identity, Opening
+from mcpbridge.downstream.requests.lists import Listing
+from mcpbridge.downstream.requests.result_resources import ResultResources
+from mcpbridge.downstream.requests.timeouts import Patience, says_timeout
+from mcpbridge.downstream.requests.unknown_methods import UnknownMethods
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.downstream.settings import AskingSettings
-from mcpbridge.downstream.task_ids import TaskIds
-from mcpbridge.downstream.task_news import TaskNews
-from mcpbridge.downstream.tasks import Tasks
-from mcpbridge.downstream.unknown_methods import UnknownMethods
-from mcpbridge.downstream.upstream_news import UpstreamNews
-from mcpbridge.downstream.watching import Watching
-from mcpbridge.errors import BadRequest, BridgeError
-from mcpbridge.logs import get_logger
-from mcpbridge.model import OWN, Call, Plan
-from mcpbridge.pipeline.late import Late
-from mcpbridge.results.shelf import Shelf
-from mcpbridge.routing.scopes import Scope
+from mcpbridge.downstream.tasks.session_tasks import LegacyTasks
+from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
+from mcpbridge.pipeline.stages.abandoned_calls import Late
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Frame, encode, encode_response
+from mcpbridge.protocol.meta import cancelled_id, cancelled_reason
+from mcpbridge.protocol.revisions import LEVELS
+from mcpbridge.results.kept_results import Shelf
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
-from mcpbridge.wire.frame import Frame, encode, encode_response
-from mcpbridge.wire.log_levels import LEVELS
-from mcpbridge.wire.references import cancelled_id, cancelled_reason
-
-__all__ = ["Server", "Service"]
 
 log = get_logger("mcpbridge.server")
 

@@ -3,15 +3,24 @@
 A modern request declares everything anew and belongs to no session (MCP 2026-07-28). What the bridge keeps for a
 client over its calls is found again by who was authenticated, the client's name, and the conversation it names; never
 by the name alone, so that nobody gets at another principal's.
+
+A JSON-RPC batch (MCP 2025-03-26, basic) is one turn of a model: only a few of its calls run at a time.
+
+So that limits find it as they find every other turn, its calls are given the name of one.
 """
 
+import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 
-from mcpbridge.model import Session
+import msgspec
+from msgspec import Raw
 
-__all__ = ["Sessions"]
+from mcpbridge.core.context import Session
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.meta import TURN
 
 _PLACES = 10_000
 """Sessions that are kept."""
@@ -84,3 +93,23 @@ class Sessions:
         self._count -= 1
         if not own:
             del self._kept[principal]
+
+
+def make_one_turn(frames: Iterable[Frame]) -> None:
+    """Name the turn in every call of a tool that names none itself. What cannot be read is left to who refuses it."""
+    calls = [frame for frame in frames if frame.method == "tools/call"]
+    if len(calls) < 2:
+        return
+    turn = secrets.token_hex(8)
+    for frame in calls:
+        try:
+            params = Body(frame.params)
+            meta = params.inner("_meta")
+            if meta is None and "_meta" not in params:
+                meta = Body()
+            if meta is not None and TURN not in meta:
+                meta.put(TURN, turn)
+                params.put("_meta", meta)
+                frame.params = Raw(params.data)
+        except (msgspec.DecodeError, RecursionError):
+            continue

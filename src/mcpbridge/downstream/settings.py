@@ -7,9 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from mcpbridge.units import Bytes, Seconds
-
-__all__ = ["AskingSettings", "HttpSettings", "TokenSettings"]
+from mcpbridge.base.units import Bytes, Seconds
 
 
 class TokenSettings(BaseModel):

@@ -1,13 +1,151 @@
-"""The stdio front: a conversation on a pair of descriptors, one message a line (spec, stdio transport).
+"""A conversation on descriptors, one message a line: standard input and output, or a socket of the daemon.
+
+Descriptors are borrowed: whoever opened one closes it, after `close` here.
+
+The stdio front: a conversation on a pair of descriptors, one message a line (spec, stdio transport).
 
 Several clients never share it, so its end is the end of the bridge.
 """
 
-from mcpbridge.downstream.channel import Client
-from mcpbridge.downstream.core import Core
-from mcpbridge.downstream.line_channel import END_GRACE, FLUSH_PATIENCE, LineChannel
+import asyncio
+import select
+import sys
 
-__all__ = ["serve_stdio"]
+from mcpbridge.base.process.pipes import FdReader, FdWriter
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.conversation import READ_LIMIT, Conversation, LastWords
+from mcpbridge.downstream.services import Core
+from mcpbridge.protocol.framing import LineReader
+
+END_GRACE = 2.0
+"""Seconds that requests may go on after the client closed its side but still reads (`… | mcpbridge serve | …`)."""
+FLUSH_PATIENCE = 2.0
+"""Seconds to wait at the end for a client that does not take the last answers."""
+PRETTY_WAIT = 1.0
+"""Seconds to wait for the rest of a request that spans lines."""
+
+
+class LineChannel:
+    """One client: its messages come in on one descriptor and leave on another, or on the same if that is a socket."""
+
+    def __init__(self, core: Core, client: Client, *, in_fd: int, out_fd: int, max_frame: int) -> None:
+        """What the client sends is taken from here on, as soon as the loop turns."""
+        self._loop = asyncio.get_running_loop()
+        self._out_fd = out_fd
+        self._is_gone = False
+        self._lines = LineReader(max_frame)
+        self._ended = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._pretty_timer: asyncio.TimerHandle | None = None
+        self._writer = FdWriter(
+            out_fd,
+            on_broken=self._gone,
+            stall_after=3600,
+            on_stall=self._gone,
+            on_drained=self._written,
+        )
+        self._conversation = Conversation(
+            core, client, send=self._writer.write_line, pending=lambda: self._writer.pending
+        )
+        self._reader = FdReader(in_fd, self.take, self._input_ended)
+
+    @property
+    def running(self) -> int:
+        """Requests that are being answered."""
+        return self._conversation.running
+
+    @property
+    def unwritten(self) -> int:
+        """Bytes that wait for the client to take them; 0 if it takes nothing any more."""
+        return 0 if self._is_gone else self._writer.pending
+
+    def take(self, data: bytes) -> None:
+        """Handle these bytes as the next that the client sent."""
+        self._conversation.take(self._lines.feed(data))
+        if self._lines.is_waiting:
+            if self._pretty_timer is not None:
+                self._pretty_timer.cancel()
+            self._pretty_timer = self._loop.call_later(PRETTY_WAIT, self._give_up)
+        if self._writer.pending > READ_LIMIT:
+            self._reader.pause()
+            self._writer.tell_drained()
+
+    def say(self, line: bytes) -> None:
+        """Send a line that is no message of the conversation."""
+        self._writer.write_line(line)
+
+    async def end(self) -> None:
+        """Return when the client says nothing more, is gone, or when `stop` was called."""
+        await self._ended.wait()
+
+    def stop(self) -> None:
+        """Read nothing more. What was read is being answered; a message that had come in part was not read."""
+        self._reader.close()
+        if self._pretty_timer is not None:
+            self._pretty_timer.cancel()
+        self._ended.set()
+
+    async def finish(self, grace: float, *, last_words: LastWords | None = None) -> None:
+        """Wait for the answers to what was read, as `Conversation.finish` does; not for a client that reads none."""
+        await self._conversation.finish(grace if self._client_still_reads() else 0, last_words=last_words)
+
+    async def flushed(self, patience: float) -> None:
+        """Return when everything sent has left, the client takes nothing more, or `patience` seconds are over."""
+        if not self._writer.pending or self._is_gone:
+            return
+        self._drained.clear()
+        self._writer.tell_drained()
+        try:
+            async with asyncio.timeout(patience):
+                await self._drained.wait()
+        except TimeoutError:
+            return
+
+    def close(self, *, flush: float = 0) -> None:
+        """Let go of the descriptors: the client is gone. What still runs is cancelled.
+
+        What was not written is dropped, but first that takes `flush` seconds of a standing loop, for the end of a
+        process.
+        """
+        self._reader.close()
+        if self._pretty_timer is not None:
+            self._pretty_timer.cancel()
+        self._conversation.close()
+        if flush and self._client_still_reads():
+            self._writer.flush_blocking(flush)
+        self._writer.close()
+
+    def _give_up(self) -> None:
+        self._conversation.take(self._lines.give_up())
+
+    def _input_ended(self) -> None:
+        self._conversation.take(self._lines.end())
+        self._conversation.input_ended()
+        self._ended.set()
+
+    def _written(self) -> None:
+        self._drained.set()
+        self._reader.resume()
+
+    def _gone(self) -> None:
+        self._is_gone = True
+        self._ended.set()
+        self._drained.set()
+        self._conversation.cancel()
+
+    def _client_still_reads(self) -> bool:
+        try:
+            poll = select.poll()
+            poll.register(self._out_fd, 0)
+            return not any(flags & _NOBODY_READS for _, flags in poll.poll(0))
+        except (AttributeError, OSError):  # Windows has no poll
+            return True
+
+
+if sys.platform == "win32":
+    _NOBODY_READS = 0
+else:  # only on Linux a socket whose peer has closed one direction does not count as hung up
+    _NOBODY_READS = select.POLLERR | select.POLLNVAL | (select.POLLHUP if sys.platform == "linux" else 0)
 
 
 async def serve_stdio(

@@ -1,22 +1,24 @@
-"""The end of every plan: hand the call to who owns its target, and answer what that asks back."""
+"""The end of every plan: hand the call to who owns its target, and answer what that asks back.
+
+Arguments that a modern HTTP server wants repeated in headers (`Mcp-Param-*`, MCP 2026-07-28, transports).
+
+The last thing before a call is delivered: what is repeated are the arguments that really go out, after all stages.
+"""
 
 from collections.abc import Awaitable, Mapping
 
 from msgspec import Raw
 
-from mcpbridge.errors import UpstreamGarbled, UpstreamUnavailable
-from mcpbridge.interaction import NOBODY
-from mcpbridge.model import Call, Plan
-from mcpbridge.pipeline.driving import drive, needs_driving
-from mcpbridge.pipeline.task_driving import follow
-from mcpbridge.pipeline.task_states import is_task, made_task, read_task
+from mcpbridge.base.errors import UpstreamGarbled, UpstreamUnavailable
+from mcpbridge.core.elicitation import NOBODY
+from mcpbridge.core.model import Call, Plan
+from mcpbridge.pipeline.input_required import drive, needs_driving
+from mcpbridge.pipeline.task_polling import follow, is_task, made_task, read_task
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.session.tasks import LONGEST
 from mcpbridge.upstream.supervisor import Upstream
-from mcpbridge.upstream.tasks import LONGEST
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.frame import EMPTY_OBJECT
-
-__all__ = ["Deliver"]
 
 
 class Deliver:
@@ -105,3 +107,25 @@ class Deliver:
                 upstream.over(call)
         call.instance = upstream
         return result
+
+
+def mirrored(marks: Mapping[tuple[str, ...], str], params: Body) -> tuple[tuple[str, str], ...]:
+    """The arguments with such marks (path to header name), as headers for the upstream.
+
+    The SDK knows the rules; the part of it that does is loaded only where a tool has such marks.
+    """
+    from mcpbridge.protocol.sdk import mcp_param_headers
+
+    arguments = params.inner("arguments")
+    return tuple(mcp_param_headers(marks, arguments.value()).items()) if arguments is not None else ()
+
+
+def mirroring(marks: Mapping[tuple[str, ...], str], deliver: Plan) -> Plan:
+    """The delivery, with the headers of a tool that has such marks. Headers that a call brings stay."""
+
+    def run(call: Call) -> Awaitable[Body]:
+        if not call.headers:
+            call.headers = mirrored(marks, call.params)
+        return deliver(call)
+
+    return run

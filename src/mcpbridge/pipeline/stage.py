@@ -4,11 +4,9 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol
 
-from mcpbridge.conduct import Conduct
-from mcpbridge.model import Call, Plan, Tool
-from mcpbridge.wire.body import Body
-
-__all__ = ["Concern", "Stage", "chain"]
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.protocol.body import Body
 
 
 class Stage(Protocol):

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from mcpbridge.results.exact_json import NotReadable, parse_json
 
-__all__ = ["STRUCTURED", "Document", "Kind", "read"]
-
 Kind = Literal["json", "ndjson", "csv", "repr", "table", "log", "html", "listing", "diff", "markdown", "text"]
 """`ndjson`: JSON lines; `repr`: a Python value as Python writes it; `table`: a Markdown table and little else;
 `listing`: paths, one a line; the rest says itself."""
@@ -46,8 +44,7 @@ def read(text: str, mime: str = "") -> Document:
         document = _read_value(text, head)
         if document is not None:
             return document
-    from mcpbridge.results.delimited import read_csv, read_markdown_table
-    from mcpbridge.results.embedded import read_embedded
+    from mcpbridge.results.parsers import read_csv, read_embedded, read_markdown_table
 
     found = read_embedded(text)
     if found is not None:
@@ -70,13 +67,13 @@ def _read_value(text: str, head: str) -> Document | None:
             pass
         else:
             return Document(text, "json", value)
-        from mcpbridge.results.embedded import read_lines
+        from mcpbridge.results.parsers import read_lines
 
         lines = read_lines(text)
         if lines is not None:
             return Document(text, "ndjson", lines)
     if head in "{[(":
-        from mcpbridge.results.python_value import read_python
+        from mcpbridge.results.parsers import read_python
 
         value = read_python(text)
         if value is not None:
@@ -85,6 +82,6 @@ def _read_value(text: str, head: str) -> Document | None:
 
 
 def _kind_of(text: str, mime: str) -> Kind:
-    from mcpbridge.results.text_kinds import kind_of
+    from mcpbridge.results.text.detect import kind_of
 
     return kind_of(text, mime)

@@ -1,20 +1,103 @@
-"""What in a result is no text: images, sounds and other blobs, and the link that stands for one that is too large.
+"""How many pixels an image has, told from its first bytes: PNG, JPEG, GIF and WebP; pure.
+
+Nothing is decoded, and what is odd is unknown: the bytes are a server's.
+
+What in a result is no text: images, sounds and other blobs, and the link that stands for one that is too large.
 
 Pure, and nothing is decoded but the beginning of an image, to tell its size.
+
+Smaller images in place of large ones, where the extra `images` (Pillow) is installed.
+
+The images are a server's, so only formats are opened whose size is told beforehand, and none of more pixels than fit
+into memory well. All of this takes a while: call it in a thread.
 """
 
+import base64
 import binascii
+import io
 import re
+import struct
+import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote
 
 from msgspec import Struct
 
-from mcpbridge.results.frame import defused
-from mcpbridge.results.media_headers import LARGEST_HEADER, Pixels, image_pixels
+from mcpbridge.base.log import get_logger
+from mcpbridge.results.header_line import defused
 
-__all__ = ["Media", "MediaKind", "decoded_size", "large_media", "link_block", "shown_size"]
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+Pixels = tuple[int, int]
+"""Width and height, as they are stored: a photo that says it lies on its side is not turned."""
+
+LARGEST_HEADER = 768 * 1024
+"""Bytes that are worth looking at: before its size, a JPEG may hold a profile and a preview."""
+
+_MAX_SEGMENTS = 1000
+_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""JPEG markers that begin a frame, and so say its size; the three left out mean other things."""
+_ALONE = frozenset((0x01, *range(0xD0, 0xD9)))
+"""JPEG markers without a length."""
+
+
+def image_pixels(head: bytes) -> Pixels | None:
+    """Width and height of the image that begins so; None when that cannot be told."""
+    try:
+        pixels = _pixels(head)
+    except (struct.error, IndexError):
+        return None
+    return pixels if pixels and min(pixels) > 0 else None
+
+
+def _pixels(head: bytes) -> Pixels | None:
+    if head.startswith(b"\x89PNG\r\n\x1a\n") and head[12:16] == b"IHDR":
+        return struct.unpack_from(">II", head, 16)
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return struct.unpack_from("<HH", head, 6)
+    if head.startswith(b"\xff\xd8"):
+        return _jpeg(head)
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return _webp(head)
+    return None
+
+
+def _jpeg(head: bytes) -> Pixels | None:
+    at = 2
+    for _ in range(_MAX_SEGMENTS):
+        if head[at] != 0xFF:
+            return None
+        kind = head[at + 1]
+        if kind == 0xFF:  # padding
+            at += 1
+        elif kind in _ALONE:
+            at += 2
+        elif kind in _SIZES:
+            height, width = struct.unpack_from(">HH", head, at + 5)
+            return width, height
+        elif kind in (0xD9, 0xDA):  # the picture itself, or its end
+            return None
+        else:
+            (length,) = struct.unpack_from(">H", head, at + 2)
+            at += 2 + max(2, length)
+    return None
+
+
+def _webp(head: bytes) -> Pixels | None:
+    kind = head[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(head[24:27], "little"), 1 + struct.unpack("<I", head[27:30] + b"\0")[0]
+    if kind == b"VP8L" and head[20] == 0x2F:
+        (bits,) = struct.unpack_from("<I", head, 21)
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 " and head[23:26] == b"\x9d\x01\x2a":
+        width, height = struct.unpack_from("<HH", head, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    return None
+
 
 MediaKind = Literal["image", "audio", "blob"]
 """`blob`: an embedded resource that is no text."""
@@ -185,3 +268,94 @@ def _seen(text: Iterable[str]) -> str:
 
 def _object(value: object) -> Mapping[str, Any] | None:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else None
+
+
+log = get_logger("mcpbridge.results")
+
+IMAGE = "mcpbridge/image"
+"""In `_meta` of a smaller image: `width`, `height`, `mimeType` and `size` (bytes) of the original, and its `uri`."""
+
+_MOST_PIXELS = 64_000_000
+_MOST_CHARS = 128 << 20
+"""Characters of base64; nothing larger is opened."""
+_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
+_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+_QUALITY = 85
+_one_at_a_time = threading.Lock()
+"""One of the largest takes some 300 MB while it is scaled."""
+
+
+def downscaled(block: Mapping[str, Any], side: int, uri: str) -> dict[str, Any] | None:
+    """The image block with its longer side scaled down to `side` pixels; `uri`: where the original can be read.
+
+    It stays the format that it is, but of a GIF it is the first frame, as PNG. Turned as its EXIF data says, without
+    that data. None: Pillow is not installed, it cannot be read, it is that small already, or it would not get smaller.
+    """
+    data = block.get("data")
+    if block.get("type") != "image" or not isinstance(data, str) or side < 1 or len(data) > _MOST_CHARS:
+        return None
+    try:
+        with _one_at_a_time:
+            return _downscaled(block, data, side, uri)
+    except ImportError:
+        return None
+    except Exception as error:  # noqa: BLE001 - decoders raise whatever comes to them; then the image is not scaled
+        log.info("an image cannot be scaled", error=type(error).__name__)
+        return None
+
+
+def _downscaled(block: Mapping[str, Any], data: str, side: int, uri: str) -> dict[str, Any] | None:
+    from PIL import Image, ImageOps
+
+    original = base64.b64decode(data)
+    told = image_pixels(original[:LARGEST_HEADER])
+    if told is None or told[0] * told[1] > _MOST_PIXELS or max(told) <= side:
+        return None
+    with Image.open(io.BytesIO(original), formats=_FORMATS) as image:
+        if image.width * image.height > _MOST_PIXELS or max(image.size) <= side:
+            return None
+        source = "JPEG" if image.format == "MPO" else image.format or "PNG"  # MPO: a JPEG of two pictures
+        is_animated = bool(getattr(image, "is_animated", False)) and image.format != "MPO"
+        width, height = image.size
+        target = source if source in _TYPES else "PNG"
+        if target == "JPEG":
+            image.draft(None, (2 * side, 2 * side))  # decodes no more than is needed
+        smaller = _painted(ImageOps.exif_transpose(image), target)
+    smaller.thumbnail((side, side), Image.Resampling.LANCZOS)
+    written = _written(smaller, target)
+    if len(written) >= len(original):
+        return None
+    facts: dict[str, Any] = {"uri": uri, "width": width, "height": height, "size": len(original)}
+    facts |= {"mimeType": Image.MIME.get(source, block.get("mimeType"))}
+    if is_animated:
+        facts["note"] = "the first frame of an animation"
+    meta = block.get("_meta")
+    kept: Mapping[str, Any] = cast("Mapping[str, Any]", meta) if isinstance(meta, dict) else {}
+    return {
+        **block,
+        "data": base64.b64encode(written).decode(),
+        "mimeType": _TYPES[target],
+        "_meta": {**kept, IMAGE: facts},
+    }
+
+
+def _painted(image: "Image", target: str) -> "Image":
+    """In colours that can be scaled, and that the format can write."""
+    if image.mode.startswith("I"):  # 16 bits of grey
+        whole = image.convert("I")
+        image = whole.point(lambda grey: grey * (1 / 256)).convert("L")  # pyright: ignore[reportUnknownMemberType]
+    if target == "JPEG":
+        return image if image.mode in ("L", "RGB") else image.convert("RGB")
+    if image.mode in ("L", "LA", "RGB", "RGBA"):
+        return image
+    return image.convert("RGBA" if image.has_transparency_data else "RGB")
+
+
+def _written(image: "Image", target: str) -> bytes:
+    out = io.BytesIO()
+    image.info.clear()  # no profile, no EXIF data, no comments
+    if target == "PNG":
+        image.save(out, target, optimize=True)
+    else:
+        image.save(out, target, quality=_QUALITY)
+    return out.getvalue()

@@ -1,11 +1,19 @@
-"""What a sandbox is asked to run, and what came of it: values, and the promise of whoever runs them."""
+"""What a sandbox is asked to run, and what came of it: values, and the promise of whoever runs them.
 
+Which files a job left in its work folder.
+
+What came of a job, as its caller is told. Pure.
+"""
+
+import os
+import signal
+import stat
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
-__all__ = ["DEFAULT_LIMITS", "NO_ACCESS", "Access", "Job", "Limits", "Ran", "Runner"]
+from mcpbridge.base.units import show_bytes, show_seconds
 
 
 class Limits(Struct, frozen=True):
@@ -90,3 +98,77 @@ class Runner(Protocol):
     def is_off(self) -> bool:
         """The user switched it off: jobs run as any program of the user. Results say so."""
         ...
+
+
+MOST = 1000
+"""Files that are told, and directories that are looked into."""
+
+
+def files_left(folder: str) -> dict[str, int]:
+    """Bytes of each regular file, by its path within the folder. Links are not followed."""
+    found: dict[str, int] = {}
+    waiting = [""]
+    for _ in range(MOST):
+        if not waiting or len(found) >= MOST:
+            break
+        inside = waiting.pop()
+        try:
+            with os.scandir(os.path.join(folder, inside)) as entries:  # noqa: PTH118 - text
+                for entry in entries:
+                    path, mode = f"{inside}{entry.name}", entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(mode.st_mode):
+                        waiting.append(f"{path}/")
+                    elif stat.S_ISREG(mode.st_mode) and len(found) < MOST:
+                        found[path.encode("utf-8", "replace").decode()] = mode.st_size
+        except OSError:
+            continue
+    return found
+
+
+SANDBOX = "mcpbridge/sandbox"
+"""In `_meta` of results: which sandbox it ran in, or `off`."""
+
+_LONGEST_CHARACTER = 4
+"""Bytes of a character in UTF-8."""
+
+
+def how_it_ended(ran: Ran, limits: Limits) -> str:
+    """One line, empty when it ended by itself with exit code 0."""
+    if ran.ended == "timeout":
+        return f"stopped after {show_seconds(limits.timeout)}: it had no more time"
+    if ran.ended == "memory":
+        return f"stopped: it needed more than {show_bytes(limits.memory)} of memory"
+    if ran.ended == "disk":
+        most = f"{show_bytes(limits.disk)}, or {limits.entries:,} files"
+        return f"stopped: it wrote more to its work folder than it may (at most {most})"
+    if ran.ended == "signal":
+        return f"ended by {_signal(ran.code)}"
+    return f"exit code {ran.code}" if ran.code else ""
+
+
+def decoded(data: bytes, *, is_cut: bool) -> str:
+    """Output as text; what is no UTF-8 is replaced, and of a character that is cut in half nothing is left."""
+    if is_cut:
+        for back in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
+            byte = data[-back]
+            if byte >= 0xC0:  # the first byte of a character of several
+                length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+                data = data[:-back] if length > back else data
+                break
+            if byte < 0x80:
+                break
+    return data.decode("utf-8", "replace")
+
+
+def cut_told(stream: str, kept: int, cut: int) -> str:
+    """That an output is longer than what is shown; empty when it is not. Sizes in bytes."""
+    if not cut:
+        return ""
+    return f"[{stream} had {kept + cut:,} bytes: the first {kept:,} are shown, {cut:,} were cut]"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -5,10 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from mcpbridge.base.units import Bytes, Seconds
 from mcpbridge.sandbox.job import Access, Limits
-from mcpbridge.units import Bytes, Seconds
-
-__all__ = ["PROPERTIES", "FileAccess", "Mode", "Property", "SandboxOverrides", "SandboxSettings", "limits_of"]
 
 Property = Literal["net", "fs", "env", "proc", "tree", "memory", "pids"]
 """What a sandbox must keep a job from: the network and sockets, files outside, the bridge's environment, other

@@ -22,11 +22,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpbridge.logs import get_logger
-from mcpbridge.upstream.habits import Habits
+from mcpbridge.base.log import get_logger
+from mcpbridge.upstream.concurrency import Habits
 from mcpbridge.upstream.settings import ServerSettings
-
-__all__ = ["Known", "Manifest", "Memory"]
 
 log = get_logger("mcpbridge.manifest")
 

@@ -1,30 +1,92 @@
-"""All upstreams by name: started side by side, stopped side by side, and changed while they run.
+"""Look in the background whether servers still offer what is remembered of them, a few at a time.
+
+What is idle when the bridge starts is listed from the manifest. Servers with a `url` are connected here all the same,
+as their own list may change at any time and a connection costs little; a program is started only when what is
+remembered of it is old, and ends again soon if nobody uses it. Nobody waits for any of this: a call starts the server
+that it needs by itself, whatever is under way here.
+
+All upstreams by name: started side by side, stopped side by side, and changed while they run.
 
 The first instance of a server is the one that lists (`bases`), and usually the only one. Others come when a call needs
 them (`further`); which is right for a client is decided in `choosing`.
+
+The first seconds: who asks for something that a starting server may have waits for it, once and not for long.
 """
 
+import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import anyio
 
-from mcpbridge.errors import Overloaded
-from mcpbridge.interaction import NOTHING, Asker, Profile
-from mcpbridge.logs import get_logger
-from mcpbridge.model import Call
-from mcpbridge.upstream.bases import Bases, OfThoseThatCount
-from mcpbridge.upstream.choosing import Choosing
-from mcpbridge.upstream.further import Further, Instance, Key
-from mcpbridge.upstream.habits import Habits
+from mcpbridge.base.errors import Overloaded
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.elicitation import NOTHING, Asker, Profile
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.transport import Transport
+from mcpbridge.upstream.concurrency import Habits, WaitingRoom
+from mcpbridge.upstream.connection.connection import LIST_SECONDS
+from mcpbridge.upstream.instances.on_demand import Further, Instance, Key
+from mcpbridge.upstream.instances.primary import Bases, Changed, Choosing, OfThoseThatCount, changes
 from mcpbridge.upstream.manifest import Manifest
-from mcpbridge.upstream.reconfiguring import Changed, changes
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
-from mcpbridge.upstream.warming import Warming
-from mcpbridge.wire.transport import Transport
 
-__all__ = ["Pool"]
+FIRST_SECONDS = 0.5
+"""Seconds after the start of the bridge: its first client is answered before."""
+AGAIN_SECONDS = 60.0
+"""Seconds between looks for servers that have become due, or have come with another configuration."""
+LEAST_SECONDS = 3600.0
+"""Seconds between two starts of the same program, whatever it says of its age; a server may never come up."""
+
+
+class Warming:
+    """Starts what is idle and due."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream], *, at_once: int, revalidate: float) -> None:
+        """`at_once`: how many may be starting; 0: none ever. `revalidate`: see `DaemonSettings`."""
+        self._upstreams, self._at_once, self._revalidate = upstreams, at_once, revalidate
+        self._tried: dict[str, tuple[Upstream, float]] = {}
+        """By name, which instance was started, and the loop time."""
+
+    async def run(self) -> None:
+        """Do it until cancelled."""
+        if not self._at_once:
+            return
+        await anyio.sleep(FIRST_SECONDS)
+        while True:
+            await self._round()
+            await anyio.sleep(AGAIN_SECONDS)
+
+    async def _round(self) -> None:
+        """Start everything that is due now, those with a URL first."""
+        waiting = iter(sorted(self._due(), key=lambda upstream: (upstream.settings.url is None, upstream.seen)))
+
+        async def take() -> None:
+            for upstream in waiting:
+                await self._start(upstream)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(self._at_once):
+                tasks.start_soon(take)
+
+    async def _start(self, upstream: Upstream) -> None:
+        self._tried[upstream.name] = upstream, asyncio.get_running_loop().time()
+        with anyio.move_on_after(upstream.settings.init_timeout + LIST_SECONDS):
+            await upstream.look()
+
+    def _due(self) -> list[Upstream]:
+        return [upstream for upstream in self._upstreams.values() if self._is_due(upstream)]
+
+    def _is_due(self, upstream: Upstream) -> bool:
+        if upstream.status.state != "idle":
+            return False
+        tried, at = self._tried.get(upstream.name, (None, 0.0))
+        if tried is upstream and asyncio.get_running_loop().time() - at < max(self._revalidate, LEAST_SECONDS):
+            return False
+        return upstream.settings.url is not None or time.time() - upstream.seen >= self._revalidate
+
 
 log = get_logger("mcpbridge.upstream")
 
@@ -244,3 +306,58 @@ class Pool:
 
 def _enabled(servers: Mapping[str, ServerSettings]) -> dict[str, ServerSettings]:
     return {name: settings for name, settings in sorted(servers.items()) if not settings.disabled}
+
+
+_PLACES = 1000
+"""Requests that may wait at a time; each costs some 7 KB meanwhile."""
+
+
+class StartupWait:
+    """Over when every upstream is ready or has failed once, or when its time is up; then nobody waits any more."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        seconds: float,
+        loaded: asyncio.Event | None = None,
+        others: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`loaded`: set once all that was kept of earlier runs is read that listings are made with.
+
+        `others`: whether all others that offer something have settled, too.
+        """
+        self._others = others
+        self._pool, self._loaded = pool, loaded
+        self._loop = asyncio.get_running_loop()
+        self._ends = self._loop.time() + seconds
+        self._news = asyncio.Event()
+        self._room = WaitingRoom("The bridge is starting", places=_PLACES)
+        self.is_over = False
+
+    def noticed(self) -> None:
+        """An upstream, or another that offers tools, changed its state."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def settled(self) -> None:
+        """Return once it is over. Who comes when too many wait gets the catalog as it is, and its changes later."""
+        with suppress(Overloaded):
+            while await self.more():
+                pass
+
+    async def more(self) -> bool:
+        """Return when an upstream has changed its state; False when it is over.
+
+        Raises:
+            Overloaded: too many wait already.
+        """
+        left = self._ends - self._loop.time()
+        has_settled = self._others() and all(upstream.has_settled for upstream in self._pool.upstreams.values())
+        news = self._news if not has_settled else self._loaded
+        if self.is_over or left <= 0 or news is None or (has_settled and news.is_set()):
+            self.is_over = True
+            return False
+        async with self._room:
+            with anyio.move_on_after(left):
+                await news.wait()
+        return True

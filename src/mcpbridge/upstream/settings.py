@@ -16,15 +16,13 @@ from pydantic import (
     model_validator,
 )
 
-from mcpbridge.conduct import CallSettings
+from mcpbridge.base.units import Bytes, Seconds
+from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.source_settings import NameFilter, OfferSettings
 from mcpbridge.sandbox.settings import SandboxOverrides
-from mcpbridge.units import Bytes, Seconds
-from mcpbridge.upstream.auth_settings import AuthSettings
-from mcpbridge.upstream.lifecycle import BreakerSettings
-from mcpbridge.upstream.offer_settings import NameFilter, OfferSettings
-from mcpbridge.upstream.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
-
-__all__ = ["TRANSPORT_SPELLINGS", "ServerSettings", "TlsSettings"]
+from mcpbridge.upstream.auth.settings import AuthSettings
+from mcpbridge.upstream.connection.backoff import BreakerSettings
+from mcpbridge.upstream.instances.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
 
 TRANSPORT_SPELLINGS = {
     **dict.fromkeys(("http", "streamable_http", "streamableHttp"), "streamable-http"),

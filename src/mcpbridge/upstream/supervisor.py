@@ -15,28 +15,24 @@ from typing import Any, Protocol, cast
 
 from msgspec import Raw
 
-from mcpbridge.interaction import NOTHING, Asker, Profile
-from mcpbridge.model import Call
-from mcpbridge.upstream.attribution import Attribution
-from mcpbridge.upstream.habits import Habits, suits
-from mcpbridge.upstream.life import Life
-from mcpbridge.upstream.lifecycle import BreakerState
-from mcpbridge.upstream.link import Link, Status
-from mcpbridge.upstream.listings import Listings, Lists
+from mcpbridge.core.elicitation import NOTHING, Asker, Profile
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.revisions import LATEST_LEGACY
+from mcpbridge.protocol.transport import Transport
+from mcpbridge.upstream.concurrency import Habits, suits
+from mcpbridge.upstream.connection.backoff import BreakerState
+from mcpbridge.upstream.connection.connect import Life
+from mcpbridge.upstream.connection.connection import Link, Status
+from mcpbridge.upstream.connection.idle_stop import Repose
 from mcpbridge.upstream.manifest import Known, Memory
-from mcpbridge.upstream.notices import Notices
-from mcpbridge.upstream.questions import Questions
-from mcpbridge.upstream.repose import Repose
-from mcpbridge.upstream.session import UpstreamSession
+from mcpbridge.upstream.requests import Traffic
+from mcpbridge.upstream.session.elicitation import Questions
+from mcpbridge.upstream.session.listings import Attribution, Listings, Lists, Notices
+from mcpbridge.upstream.session.session import UpstreamSession
+from mcpbridge.upstream.session.subscriptions import Wanted
+from mcpbridge.upstream.session.tasks import TaskBook
 from mcpbridge.upstream.settings import ServerSettings
-from mcpbridge.upstream.tasks import TaskBook
-from mcpbridge.upstream.traffic import Traffic
-from mcpbridge.upstream.wanted import Wanted
-from mcpbridge.wire.body import Body
-from mcpbridge.wire.revisions import LATEST_LEGACY
-from mcpbridge.wire.transport import Transport
-
-__all__ = ["Observer", "Upstream"]
 
 
 class Observer(Protocol):

@@ -1,0 +1,82 @@
+"""Calls that wait for a person, as JSON documents: the same for commands and for the HTTP API."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Desk, Pending, UnknownApproval
+from mcpbridge.pipeline.approvals.request import Scope, one_line_of, shown
+from mcpbridge.protocol.json_values import canonical_digest
+
+_LONGEST_LINE = 200
+"""Characters of the arguments on one line."""
+
+
+class Problem(Exception):
+    """What was asked cannot be done. `code`: `invalid`, `unknown`, `decided`, `forbidden`, `exists` or `failed`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def listed(desk: Desk) -> list[dict[str, Any]]:
+    """What waits, oldest first."""
+    return [_document(pending) for pending in await desk.pending()]
+
+
+async def decide(desk: Desk, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
+    """Answer a request: `decision` is `approve` or `deny`, `for` is `once` (default) or `session`.
+
+    Raises:
+        Problem: that is no answer, or there is nothing to answer.
+    """
+    decision, wanted = answer.get("decision"), answer.get("for", "once")
+    if decision not in ("approve", "deny"):
+        raise Problem("invalid", 'decision: expected "approve" or "deny"')
+    if wanted not in ("once", "session"):
+        raise Problem("invalid", 'for: expected "once" or "session"')
+    scope: Scope | None = None if decision == "deny" else "session" if wanted == "session" else "once"
+    try:
+        pending = await desk.decide(id_, scope, by)
+    except UnknownApproval:
+        raise Problem("unknown", f"no call waits for approval as {id_[:40]!r}, or not any more") from None
+    except AlreadyDecided as decided:
+        raise Problem("decided", f"{id_} was {decided}") from None
+    return {**_document(pending), "decision": decision, "for": scope, "by": by}
+
+
+def answers(desk: Desk) -> Mapping[str, Callable[[Mapping[str, object]], Awaitable[dict[str, Any]]]]:
+    """What the control socket answers about approvals."""
+
+    async def approvals(_: Mapping[str, object]) -> dict[str, Any]:
+        return {"pid": os.getpid(), "approvals": await listed(desk)}
+
+    async def answer(request: Mapping[str, object]) -> dict[str, Any]:
+        try:
+            return await decide(desk, str(request.get("id")), request, str(request.get("by") or "cli"))
+        except Problem as problem:
+            return {"pid": os.getpid(), "code": problem.code, "error": str(problem)}
+
+    return {"approvals": approvals, "decide": answer}
+
+
+def _document(pending: Pending) -> dict[str, Any]:
+    request = pending.request
+    digest = request.digest or canonical_digest(request.arguments_json)
+    return {
+        "id": request.id,
+        "server": request.server,
+        "tool": request.tool,
+        "arguments": shown(request.arguments_json, digest),
+        "arguments_line": one_line_of(request.arguments_json, _LONGEST_LINE),
+        "arguments_bytes": len(request.arguments_json),
+        "arguments_sha256": digest,
+        "reason": request.reason,
+        "principal": request.principal,
+        "client": request.client,
+        "since": round(request.at, 3),
+        "until": round(pending.until, 3),
+        "waiting": pending.is_waiting,
+        "here": pending.is_here,
+    }

@@ -1,0 +1,98 @@
+"""The HTTP API of a running bridge, for those who administer it: `/api/…`.
+
+A Starlette application, made at the first request for it. Who calls was found out before (`HttpFront`); what stands
+in `request.state` says whether they may administer. An ordinary token may not: a model that holds one could approve
+its own call.
+"""
+
+import json
+from typing import Any, cast
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mcpbridge.app.admin.approvals import Problem, decide, listed
+from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_routes
+from mcpbridge.app.admin.server_routes import registry_routes
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.approvals.pending import Desk
+from mcpbridge.results.kept_results import Shelf
+from mcpbridge.results.token_ledger import Ledger
+
+_LARGEST_BODY = 64 * 1024
+_STATUS_OF = {"invalid": 400, "forbidden": 403, "unknown": 404, "decided": 409, "exists": 409, "failed": 503}
+_NOT_ADMIN = (
+    "Only who administers the bridge may use this: give a token of `http.tokens` the setting `admin = true`, or start "
+    "the bridge with MCPBRIDGE_ADMIN_TOKEN in its environment, and send that token as `Authorization: Bearer TOKEN`"
+)
+
+
+def make_api(
+    desk: Desk, shelf: Shelf | None = None, ledger: Ledger | None = None, bridge: Bridge | None = None
+) -> Starlette:
+    """The application; its paths begin with `/api`. What is not given has no paths."""
+    return Starlette(
+        routes=[
+            *_approval_routes(desk),
+            *(result_routes(shelf, _for_admins) if shelf is not None else ()),
+            *(stats_routes(ledger, _for_admins) if ledger is not None else ()),
+            *(registry_routes(bridge, _for_admins, _object_of) if bridge is not None else ()),
+        ],
+        exception_handlers={HTTPException: _http_error, Problem: _problem},
+    )
+
+
+def _approval_routes(desk: Desk) -> list[Route]:
+    async def approvals(_: Request) -> JSONResponse:
+        return JSONResponse({"approvals": await listed(desk)})
+
+    async def answer(request: Request) -> JSONResponse:
+        by = f"api:{request.state.principal or 'admin'}"
+        return JSONResponse(await decide(desk, request.path_params["id"], await _object_of(request), by))
+
+    return [
+        Route("/api/approvals", _for_admins(approvals), methods=["GET"]),
+        Route("/api/approvals/{id}", _for_admins(answer), methods=["POST"]),
+    ]
+
+
+def _for_admins(endpoint: Endpoint) -> Endpoint:
+    async def checked(request: Request) -> Response:
+        if not getattr(request.state, "is_admin", False):
+            return _error(403, "forbidden", _NOT_ADMIN)
+        return await endpoint(request)
+
+    return checked
+
+
+async def _object_of(request: Request) -> dict[str, Any]:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LARGEST_BODY:
+            raise HTTPException(413, f"The body is larger than {_LARGEST_BODY} bytes")
+    try:
+        document: object = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise Problem("invalid", "the body must be a JSON object")
+    return cast("dict[str, Any]", document)
+
+
+def _http_error(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = {404: "unknown", 405: "method", 413: "invalid"}.get(error.status_code, "error")
+    return _error(error.status_code, code, error.detail, error.headers)
+
+
+def _problem(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Problem)
+    return _error(_STATUS_OF[error.code], error.code, str(error))
+
+
+def _error(status: int, code: str, message: str, headers: Any = None) -> JSONResponse:
+    return JSONResponse({"error": {"code": code, "message": message}}, status, headers)

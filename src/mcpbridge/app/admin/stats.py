@@ -1,0 +1,88 @@
+"""What is counted of calls, per tool, as JSON values: for `mcpbridge stats`.
+
+Kept results, and the tokens of all, as JSON documents: the same for commands and for the HTTP API.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from mcpbridge.pipeline.observability.metrics import Metrics, Total
+from mcpbridge.results.kept_results import Card
+from mcpbridge.results.token_count import estimated_tokens
+from mcpbridge.results.token_ledger import Account, By, Ledger
+
+
+def stats_of(metrics: Metrics) -> dict[str, Any]:
+    """Every tool that was called, and every method of requests that call none, the most called first.
+
+    Tokens are estimates, and named so; `latency` in seconds is estimated within buckets.
+    """
+    rows = [_told(key, whole) for key, whole in metrics.by_tool().items()]
+    return {"pid": os.getpid(), "tools": sorted(rows, key=lambda row: (-row["calls"], row["tool"], row["method"]))}
+
+
+def _told(key: tuple[str, str, str], whole: Total) -> Mapping[str, Any]:
+    server, tool, method = key
+    return {
+        "server": server,
+        "tool": tool,
+        "method": method,
+        "calls": whole.calls,
+        "errors": whole.errors,
+        "outcomes": whole.outcomes,
+        "refused": whole.refused,
+        "failed": whole.failed,
+        "approvals": whole.approvals,
+        "latency": whole.durations.summary(),
+        "seconds": round(whole.durations.seconds, 6),
+        "server_seconds": round(whole.upstream.seconds, 6),
+        "bytes_in": whole.bytes_in,
+        "bytes_out": whole.bytes_out,
+        "tokens_in_estimated": estimated_tokens(whole.bytes_in),
+        "tokens_out_estimated": estimated_tokens(whole.bytes_out),
+        "retries": whole.retries,
+        "cache_hits": whole.cache_hits,
+        "coerced": whole.coerced,
+        "rewritten": whole.rewritten,
+        "rewritten_tokens_estimated": whole.tokens,
+    }
+
+
+BY: tuple[By, ...] = get_args(By)
+"""What tokens can be told by."""
+
+_NUMBERS = ("calls", "rewritten", "came", "shown", "stored", "recalled", "saved")
+
+
+async def accounts_of(ledger: Ledger, *, days: int = 7, by: Sequence[By] = ("tool",)) -> dict[str, Any]:
+    """Tokens of the last so many days: a row of each day, server, tool or client as `by` says, and the sum of all.
+
+    All are estimates. `saved` is what clients were not sent, less what they asked for later; `saved_share` is what part
+    of what came that is.
+    """
+    accounts = await ledger.report(days=days, by=by)
+    rows = [{**dict(zip(by, account.key, strict=True)), **_numbers([account])} for account in accounts]
+    return {"days": days, "by": list(by), "estimated": True, "rows": rows, "total": _numbers(accounts)}
+
+
+def _numbers(accounts: Sequence[Account]) -> Mapping[str, Any]:
+    sums: dict[str, Any] = {name: sum(getattr(account, name) for account in accounts) for name in _NUMBERS}
+    return {**sums, "saved_share": round(sums["saved"] / sums["came"], 4) if sums["came"] else 0.0}
+
+
+def card_document(card: Card) -> dict[str, Any]:
+    """What is known of a kept result."""
+    at = datetime.fromtimestamp(card.at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {
+        "handle": card.handle,
+        "at": at,
+        "tool": card.tool,
+        "arguments": card.arguments,
+        "outcome": card.outcome,
+        "kind": card.kind,
+        "headline": card.headline,
+        "chars": card.chars,
+        "client": card.client,
+    }

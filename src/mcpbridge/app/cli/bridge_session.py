@@ -1,0 +1,199 @@
+"""A bridge for the time of one command: load the configuration, start what the command needs, ask, stop."""
+
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import anyio
+
+from mcpbridge.app.cli.exit_codes import (
+    OK,
+    UNREACHABLE,
+    CommandFailed,
+    State,
+    fail,
+    failure_code,
+    fault,
+    is_ready,
+    only_error,
+    report,
+)
+from mcpbridge.app.cli.output import note, progress, visible
+from mcpbridge.app.cli.serve_prompts import ask_at_terminal
+from mcpbridge.app.cli.signals import ended_by_signals
+from mcpbridge.app.daemon.handshake import project_uri
+from mcpbridge.app.logging_setup import set_up_logs
+from mcpbridge.app.stdio_proxy.handshake import project_of
+from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded, load
+from mcpbridge.config.schema import LogSettings
+from mcpbridge.core.model import BUILTIN, TOOLS
+from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.library.client.open_options import patient
+
+Command = Callable[[Loaded, Redactor], Awaitable[int]]
+"""The work of a command; returns the exit code."""
+
+_SEPARATORS = ("/", ".", "__")
+"""What can stand between a server's name and a tool's."""
+
+_QUIET = LogSettings(level="critical")
+"""A command says in its own words what went wrong."""
+
+
+def run(
+    command: Command, config: str | None, *, as_json: bool = False, load: Callable[[str | None], Loaded] = load
+) -> int:
+    """Load the configuration, run the command on an event loop and return its exit code. Errors are reported."""
+    redact = Redactor()
+    try:
+        loaded = load(config)
+        redact = Redactor(loaded.secrets)
+        set_up_logs(_QUIET, redact)
+        for warning in loaded.warnings:
+            note(redact(warning))
+        options = {"use_uvloop": find_spec("uvloop") is not None}
+        code = anyio.run(_until_signalled, command, loaded, redact, backend_options=options)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
+        if isinstance(only_error(error), BrokenPipeError):  # the reader of our output has seen enough, as `head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+        known = report(error, as_json=as_json, redact=redact)
+        if known is None:
+            raise
+        return known
+    return code
+
+
+async def _until_signalled(command: Command, loaded: Loaded, redact: Redactor) -> int:
+    received: list[signal.Signals] = []
+    with anyio.CancelScope() as scope:
+
+        def end(number: signal.Signals) -> None:
+            received.append(number)
+            scope.cancel()
+
+        with ended_by_signals(end):
+            return await command(loaded, redact)
+    (number,) = received
+    raise CommandFailed(128 + number, "interrupted" if number == signal.SIGINT else f"ended by {number.name}")
+
+
+@asynccontextmanager
+async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None = None) -> AsyncGenerator[Bridge]:
+    """A bridge whose servers (all, or those named) and own tools are ready or have failed once.
+
+    Raises:
+        ConfigError: there is no server of such a name.
+    """
+    settings = patient(loaded.settings)  # what is missing from one answer is never announced here
+    known = settings.servers
+    if servers is not None:
+        for name in servers:
+            if name not in known:
+                close = nearest(name, known, limit=1)
+                hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
+                if name in settings.tools:
+                    hint = (
+                        f"It is a table of [tools]: `mcpbridge list --query 'server:{name} OR name:{name}'` shows it."
+                    )
+                raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
+        settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})
+    enabled = [server for server in settings.servers.values() if not server.disabled]
+    longest = max([settings.bridge.startup_wait, *(server.init_timeout for server in enabled)])
+    # No other command finds this bridge, so who runs this one is the only person that can be asked.
+    settings = settings.model_copy(update={"approval": settings.approval.model_copy(update={"ask": []})})
+    async with Bridge(
+        settings,
+        redact=redact,
+        approver=ask_at_terminal,
+        is_whole=servers is None,
+        project=project_uri(project_here()),
+    ) as bridge:
+        with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
+            await bridge.settled(longest + 1)
+        yield bridge
+
+
+def project_here() -> str:
+    """The directory of the project that a command works in, as `mcpbridge serve` would take it; empty: in none."""
+    try:
+        return project_of(os.environ, os.getcwd())  # noqa: PTH109 - text is wanted
+    except FileNotFoundError:
+        return project_of(os.environ, "")
+
+
+def wanted_servers(bridge: Bridge) -> list[State]:
+    """What the bridge says of each server that is not switched off."""
+    servers = bridge.settings.servers
+    return [server for server in bridge.status()["servers"] if not servers[server["name"]].disabled]
+
+
+def warn_of_absent(bridge: Bridge, *, only_servers: bool = False) -> None:
+    """Say what is missing from what is shown: servers, and tables of `[tools]` and packs that do not work.
+
+    Ends the command if nothing of what is configured works. `only_servers`: nothing but what servers have was asked
+    for. Built-in tools that lack something are no news: `check` and `status` tell of them.
+    """
+    servers, status = wanted_servers(bridge), bridge.status()
+    backends: list[State] = [] if only_servers else status["backends"]
+    absent = [server for server in servers if not is_ready(server)]
+    failed = [backend for backend in backends if backend["state"] != "ready"]
+    for server in absent:
+        note(f"{server['name']} is missing: {fault(server)}")
+    for backend in failed:
+        note(visible(f"{backend['name']} is missing: {backend['reason'] or 'it is starting'}"))
+    lacking = {tool["name"] for tool in status["inactive"]}
+    has_own = not only_servers and any(name not in lacking for name in bridge.settings.builtin.enable)
+    if (absent or failed) and len(absent) == len(servers) and len(failed) == len(backends) and not has_own:
+        what = "no server could be reached" if absent else "no tool works"
+        fail(UNREACHABLE, what, "`mcpbridge check` tells more.")
+
+
+def warn_of_owners(bridge: Bridge, tool: str) -> None:
+    """Say what does not work that could have a tool of this name, which is not there; end the command if nothing works.
+
+    Where its name tells whose it is, nothing is said of others; the answer to the call tells why that one fails.
+    """
+    singles = {*bridge.backends.names(), *bridge.settings.builtin.enable}
+    owners = (*singles, *bridge.settings.servers)
+    is_told = tool.startswith(tuple(owner + separator for owner in owners for separator in _SEPARATORS))
+    if not is_told and tool.removeprefix(f"{TOOLS}/").removeprefix(f"{BUILTIN}/") not in singles:
+        warn_of_absent(bridge)
+
+
+async def ask(bridge: Bridge, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result of a request; an error ends the command with the exit code that fits."""
+    try:
+        return await bridge.request(method, params)
+    except RequestFailed as error:
+        fail(failure_code(error.data), visible(str(error)))
+
+
+async def all_pages(bridge: Bridge, kind: str, method: str) -> list[dict[str, Any]]:
+    """Every entry of a listing; `kind` is the member that holds them."""
+    entries: list[dict[str, Any]] = []
+    params: dict[str, Any] = {}
+    while True:
+        page = await ask(bridge, method, params)
+        entries += page.get(kind, [])
+        if not page.get("nextCursor"):
+            return entries
+        params = {"cursor": page["nextCursor"]}
+
+
+def likely_servers(loaded: Loaded, name: str) -> list[str] | None:
+    """The servers that can own the tool `name`, going by the prefixes it may have; None: it could be any.
+
+    Starting one server instead of all makes a call quicker. The bridge still resolves the name by its table.
+    """
+    return [
+        server for server in loaded.settings.servers if name.startswith(tuple(server + s for s in _SEPARATORS))
+    ] or None

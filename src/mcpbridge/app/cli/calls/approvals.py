@@ -1,0 +1,186 @@
+"""Calls that wait for approval in all running bridges of this user, or in their store; how a command answers one.
+
+`mcpbridge approvals`: the calls that wait for a person, in all running bridges of this user and in their store.
+
+`mcpbridge approve`: say yes to a call that waits for it.
+
+`mcpbridge deny`: say no to a call that waits for approval.
+"""
+
+import getpass
+import os
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from mcpbridge.app.admin.approvals import Problem
+from mcpbridge.app.admin.control_socket import ask, sockets
+from mcpbridge.app.cli.exit_codes import DECIDED, OK, TOOL_ERROR, UNREACHABLE, USAGE, CommandFailed, fail, report
+from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.output import first_line, note, print_json, print_table, visible
+from mcpbridge.app.cli.running_bridges import KeptApprovals
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.units import show_seconds
+
+Waiting = dict[str, Any]
+"""One call that waits, as `admin/approvals.py` tells it."""
+
+_CODES = {"unknown": TOOL_ERROR, "decided": DECIDED, "invalid": USAGE}
+
+
+def waiting(config: str | None = None) -> list[tuple[Path | None, Waiting]]:
+    """Each call that waits, with the socket of a bridge that takes its answer, oldest first; None: only the store does.
+
+    Bridges may share a store, so several can know the same one; the bridge that waits for it comes before others.
+    `config` names the configuration whose store it is.
+
+    Raises:
+        ConfigError: no bridge is running, and the configuration is wrong.
+        CommandFailed: no bridge is running, and nothing waits in the store.
+    """
+    answers = [(path, ask(path, {"do": "approvals"})) for path in sockets(runtime_directory(os.environ))]
+    alive = [(path, answer) for path, answer in answers if answer is not None]
+    found: dict[str, tuple[Path | None, Waiting]] = {}
+    for path, answer in alive:
+        for one in cast("list[Waiting]", answer.get("approvals", [])):
+            if one["id"] not in found or one["here"]:
+                found[one["id"]] = path, one
+    for one in _kept(config, is_alone=not alive):
+        found.setdefault(one["id"], (None, one))
+    if not alive and not found:
+        fail(
+            UNREACHABLE, "no bridge is running, and no call can still be approved", "Start one with `mcpbridge serve`."
+        )
+    return sorted(found.values(), key=lambda entry: entry[1]["since"])
+
+
+def _kept(config: str | None, *, is_alone: bool) -> list[Waiting]:
+    try:
+        return KeptApprovals(config).listed()
+    except ConfigError:
+        if is_alone or config:
+            raise
+        return []  # the bridges that run tell what they know
+
+
+def decide(typed: str, decision: str, scope: str, config: str | None = None) -> Waiting:
+    """Answer the call whose id is, or begins with, what was typed. Ends the command where that cannot be."""
+    wanted = typed.strip().lower()
+    found = [(path, one) for path, one in waiting(config) if one["id"].startswith(wanted)]
+    if len(found) > 1:
+        several = ", ".join(one["id"] for _, one in found)
+        fail(USAGE, f"several calls wait whose id begins with {typed!r}: {several}", "Type more of it.")
+    id_, by = found[0][1]["id"] if found else wanted, f"cli:{_user()}"
+    answer = {"decision": decision, "for": scope}
+    if found and found[0][0] is None:
+        return _decide_kept(id_, answer, by, config)
+    # One that was answered does not wait any more; the bridges remember by whom.
+    paths = [path for path, _ in found if path is not None] or sockets(runtime_directory(os.environ))
+    answers = [ask(path, {"do": "decide", **answer, "by": by, "id": id_}) for path in paths]
+    said = [dict(answer) for answer in answers if answer is not None]
+    done = next((answer for answer in said if "error" not in answer), None)
+    if done is None:
+        raise _why_not(said)
+    return done
+
+
+def _decide_kept(id_: str, answer: dict[str, str], by: str, config: str | None) -> Waiting:
+    try:
+        return KeptApprovals(config).decide(id_, answer, by)
+    except Problem as problem:
+        raise _why_not([{"code": problem.code, "error": str(problem)}]) from problem
+
+
+def _why_not(said: list[dict[str, object]]) -> CommandFailed:
+    """Of several bridges, the one that knows most tells."""
+    said = sorted(said, key=lambda answer: answer.get("code") != "decided")
+    error = said[0] if said else {"error": "the bridge has ended"}
+    code = _CODES.get(str(error.get("code")), UNREACHABLE)
+    return CommandFailed(code, str(error["error"]), "" if code == DECIDED else "`mcpbridge approvals` lists them.")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
+
+
+@click.command("approvals")
+@config_option
+@as_json_option
+def command(*, config: str | None, as_json: bool) -> int:
+    """List the calls that wait for approval, and those that gave up but can still be approved.
+
+    Exit code 4 if no bridge is running and there is none of these.
+    """
+    try:
+        found = [one for _, one in waiting(config)]
+    except (ConfigError, CommandFailed) as error:
+        return report(error, as_json=as_json) or OK
+    if as_json:
+        print_json({"approvals": found})
+    elif not found:
+        note("no call waits for approval")
+    else:
+        titles = ["ID", "Tool", "Client", "Since", "Answer within", "Arguments"]
+        print_table(titles, [_row(one, time.time()) for one in found])
+    return OK
+
+
+def _row(one: Waiting, now: float) -> list[str]:
+    who = " as ".join(filter(None, [one["client"], one["principal"]])) or "-"
+    since, left = (show_seconds(round(max(0.0, span))) for span in (now - one["since"], one["until"] - now))
+    arguments = first_line(one["arguments_line"], 60)
+    state = since if one["waiting"] else f"{since}, gave up"
+    return [one["id"], first_line(one["tool"], 40), first_line(who, 30), state, left, arguments]
+
+
+@click.command("approve")
+@click.argument("id_", metavar="ID")
+@config_option
+@click.option("--session", is_flag=True, help="Also the same call again, for as long as the session lasts.")
+@as_json_option
+def approve_command(*, id_: str, config: str | None, session: bool, as_json: bool) -> int:
+    """Approve the call ID, or the one whose id begins so; `mcpbridge approvals` lists them.
+
+    One that gave up waiting needs no running bridge: it is in the store that the configuration names.
+
+    Exit code 5: no such call waits. 6: it was answered before.
+    """
+    try:
+        done = decide(id_, "approve", "session" if session else "once", config)
+    except (ConfigError, CommandFailed) as error:
+        return report(error, as_json=as_json) or OK
+    if as_json:
+        print_json(done)
+        return OK
+    more = ", and the same call for this session" if session else ""
+    then = "" if done["waiting"] else "; the call gave up waiting, it passes when it is made again"
+    print(visible(f"approved: {done['tool']}{more}{then}\n{done['arguments']}"))
+    return OK
+
+
+@click.command("deny")
+@click.argument("id_", metavar="ID")
+@config_option
+@as_json_option
+def deny_command(*, id_: str, config: str | None, as_json: bool) -> int:
+    """Refuse the call ID, or the one whose id begins so; `mcpbridge approvals` lists them.
+
+    One that gave up waiting needs no running bridge: it is in the store that the configuration names.
+
+    Exit code 5: no such call waits. 6: it was answered before.
+    """
+    try:
+        done = decide(id_, "deny", "once", config)
+    except (ConfigError, CommandFailed) as error:
+        return report(error, as_json=as_json) or OK
+    if as_json:
+        print_json(done)
+    else:
+        print(visible(f"denied: {done['tool']}"))
+    return OK

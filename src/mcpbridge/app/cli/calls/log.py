@@ -1,0 +1,224 @@
+"""`mcpbridge log`: what was called, from the call log of this user's bridges, whether or not any of them runs."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from time import time
+from typing import Any, get_args
+
+import anyio
+import click
+
+from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, fail
+from mcpbridge.app.cli.options import config_option
+from mcpbridge.app.cli.output import first_line, json_text, note, print_table, print_text, visible
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.units import parse_seconds, show_seconds
+from mcpbridge.config.load import Loaded
+from mcpbridge.storage.audit_log import Outcome
+from mcpbridge.storage.audit_log_reader import Filter, Row, read_calls, read_events
+from mcpbridge.storage.settings import call_log_path
+from mcpbridge.storage.sqlite.database import may_exist
+
+_LOOK = 0.25
+"""Seconds between two looks at the file with `--follow`."""
+_MOST = 10_000
+"""Records that one look shows."""
+
+Read = Callable[[int, int], list[Row]]
+"""Reads at most so many records after the one with that number."""
+
+
+@click.command("log")
+@config_option
+@click.option("--tool", metavar="GLOB", help="Only calls of these: `server/tool`, or the tool's own name.")
+@click.option("--server", metavar="GLOB", help="Only calls to these servers.")
+@click.option("--client", metavar="GLOB", help="Only calls of these clients.")
+@click.option("--principal", metavar="GLOB", help="Only calls of these users; '' is the local one.")
+@click.option("--outcome", type=click.Choice(get_args(Outcome)), help="Only calls that went like this.")
+@click.option("--since", metavar="TIME", help='Only what began since then: "1h", 2026-07-28T12:00.')
+@click.option("-n", "--limit", type=click.IntRange(0), metavar="N", default=50, help="The N newest (default: 50).")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until interrupted.")
+@click.option("--events", is_flag=True, help="What became of approvals, instead of calls.")
+@click.option("--content", is_flag=True, help="Show arguments and results, where they were kept (`log_content`).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def command(
+    *,
+    config: str | None,
+    tool: str | None,
+    server: str | None,
+    client: str | None,
+    principal: str | None,
+    outcome: str | None,
+    since: str | None,
+    limit: int,
+    follow: bool,
+    events: bool,
+    content: bool,
+    as_json: bool,
+) -> int:
+    """Show what was called, newest last. Exit code 4 if there is no call log."""
+    which = Filter(tool, server, client, principal, outcome, None if since is None else _moment(since))
+    if events and outcome:
+        raise click.UsageError("--outcome means nothing with --events.")
+
+    async def show(loaded: Loaded, _: Redactor) -> int:
+        settings = loaded.settings
+        path = call_log_path(settings.call_log, settings.store)
+        is_logged = settings.call_log.enabled
+        if not may_exist(path) and not (follow and is_logged):
+            _tell_of_absence(path, is_logged=is_logged)
+            return OK
+        if not is_logged and not events:
+            note(f"calls are not logged now; these are older ones. {_HOW_TO}")
+
+        def read(limit: int, after: int) -> list[Row]:
+            if not may_exist(path):
+                return []
+            if events:
+                return read_events(path, which, limit=limit, after=after)
+            return read_calls(path, which, limit=limit, after=after, content=content)
+
+        printed = _print_json if as_json else partial(_print_rows, events=events, content=content, aligned=not follow)
+        await _show(read, printed, limit, follow=follow)
+        return OK
+
+    return run(show, config, as_json=as_json)
+
+
+_HOW_TO = "To log them, add to the configuration:\n\n    [call_log]\n    enabled = true\n"
+
+
+def _moment(text: str) -> float:
+    """Seconds since 1970, from a span before now or a point in time."""
+    try:
+        return time() - parse_seconds(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        expected = 'expected a time span such as "1h", or a time such as 2026-07-28T12:00'
+        raise click.BadParameter(expected, param_hint="--since") from None
+
+
+def _tell_of_absence(path: Path, *, is_logged: bool) -> None:
+    if not is_logged:
+        fail(UNREACHABLE, f"there is no call log: {path}", _HOW_TO)
+    note(f"nothing was logged yet: {path}")
+
+
+async def _show(read: Read, printed: Callable[[Sequence[Row]], None], limit: int, *, follow: bool) -> None:
+    rows = read(max(limit, 1), 0)  # one at least: it tells where what follows begins
+    last = rows[-1]["id"] if rows else 0
+    if limit:
+        printed(rows)
+    while follow:
+        sys.stdout.flush()
+        await anyio.sleep(_LOOK)
+        rows = read(_MOST, last)
+        if rows:
+            last = rows[-1]["id"]
+            printed(rows)
+
+
+def _print_json(rows: Sequence[Row]) -> None:
+    for row in rows:
+        print(json_text(row))
+
+
+def _print_rows(rows: Sequence[Row], *, events: bool, content: bool, aligned: bool) -> None:
+    titles = _EVENT_TITLES if events else _TITLES
+    cells = [(_event_cells if events else _cells)(row) for row in rows]
+    if not rows and aligned:
+        note("there is none of that kind")
+    elif rows and aligned and not content:
+        print_table(titles, cells)
+    else:
+        for row, line in zip(rows, cells, strict=True):
+            print("  ".join(map(visible, filter(None, line))))
+            if content:
+                _print_content(row)
+
+
+def _print_content(row: Row) -> None:
+    for side in ("arguments", "result"):
+        if (kept := row.get(side, {}).get("content")) is not None:
+            print_text(f"    {side}: {kept}")
+
+
+_TITLES = ["Time", "Tool", "Client", "Outcome", "Took", "Arguments", "Result", "Told"]
+
+
+def _cells(row: Row) -> list[str]:
+    told = [row.get("error", ""), _facts(row.get("facts", {}))]
+    who = row["client"] or "-"
+    if row.get("principal"):
+        who += f" ({row['principal']})"
+    return [
+        _local(row["at"]),
+        row["tool"] if row["method"] == "tools/call" else f"{row['method']} {row['tool']}",
+        who,
+        row["outcome"].replace("_", " "),
+        _duration(row["seconds"]),
+        _size(row["arguments"]),
+        _size(row["result"]),
+        first_line("; ".join(filter(None, told)), 120),
+    ]
+
+
+_EVENT_TITLES = ["Time", "Event", "Tool", "Who", "For", "Arguments", "Told"]
+
+
+def _event_cells(row: Row) -> list[str]:
+    told = [row.get("detail", ""), _facts(row.get("facts", {}))]
+    asked_for = row.get("client", "-")
+    if row.get("principal"):
+        asked_for += f" ({row['principal']})"
+    return [
+        _local(row["at"]),
+        row["event"],
+        row.get("tool", "-"),
+        row.get("who", "-"),
+        asked_for,
+        row.get("arguments", {}).get("sha256", "-")[:8],
+        first_line("; ".join(filter(None, told)), 120),
+    ]
+
+
+def _local(at: str) -> str:
+    return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f}ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    return f"{seconds:.1f}s" if seconds < 60 else show_seconds(round(seconds))
+
+
+def _size(part: dict[str, Any]) -> str:
+    """Size and the beginning of the digest, by which equal ones are recognised."""
+    size: int = part["size"]
+    if not size:
+        return "-"
+    shown = f"{size} B" if size < 1024 else f"{size / 1024:.1f} KiB" if size < 1024**2 else f"{size / 1024**2:.1f} MiB"
+    return f"{shown} {part['sha256'][:8]}"
+
+
+def _facts(facts: dict[str, Any]) -> str:
+    return " ".join(f"{_spoken(name)}={_plain(value)}" for name, value in facts.items())
+
+
+def _spoken(name: str) -> str:
+    return re.sub(r"\s+", "_", name)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,274 @@
+"""`mcpbridge results`: large results that were kept; find them, read them whole, forget them.
+
+`mcpbridge cache`: the results that running bridges of this user keep, and `mcpbridge cache clear` to forget them.
+"""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import click
+
+from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.app.admin.stats import card_document
+from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE, CommandFailed, fail, report
+from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.output import first_line, note, print_json, print_table, print_text
+from mcpbridge.app.cli.running_bridges import absence, kept_results, load_or_default
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded
+from mcpbridge.results.kept_results import Card, Shelf
+
+_ALL = 1_000_000
+"""More than there are."""
+_WHOLE = 26
+"""Characters of a handle."""
+
+principal_option = click.option(
+    "--principal", metavar="NAME", default="", help="What is kept for this user; default: for the local one."
+)
+search_option = click.option("--search", metavar="WORDS", default="", help="Only those with all of these words.")
+limit_option = click.option("-n", "--limit", type=click.IntRange(1), default=50, help="The N newest (default: 50).")
+
+
+@click.group("results", invoke_without_command=True)
+@search_option
+@limit_option
+@principal_option
+@config_option
+@as_json_option
+@click.pass_context
+def command(context: click.Context, **options: Any) -> int:
+    """Show the large results that were kept, the newest first; they are in the store, so no bridge has to run."""
+    return OK if context.invoked_subcommand is not None else _list(**options)
+
+
+@command.command("list")
+@search_option
+@limit_option
+@principal_option
+@config_option
+@as_json_option
+def listing(**options: Any) -> int:
+    """Show what is kept: words are looked for in tool, arguments, outcome, kind, headline and client."""
+    return _list(**options)
+
+
+@command.command("show")
+@click.argument("handle")
+@click.option("--raw", is_flag=True, help="The result of the call, as JSON, byte for byte.")
+@click.option("--preview", type=click.IntRange(1), metavar="N", help="Statistics of it in at most N characters.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Into this file.")
+@principal_option
+@config_option
+def show(
+    *, handle: str, raw: bool, preview: int | None, output: Path | None, principal: str, config: str | None
+) -> int:
+    """Print the text of the result HANDLE (or that begins so), as the server sent it. Exit code 5: there is none."""
+    if raw and preview is not None:
+        raise click.UsageError("--raw and --preview exclude each other.")
+
+    async def work(shelf: Shelf) -> int:
+        whole = await _whole_handle(shelf, handle, principal)
+        data = await shelf.get(whole, principal=principal)
+        if data is None:
+            _fail_unknown(handle)
+        shown = data if raw else _text_of(data, preview)
+        if output is not None:
+            _write(output, shown)
+        elif isinstance(shown, bytes) and not sys.stdout.isatty():
+            sys.stdout.buffer.write(shown)
+        else:
+            print_text(shown.decode(errors="replace") if isinstance(shown, bytes) else shown)
+        return OK
+
+    return _with_shelf(work, config)
+
+
+@command.command("rm")
+@click.argument("handles", nargs=-1, metavar="HANDLE…")
+@click.option("--all", "everything", is_flag=True, help="All that are kept for the user.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@principal_option
+@config_option
+@as_json_option
+def remove(
+    *, handles: Sequence[str], everything: bool, yes: bool, principal: str, config: str | None, as_json: bool
+) -> int:
+    """Forget kept results: nothing can be recalled out of them any more. Exit code 5: there is no such result."""
+    if everything == bool(handles):
+        raise click.UsageError("Name the results, or all of them by --all.")
+
+    async def work(shelf: Shelf) -> int:
+        if everything:
+            found = [card.handle for card in await shelf.cards(principal=principal, limit=_ALL)]
+            if found and not yes:
+                _ask(len(found))
+        else:
+            found = [await _whole_handle(shelf, handle, principal) for handle in handles]
+        dropped = [handle for handle in dict.fromkeys(found) if await shelf.drop(handle, principal=principal)]
+        if as_json:
+            print_json({"forgotten": dropped})
+        else:
+            note(f"{len(dropped)} {'result' if len(dropped) == 1 else 'results'} forgotten")
+        return OK
+
+    return _with_shelf(work, config, as_json=as_json)
+
+
+def _list(*, search: str, limit: int, principal: str, config: str | None, as_json: bool) -> int:
+    async def work(shelf: Shelf) -> int:
+        cards = await shelf.cards(principal=principal, search=search, limit=limit)
+        if as_json:
+            print_json({"results": [card_document(card) for card in cards]})
+        elif cards:
+            print_table(["Handle", "Time", "Tool", "What", "Arguments"], [_row(card) for card in cards])
+        else:
+            note("there is none of that kind" if search else "no result is kept")
+        return OK
+
+    return _with_shelf(work, config, as_json=as_json)
+
+
+def _with_shelf(work: Callable[[Shelf], Awaitable[int]], config: str | None, *, as_json: bool = False) -> int:
+    async def doing(loaded: Loaded, redact: Redactor) -> int:
+        if why := absence(loaded.settings):
+            note(why)
+        async with kept_results(loaded.settings, redact) as kept:
+            return await work(kept.shelf)
+
+    return run(doing, config, as_json=as_json, load=load_or_default)
+
+
+async def _whole_handle(shelf: Shelf, typed: str, principal: str) -> str:
+    """The handle that is, or begins with, what was typed. Ends the command if that is none, or several."""
+    typed = typed.strip().lower()
+    if len(typed) >= _WHOLE:
+        found = [typed] if await shelf.card(typed, principal=principal) is not None else []
+    else:
+        cards = await shelf.cards(principal=principal, limit=_ALL)
+        found = [card.handle for card in cards if typed and card.handle.startswith(typed)]
+    if len(found) > 1:
+        fail(USAGE, f"several results begin with {typed!r}: {', '.join(found[:5])}", "Type more of it.")
+    return found[0] if found else _fail_unknown(typed)
+
+
+def _fail_unknown(handle: str) -> NoReturn:
+    fail(TOOL_ERROR, f"no result is kept as {handle[:40]!r}, or not any more", "`mcpbridge results` lists them.")
+
+
+def _text_of(data: bytes, preview: int | None) -> str:
+    from mcpbridge.results.content import document_of, text_of
+
+    if preview is None:
+        text = text_of(data)
+        if not text:
+            note("it has no text; --raw shows the result")
+        return text
+    from mcpbridge.results.preview.preview import preview as preview_of
+
+    return preview_of(document_of(data), preview)
+
+
+def _write(path: Path, shown: str | bytes) -> None:
+    data = shown if isinstance(shown, bytes) else shown.encode(errors="replace")
+    try:
+        with open(path, "wb", opener=_for_me_alone) as file:
+            file.write(data)
+    except OSError as error:
+        fail(USAGE, f"{path} cannot be written: {error.strerror}")
+    note(f"{len(data):,} bytes written to {path}")
+
+
+def _for_me_alone(path: str, flags: int) -> int:
+    """Opens a file that, if it is new, nobody else can read: in the store they cannot either."""
+    return os.open(path, flags, 0o600)
+
+
+def _ask(count: int) -> None:
+    if not sys.stdin.isatty():
+        fail(USAGE, f"{count} results would be forgotten", "Say --yes if they shall be.")
+    click.confirm(f"Forget {count} results?", abort=True, err=True)
+
+
+def _row(card: Card) -> list[str]:
+    what = f"{card.headline or card.kind or '-'}{'' if card.outcome == 'ok' else ' (error)'}"
+    at = f"{datetime.fromtimestamp(card.at).astimezone():%Y-%m-%d %H:%M:%S}"
+    return [card.handle, at, first_line(card.tool or "-", 40), first_line(what, 60), first_line(card.arguments, 60)]
+
+
+@click.group("cache", invoke_without_command=True)
+@as_json_option
+@click.pass_context
+def cache_command(context: click.Context, *, as_json: bool) -> int:
+    """Show what running bridges keep of results of tools with `cache`. Exit code 4 if no bridge is running."""
+    if context.invoked_subcommand is not None:
+        return OK
+    try:
+        found = _said({"do": "cache"})
+    except (ConfigError, CommandFailed) as error:
+        return report(error, as_json=as_json) or OK
+    if as_json:
+        print_json({"bridges": found})
+        return OK
+    for number, bridge in enumerate(found):
+        if number:
+            print()
+        _show(bridge)
+    return OK
+
+
+@cache_command.command("clear")
+@click.option("--server", metavar="NAME", default="", help="Only what is kept of this server.")
+@click.option("--tool", metavar="GLOB", default="", help="Only of these: `server/tool`, or the tool's own name.")
+@as_json_option
+def clear(*, server: str, tool: str, as_json: bool) -> int:
+    """Forget kept results, in all running bridges. Exit code 4 if none is running."""
+    try:
+        found = _said({"do": "clear_cache", "server": server, "tool": tool})
+    except (ConfigError, CommandFailed) as error:
+        return report(error, as_json=as_json) or OK
+    cleared = sum(int(bridge["cleared"]) for bridge in found)
+    if as_json:
+        print_json({"cleared": cleared})
+    else:
+        note(f"{cleared} {'result' if cleared == 1 else 'results'} forgotten")
+    return OK
+
+
+def _said(request: Mapping[str, object]) -> list[dict[str, Any]]:
+    """What the running bridges say. Ends the command if none says something useful."""
+    answers = [dict(answer) for answer in ask_all(runtime_directory(os.environ), request)]
+    useful = [answer for answer in answers if "error" not in answer]
+    if not useful and answers:
+        code = USAGE if answers[0].get("code") == "unknown" else UNREACHABLE
+        fail(code, str(answers[0]["error"]), "`mcpbridge status` shows the bridges and their servers.")
+    if not useful:
+        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
+    return useful
+
+
+def _show(bridge: Mapping[str, Any]) -> None:
+    share = f"{_size(bridge['bytes'])} of {_size(bridge['max_bytes'])}"
+    told = f"{bridge['entries']} results, {share}; {bridge['hits']} hits, {bridge['shared']} shared"
+    print(f"process {bridge['pid']}: {told}, {bridge['misses']} misses")
+    tools = cast("list[dict[str, Any]]", bridge["tools"])
+    if tools:
+        print_table(["Tool", "Results", "Size", "Hits", "Shared", "Misses"], [_cache_row(tool) for tool in tools])
+
+
+def _cache_row(tool: Mapping[str, Any]) -> list[str]:
+    counts = [str(tool[key]) for key in ("hits", "shared", "misses")]
+    return [first_line(tool["tool"], 60), str(tool["entries"]), _size(tool["bytes"]), *counts]
+
+
+def _size(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"

@@ -1,0 +1,142 @@
+"""The table of tokens that `mcpbridge stats` shows.
+
+`mcpbridge stats`: what running bridges have counted of calls, and the tokens that results cost and saved.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import click
+
+from mcpbridge.app.admin.control_socket import Document, ask_all
+from mcpbridge.app.admin.stats import BY, accounts_of
+from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, fail
+from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.output import note, print_json, print_table
+from mcpbridge.app.cli.running_bridges import absence, kept_results, load_or_default
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded
+from mcpbridge.config.schema import Settings
+from mcpbridge.results.token_ledger import By
+from mcpbridge.storage.store import MAX_DAYS
+
+_TITLES = ["Calls", "Rewritten", "Came", "Shown", "Recalled", "Stored", "Saved", "%"]
+_COUNTS = ("calls", "rewritten", "came", "shown", "recalled", "stored", "saved")
+
+
+def print_tokens(told: Mapping[str, Any]) -> None:
+    """What `accounts_of` told: a line for each row, and one for their sum."""
+    by: list[str] = told["by"]
+    print(f"tokens of results, {_span(told['days'])} (estimates)")
+    rows = [[*(row[part] or "-" for part in by), *_numbers(row)] for row in told["rows"]]
+    total = ["total", *[""] * (len(by) - 1), *_numbers(told["total"])]
+    print_table([*(part.capitalize() for part in by), *_TITLES], [*rows, total], wraps=by[0].capitalize())
+
+
+def _span(days: int) -> str:
+    return "today" if days == 1 else f"last {days} days"
+
+
+def _numbers(row: Mapping[str, Any]) -> list[str]:
+    return [*(f"{row[name]:,}" for name in _COUNTS), f"{row['saved_share']:.0%}" if row["came"] else "-"]
+
+
+_STATS_TITLES = ["Tool", "Calls", "Errors", "Refused", "p50", "p95", "In", "Out", "Out, estimated"]
+_DAYS = 7
+_HOW = (
+    "Results above `threshold` are rewritten to `budget` characters, as `[results]` of the configuration says; "
+    'with `strategy` "off" they pass as they came.'
+)
+
+
+@click.command("stats")
+@click.option("--days", type=click.IntRange(1, MAX_DAYS), metavar="N", help=f"Tokens of N days (default: {_DAYS}).")
+@click.option("--by", type=click.Choice(BY), multiple=True, help="Tokens by this (default: tool); can be repeated.")
+@config_option
+@as_json_option
+def command(*, days: int | None, by: Sequence[By], config: str | None, as_json: bool) -> int:
+    """Show calls of running bridges since they started, and the tokens of results of the last days.
+
+    With --days or --by, the tokens alone; they are in the store, so no bridge has to run. Latencies are estimated from
+    a histogram, tokens from texts. Exit code 4: no bridge runs, and nothing was counted.
+    """
+    is_about_tokens = days is not None or bool(by)
+
+    async def show(loaded: Loaded, redact: Redactor) -> int:
+        bridges = ask_all(runtime_directory(os.environ), {"do": "stats"})  # which write down what they have counted
+        async with kept_results(loaded.settings, redact) as kept:
+            tokens = await accounts_of(kept.ledger, days=days or _DAYS, by=by or ("tool",))
+        if as_json:
+            print_json({**({} if is_about_tokens else {"bridges": bridges}), "tokens": tokens})
+            return OK if bridges or tokens["rows"] else UNREACHABLE
+        if not bridges and not tokens["rows"]:
+            fail(UNREACHABLE, f"no bridge is running, and {_nothing(loaded, tokens['days'])}", _HOW)
+        if not is_about_tokens:
+            _show_bridges(bridges)
+        if tokens["rows"]:
+            print_tokens(tokens)
+        elif is_about_tokens:
+            note(f"{_nothing(loaded, tokens['days'])}\n  {_HOW}")
+        return OK
+
+    return run(show, config, as_json=as_json, load=_loaded)
+
+
+def _loaded(config: str | None) -> Loaded:
+    """A configuration that is wrong, and was not asked for, does not hide what running bridges have to tell."""
+    try:
+        return load_or_default(config)
+    except ConfigError as error:
+        if config:
+            raise
+        note(f"{error}; tokens are looked for in the default store")
+        return Loaded(Settings())
+
+
+def _nothing(loaded: Loaded, days: int) -> str:
+    why = absence(loaded.settings)
+    return f"no result was counted in {days} days" + (f": {why}" if why else "")
+
+
+def _show_bridges(bridges: Sequence[Document]) -> None:
+    for bridge in bridges:
+        if "error" in bridge:
+            print(f"process {bridge.get('pid')}: {bridge['error']}")
+        else:
+            _show(bridge)
+        print()
+
+
+def _show(bridge: Document) -> None:
+    tools = cast("list[Mapping[str, Any]]", bridge.get("tools", []))
+    if not tools:
+        print(f"process {bridge.get('pid')}: no calls yet")
+        return
+    print(f"process {bridge.get('pid')}")
+    print_table(_STATS_TITLES, [_row(tool) for tool in tools], wraps="Tool")
+
+
+def _row(tool: Mapping[str, Any]) -> list[str]:
+    latency: Mapping[str, float] = tool["latency"]
+    name = tool["tool"] or f"{tool['server']} ({tool['method']})"
+    counts = [str(number) for number in (tool["calls"], tool["errors"], sum(tool["refused"].values()))]
+    times = [_seconds(latency.get(share)) for share in ("p50", "p95")]
+    sizes = [_size(tool["bytes_in"]), _size(tool["bytes_out"]), f"~{tool['tokens_out_estimated']} tokens (est.)"]
+    return [name, *counts, *times, *sizes]
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _size(size: int) -> str:
+    for unit, bytes_of in (("MiB", 2**20), ("KiB", 2**10)):
+        if size >= bytes_of:
+            return f"{size / bytes_of:.1f} {unit}"
+    return f"{size} B"

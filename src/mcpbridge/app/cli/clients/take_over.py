@@ -1,0 +1,115 @@
+"""Take servers over from the files of clients, for `install --replace` and `init`: into servers.toml first, then out.
+
+A server leaves its file only if it is in servers.toml by then, under whatever name, and nothing keeps it from working
+there: its variables are set, its secrets kept.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from mcpbridge.app.cli.config.import_servers import show_outcomes, show_problems, to_do
+from mcpbridge.app.cli.exit_codes import USAGE, fail
+from mcpbridge.app.cli.output import note, print_text, visible
+from mcpbridge.app.client_config.clients import CLIENTS
+from mcpbridge.app.client_config.discover.discover import find_all
+from mcpbridge.app.client_config.discover.found import Found, FoundServer, Surroundings
+from mcpbridge.app.client_config.entry import NAME
+from mcpbridge.app.client_config.importing.merge import Outcome
+from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
+from mcpbridge.app.client_config.install import Target
+
+_IS_SAFE = ("new", "replaced", "there")
+
+
+def plan_for(
+    targets: Sequence[Target] | None,
+    around: Surroundings,
+    path: Path,
+    secrets_to: SecretsTo,
+    *,
+    but: Sequence[FoundServer] = (),
+) -> Plan:
+    """What taking over all servers of these files would write; None: of all that there are. Nothing is changed.
+
+    `but`: without these.
+
+    Raises:
+        ConfigError: the configuration is there and wrong.
+    """
+    clients = CLIENTS if targets is None else [target.client for target in targets]
+    found = find_all(around.environ, around.home, around.platform, around.project, clients=clients)
+    if targets is not None:
+        servers = [one for one in found.servers if any(_is_in(one, target) for target in targets)]
+        found = replace(found, servers=tuple(servers))
+    places = {(one.file, one.line, one.name) for one in but}
+    servers = [one for one in found.servers if (one.file, one.line, one.name) not in places]
+    found = replace(found, servers=tuple(servers))
+    return plan_import(found, path, around.environ, secrets_to=secrets_to)
+
+
+def taken_from(plan: Plan, target: Target) -> list[str]:
+    """The names of the servers of a file that servers.toml has once the plan is carried out; and of other bridges."""
+    return [outcome.found.name for outcome in _of(plan, target) if not _missing(plan, outcome)]
+
+
+def staying(plan: Plan, target: Target) -> Iterator[str]:
+    """What to tell of servers that stay in a file although servers.toml has them: they would not work there."""
+    for outcome in _of(plan, target):
+        if missing := _missing(plan, outcome):
+            what = f"{outcome.found.name} stays in {target.client.title}'s file, since the bridge would lack"
+            then = f"set it where the bridge starts, then run `mcpbridge install {target.client.id} --replace`"
+            yield f"{what} {', '.join(missing)} for it; {then}"
+
+
+def _of(plan: Plan, target: Target) -> Iterator[Outcome]:
+    """Those servers of a file that servers.toml has once the plan is carried out; and other bridges."""
+    safe = {outcome.name for outcome in plan.outcomes if outcome.became in _IS_SAFE}
+    for outcome in plan.outcomes:
+        is_safe = outcome.became in (*_IS_SAFE, "bridge") or (outcome.became == "same" and outcome.name in safe)
+        if is_safe and _is_in(outcome.found, target) and outcome.found.name != NAME:
+            yield outcome
+
+
+def _missing(plan: Plan, outcome: Outcome) -> tuple[str, ...]:
+    is_off = outcome.became == "bridge" or outcome.found.server.get("disabled")
+    return () if is_off else plan.waiting.get(outcome.name, ())
+
+
+def is_asked(question: str, *, yes: bool) -> bool:
+    """Whether a person agrees; `yes`: they have said so before. Without a terminal the command ends."""
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        fail(USAGE, "a person has to agree to this, and the command runs without a terminal", "Say --yes.")
+    return click.confirm(question, default=True, err=True)
+
+
+def show_plan(plan: Plan, around: Surroundings) -> None:
+    """Which servers there are, and what would become of each."""
+    show_outcomes(plan, around.home)
+    show_problems(Found(servers=tuple(outcome.found for outcome in plan.outcomes)), plan, around.home)
+
+
+def write(plan: Plan) -> None:
+    """Put the servers into servers.toml, and say what there is to do.
+
+    Raises:
+        ConfigError: it cannot be written, or somebody else wrote it meanwhile.
+    """
+    backup = carry_out(plan, datetime.now().astimezone()) if plan.written else None
+    for line in to_do(plan):
+        note(visible(line))
+    if plan.written:
+        kept = f"; what was there before is in {backup}" if backup else ""
+        several = "servers" if len(plan.written) > 1 else "server"
+        print_text(f"wrote {len(plan.written)} {several} to {plan.path}{kept}")
+
+
+def _is_in(found: FoundServer, target: Target) -> bool:
+    is_its_table = "*" not in target.file.key or str(found.project) in target.table
+    return found.file == target.shown and found.scope == target.file.scope and is_its_table

@@ -1,0 +1,349 @@
+"""What `add`, `remove`, `enable` and `disable` share: the configuration is changed, checked as a whole, and written.
+
+`mcpbridge add`: put a server or a tool into the configuration.
+
+`mcpbridge remove`: take a server or tool out of the configuration.
+
+`mcpbridge enable`: switch a server or tool on that is in the configuration.
+
+`mcpbridge disable`: switch a server or tool off, and leave it in the configuration.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+from msgspec import Struct
+
+from mcpbridge.app.cli.clients.launch_command import configuration_to_write
+from mcpbridge.app.cli.daemon.find import survey
+from mcpbridge.app.cli.daemon.status import Wish, holds_against, how_to_undo, said_over, told
+from mcpbridge.app.cli.exit_codes import OK, USAGE, CommandFailed, fail
+from mcpbridge.app.cli.options import as_json_option, config_option, dry_run_option
+from mcpbridge.app.cli.output import print_json, print_text, visible
+from mcpbridge.app.doctor.fix import difference
+from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.config.edit_servers_toml import switch
+from mcpbridge.config.files.write_file import decoded, read_bytes
+from mcpbridge.config.write_servers_toml import prepared, write
+from mcpbridge.core.model import BUILTIN, TOOLS
+from mcpbridge.engine.registry.http_rules import Section
+from mcpbridge.tools.builtin.base_settings import NAMES
+
+_PATIENCE = 60.0
+
+
+class What(Struct, frozen=True):
+    """What a command changes, and what that is to come to."""
+
+    section: Section
+    name: str
+    wish: Wish
+    tool: str = ""
+    """One tool of it; empty: the whole."""
+
+
+def switch_named(name: str, config: str | None, *, to: Literal["on", "off"], is_dry: bool, as_json: bool) -> None:
+    """Switch on or off what a name stands for in the configuration. Raises as `change`."""
+    path = configuration_to_write(config, os.environ)
+    section, owner, tool = owner_of(path, name)
+    change(
+        path,
+        lambda text: switch(text, section, owner, on=to == "on", tool=tool),
+        What(section, owner, to, tool),
+        done=f"{name} is switched {to}",
+        is_dry=is_dry,
+        as_json=as_json,
+    )
+
+
+def change(
+    path: Path,
+    edit: Callable[[str], str],
+    what: What,
+    *,
+    done: str,
+    is_dry: bool,
+    as_json: bool,
+) -> None:
+    """Change the configuration and say what was `done`. Running bridges take it in; a wrong change changes nothing.
+
+    Raises:
+        ConfigError: the file, or what it would come to, is wrong, or it cannot be written.
+        CommandFailed: it has no effect, since something else was said over the API or by a program.
+    """
+    change = prepared(path, edit, os.environ)
+    before, after, named, path = change.before, change.after, path, change.path
+    if change.loaded is not None and not is_dry:
+        write(change, os.environ)
+    heard = [] if is_dry or after == before else _taken_in(path)
+    _show(path, before, after, heard, done=done, is_dry=is_dry, as_json=as_json)
+    if not is_dry:
+        _require_effect(named, what)
+
+
+def _show(
+    path: Path,
+    before: str,
+    after: str,
+    heard: Sequence[Mapping[str, object]],
+    *,
+    done: str,
+    is_dry: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        print_json(
+            {
+                "config": str(path),
+                "changed": after != before,
+                "written": after != before and not is_dry,
+                "bridges": heard,
+            }
+        )
+        return
+    if after == before:
+        print_text(f"nothing to change in {path}")
+        return
+    print_text(f"{'would change' if is_dry else 'changed'} {path}: {done}")
+    if is_dry:
+        print_text(difference(before, after, path.name))
+    for one in heard:
+        told_wrong = cast("Mapping[str, object]", one.get("config_error") or {})
+        pid, wrong = one.get("pid"), one.get("error") or told_wrong.get("message")
+        print_text(visible(f"process {pid}: {wrong}" if wrong else f"process {pid} has taken it in"))
+
+
+def _require_effect(path: Path, what: What) -> None:
+    """Look whether something lies over the file that is in the way."""
+    for said in said_over(path):
+        is_it = (said["section"], said["name"]) == (what.section, what.name)
+        if is_it and holds_against(said, what.tool, what.wish):
+            advice = how_to_undo(said, what.tool, what.wish)
+            fail(USAGE, visible(f"it has no effect on bridges: {told(said)}"), visible(advice))
+
+
+def _taken_in(path: Path) -> list[dict[str, object]]:
+    """What running bridges say to it."""
+    return [dict(one.ask("reload", patience=_PATIENCE)) for one in survey(path).bridges]
+
+
+def owner_of(path: Path, name: str) -> tuple[Section, str, str]:
+    """Where a name stands in the configuration: section, table, and the tool of it that is meant; empty: the whole."""
+    import tomllib
+
+    data = read_bytes(path.resolve())
+    try:
+        document = tomllib.loads(decoded(data, path).replace("\r\n", "\n")) if data is not None else {}
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not TOML: {error}", file=str(path)) from error
+    servers, tools = document.get("servers", {}), document.get("tools", {})
+    head, _, rest = name.partition("/")
+    if head == TOOLS and rest in tools:
+        return "tools", rest, ""
+    sections: list[tuple[Section, dict[str, object]]] = [("servers", servers), ("tools", tools)]
+    for section, known in sections:
+        if name in known:
+            return section, name, ""
+        if rest and head in known:
+            return section, head, rest
+    names = [*servers, *(f"{TOOLS}/{tool}" for tool in tools)]
+    close = nearest(name, names, limit=1)
+    advice = f"Did you mean `{close[0]}`?" if close else f"There are: {', '.join(names) or 'none'}."
+    advice = next(_elsewhere(path, document, name), advice)
+    raise CommandFailed(USAGE, visible(f"{path} has no server or tool {name[:100]!r}"), visible(advice))
+
+
+def _elsewhere(path: Path, document: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Where a name stands that is in neither section, and what can be done there."""
+    head = name.removeprefix(f"{TOOLS}/").partition("/")[0]
+    if (own := name.removeprefix(f"{BUILTIN}/")) in NAMES:
+        yield f"`{own}` is a built-in tool: it is there if `builtin.enable` names it."
+    for pack in _texts(document.get("packs")):
+        from mcpbridge.tools.settings import pack_name
+
+        if pack_name(pack) == head:
+            yield f"{head!r} is the pack {pack!r}: it is there if `packs` names it."
+    for said in said_over(path):
+        if said["name"] == head:
+            yield f"{told(said)}. `DELETE /api/{said['section']}/{head}` takes it out."
+    if specs := _texts(document.get("spec")):
+        from mcpbridge.config.load import read
+
+        if head in read(path, os.environ).settings.tools:
+            yield f"{head!r} is described in a file of `spec` ({', '.join(specs)}): change it there."
+
+
+def _texts(value: object) -> list[str]:
+    return [one for one in cast("list[object]", value) if isinstance(one, str)] if isinstance(value, list) else []
+
+
+@click.command("add", context_settings={"ignore_unknown_options": False})
+@click.argument("name")
+@click.argument("what", nargs=-1)
+@click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable of the program; may be repeated.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header for the URL; may be repeated.")
+@click.option("--tool", "is_tool", is_flag=True, help="A tool that is not behind an MCP server: [tools.NAME].")
+@click.option("--set", "keys", multiple=True, metavar="KEY=VALUE", help="Any key of its table, as TOML or text.")
+@click.option("--table", metavar="JSON", help="The whole table, as a JSON object.")
+@click.option("--replace", "may_replace", is_flag=True, help="Also in the place of one with this name.")
+@dry_run_option
+@config_option
+@as_json_option
+def command(
+    *,
+    name: str,
+    what: tuple[str, ...],
+    env: tuple[str, ...],
+    headers: tuple[str, ...],
+    is_tool: bool,
+    keys: tuple[str, ...],
+    table: str | None,
+    may_replace: bool,
+    is_dry: bool,
+    config: str | None,
+    as_json: bool,
+) -> int:
+    """Put a server, or with --tool a tool, into servers.toml; comments stay. Running bridges take it in.
+
+    \u0008
+    mcpbridge add time -- uvx mcp-server-time
+    mcpbridge add stripe https://mcp.stripe.com --header 'Authorization=Bearer ${STRIPE_SECRET_KEY}'
+    mcpbridge add --tool weather --set endpoint='https://api.example.com/weather/{city}'
+    """
+    from mcpbridge.app.cli.clients.launch_command import configuration_to_write
+    from mcpbridge.config.edit_servers_toml import put_table
+
+    made = _table(what, is_tool=is_tool, env=env, headers=headers, keys=keys, table=table)
+    section = "tools" if is_tool else "servers"
+    path = configuration_to_write(config, os.environ)
+    change(
+        path,
+        lambda text: put_table(text, section, name, made, may_replace=may_replace),
+        What(section, name, "there"),
+        done=f"{section}.{name} is there",
+        is_dry=is_dry,
+        as_json=as_json,
+    )
+    return OK
+
+
+def _table(
+    what: tuple[str, ...],
+    *,
+    is_tool: bool,
+    env: tuple[str, ...],
+    headers: tuple[str, ...],
+    keys: tuple[str, ...],
+    table: str | None,
+) -> dict[str, Any]:
+    made: dict[str, Any] = _object(table) if table else {}
+    if what:
+        first, *rest = what
+        is_url = "://" in first
+        if is_url and rest:
+            fail(USAGE, f"what stands behind the URL is too much: {rest[0]!r}", "A command goes behind `--`.")
+        if is_url:
+            made["endpoint" if is_tool else "url"] = first
+        elif is_tool:
+            made["command"] = [first, *rest]
+        else:
+            made |= {"command": first, **({"args": rest} if rest else {})}
+    for pairs, key in ((env, "env"), (headers, "headers")):
+        if pairs:
+            made[key] = {**made.get(key, {}), **dict(_pair(pair, f"--{key.removesuffix('s')}") for pair in pairs)}
+    for pair in keys:
+        key, value = _pair(pair, "--set")
+        _put(made, key.split("."), _value(value))
+    if not made:
+        advice = "Give a URL, a command behind `--`, or --set KEY=VALUE."
+        fail(USAGE, "there is nothing to add", advice)
+    return made
+
+
+def _put(table: dict[str, Any], keys: list[str], value: Any) -> None:
+    for key in keys[:-1]:
+        table = table.setdefault(key, {})
+    table[keys[-1]] = value
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        fail(USAGE, f"{option} takes NAME=VALUE, not {name[:40]!r}")
+    return name, value
+
+
+def _value(text: str) -> Any:
+    """`30`, `true`, `["a"]` and `{a = 1}` as TOML has them; everything else is text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found: object = json.loads(text)
+    except ValueError as error:
+        fail(USAGE, f"--table is no JSON: {error}")
+    if not isinstance(found, dict):
+        fail(USAGE, "--table takes a JSON object")
+    return cast("dict[str, Any]", found)
+
+
+@click.command("remove")
+@click.argument("name")
+@dry_run_option
+@config_option
+@as_json_option
+def remove_command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
+    """Take a server or a tool out of servers.toml; a copy of the file is kept. Running bridges take it in at once."""
+    from mcpbridge.app.cli.clients.launch_command import configuration_to_write
+    from mcpbridge.config.edit_servers_toml import remove_table
+
+    path = configuration_to_write(config, os.environ)
+    section, owner, tool = owner_of(path, name)
+    if tool:
+        fail(USAGE, f"{tool!r} is one tool of the server {owner!r}", f"`mcpbridge disable {name}` switches it off.")
+    change(
+        path,
+        lambda text: remove_table(text, section, owner),
+        What(section, owner, "gone"),
+        done=f"{name} is out",
+        is_dry=is_dry,
+        as_json=as_json,
+    )
+    return OK
+
+
+@click.command("enable")
+@click.argument("name")
+@dry_run_option
+@config_option
+@as_json_option
+def enable_command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
+    """Switch a server (`github`), a tool (`tools/weather`) or one tool of a server (`github/create_issue`) on.
+
+    Running bridges take it in at once.
+    """
+    switch_named(name, config, to="on", is_dry=is_dry, as_json=as_json)
+    return OK
+
+
+@click.command("disable")
+@click.argument("name")
+@dry_run_option
+@config_option
+@as_json_option
+def disable_command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
+    """Switch a server (`github`), a tool (`tools/weather`) or one tool of a server (`github/create_issue`) off.
+
+    Running bridges take it in at once.
+    """
+    switch_named(name, config, to="off", is_dry=is_dry, as_json=as_json)
+    return OK

@@ -1,0 +1,285 @@
+"""What `mcpbridge import` tells: what it found, what became of it, what is left to do. Never a secret.
+
+`mcpbridge import`: take over the servers that other programs have in their files.
+"""
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from mcpbridge.app.cli.clients.launch_command import configuration_to_write
+from mcpbridge.app.cli.exit_codes import OK, USAGE, fail, report
+from mcpbridge.app.cli.options import as_json_option
+from mcpbridge.app.cli.output import note, print_json, print_table, visible
+from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, named
+from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
+from mcpbridge.app.client_config.discover.found import Found, Surroundings, together
+from mcpbridge.app.client_config.importing.merge import Outcome
+from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import MASK, Redactor
+from mcpbridge.config.files.backups import shown_change
+from mcpbridge.config.files.edit import Splice
+
+_WORDS = {
+    "new": "new",
+    "replaced": "replaced",
+    "there": "there already",
+    "kept": "not taken",
+    "same": "the same",
+    "bridge": "skipped",
+    "left-out": "left out",
+}
+
+
+def show_outcomes(plan: Plan, home: Path) -> None:
+    """A table: client, file and line, server, what became of it."""
+    rows = [
+        [
+            outcome.found.title,
+            _short(outcome.found.place, home),
+            outcome.found.name,
+            "; ".join(filter(None, [_WORDS[outcome.became], outcome.detail])),
+        ]
+        for outcome in plan.outcomes
+    ]
+    if rows:
+        print_table(["Client", "Where", "Server", "What became of it"], rows, wraps="What became of it")
+
+
+def show_problems(found: Found, plan: Plan, home: Path) -> None:
+    """What is wrong with files, what was assumed, and what could not be taken over."""
+    for problem in found.problems:
+        note(visible(f"{_short(str(problem.file), home)}: {problem.message}"))
+    for outcome in plan.written:
+        for remark in _remarks(outcome):
+            note(visible(f"{outcome.name}: {remark}"))
+
+
+def to_do(plan: Plan) -> Iterator[str]:
+    """Warnings of secrets that were moved and of variables to set."""
+    if plan.moved and plan.secrets_to == "file":
+        what = "kept in private files in" if len(plan.moved) > 1 else "kept in a private file in"
+        yield f"{_counted(plan.moved, what)} {plan.folder} (--secrets env writes ${{NAME}}, for you to set)"
+    elif plan.moved:
+        what = "not written down: ${NAME} stands for" + (" each" if len(plan.moved) > 1 else " it")
+        yield f"{_counted(plan.moved, what)} (--secrets file puts them into private files, for nothing to be set)"
+    if plan.unset:
+        widest = max(map(len, plan.unset))
+        lines = [f"    {name.ljust(widest)}  {', '.join(servers)}" for name, servers in plan.unset.items()]
+        yield "\n".join(["set these in the environment of the bridge; until then the servers are off:", *lines])
+    if plan.kept:
+        what = "written down as they are" if len(plan.kept) > 1 else "written down as it is"
+        yield f"{_counted(plan.kept, what)}, for whoever reads {plan.path.name} (--secrets file keeps them apart)"
+
+
+def _counted(secrets: Sequence[object], what: str) -> str:
+    return f"{len(secrets)} secrets are {what}" if len(secrets) != 1 else f"one secret is {what}"
+
+
+def shown_diff(plan: Plan) -> str:
+    """The change of the file. What others wrote is shown without its values."""
+    before, after = plan.before_text, plan.text
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    at = [0]
+    for line in old:
+        at.append(at[-1] + len(line))
+    edit = tuple(
+        Splice(at[low], at[high], "".join(new[first:last]))
+        for what, low, high, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        if what != "equal"
+    )
+    text = shown_change(str(plan.path), before, after, edit)
+    text = Redactor(plan.kept)(text)
+    for secret in plan.kept:  # the short ones, too
+        text = text.replace(secret, MASK)
+    return text
+
+
+def as_document(found: Found, plan: Plan, backup: Path | None, *, is_written: bool) -> dict[str, object]:
+    """The same for programs."""
+    return {
+        "config": str(plan.path),
+        "written": is_written,
+        "backup": str(backup) if backup else None,
+        "servers": [_as_json(outcome) for outcome in plan.outcomes],
+        "secrets": [
+            {"name": one.variable, "servers": list(one.servers), "in": plan.secrets_to, "set": one.is_set}
+            for one in plan.moved
+        ],
+        "unset": {name: list(servers) for name, servers in plan.unset.items()},
+        "problems": [
+            {"file": str(one.file), "client": one.client, "message": one.message, "error": one.is_error}
+            for one in found.problems
+        ],
+    }
+
+
+def _as_json(outcome: Outcome) -> dict[str, object]:
+    found = outcome.found
+    return {
+        "client": found.client,
+        "scope": found.scope,
+        "file": str(found.file),
+        "line": found.line,
+        "server": found.name,
+        "became": outcome.became,
+        "name": outcome.name or None,
+        "why": outcome.detail,
+        "left_out": sorted(found.left_out),
+        "notes": list(found.notes),
+    }
+
+
+def _remarks(outcome: Outcome) -> Iterator[str]:
+    if outcome.found.left_out:
+        yield f"not taken over, and kept as comments: {', '.join(sorted(outcome.found.left_out))}"
+    yield from outcome.found.notes
+
+
+def _short(path: str, home: Path) -> str:
+    return f"~{path[len(str(home)) :]}" if path.startswith(f"{home}{os.sep}") else path
+
+
+@click.command("import")
+@click.argument("sources", nargs=-1, metavar="[CLIENT|FILE]…")
+@click.option("--client", "clients", multiple=True, metavar="ID", help="The same as CLIENT.")
+@click.option("--all", "all_", is_flag=True, help="Every client that is known; so it is if none is named.")
+@click.option("--project", metavar="DIR", help="Whose project files count. Default: the current directory.")
+@click.option("--output", metavar="FILE", help="What to write. Default: the servers.toml that is in use.")
+@click.option(
+    "--secrets",
+    "secrets_to",
+    type=click.Choice(["env", "file", "keep"]),
+    help="Put ${VAR} where secrets are, and say which to set (env, the default); keep each in a private file (file); "
+    "leave them in the text (keep).",
+)
+@click.option("--replace", "replacing", is_flag=True, help="Let servers take the place of others of their name.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@as_json_option
+def command(
+    *,
+    sources: tuple[str, ...],
+    clients: tuple[str, ...],
+    all_: bool,
+    project: str | None,
+    output: str | None,
+    secrets_to: SecretsTo | None,
+    replacing: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Take over servers: of all clients that have a file here, of single CLIENTs, or of FILEs of any of their kinds.
+
+    Each is put once into servers.toml; those that are there stay as they are, with every comment. Secrets become
+    variables. You are asked before anything is written; without a terminal it takes --yes.
+
+    Exit code 2: a file that was named cannot be read, or a client that was named has no servers.
+    """
+    try:
+        wanted = [*sources, *clients]
+        if all_ and wanted:
+            fail(USAGE, "--all is every client: name none beside it")
+        around = _around(project)
+        found = search(wanted, around)
+        path = configuration_to_write(output, around.environ)
+        plan = plan_import(found, path, around.environ, secrets_to=secrets_to or "env", replacing=replacing)
+        if not as_json:
+            _show(found, plan, around.home)
+        backup = None
+        if plan.written and not dry_run:
+            if not yes:
+                plan = _agreed(found, plan, around.environ, asks_for_files=secrets_to is None, replacing=replacing)
+            backup = carry_out(plan, datetime.now().astimezone())
+    except Exception as error:
+        known = report(error, as_json=as_json)
+        if known is None:
+            raise
+        return known
+    _tell(found, plan, backup, dry_run=dry_run, as_json=as_json)
+    is_wrong = bool(wanted) and (any(one.is_error for one in found.problems) or not found.servers)
+    return USAGE if is_wrong else OK
+
+
+def _around(project: str | None) -> Surroundings:
+    """Where this command runs. The home directory is no project, nor is what it is in."""
+    home = Path(os.environ.get("HOME") or Path.home()).absolute()
+    directory = Path(project).expanduser().absolute() if project else Path.cwd()
+    if project and not directory.is_dir():
+        raise ConfigError("no such directory (from --project)", file=str(directory))
+    is_project = bool(project) or directory not in (home, *home.parents)
+    return Surroundings(os.environ, home, sys.platform, directory if is_project else None)
+
+
+def search(wanted: Sequence[str], around: Surroundings) -> Found:
+    """The servers of these clients and files; of all clients if none is named.
+
+    Raises:
+        ConfigError: there is no such client.
+    """
+
+    def of(clients: Sequence[KnownClient]) -> Found:
+        chosen = [client for client in CLIENTS if client in clients]
+        return find_all(around.environ, around.home, around.platform, around.project, clients=chosen)
+
+    if not wanted:
+        return of(CLIENTS)
+    return together(
+        [find_in_file(Path(one).expanduser(), around) if _is_file(one) else of([named(one)]) for one in wanted]
+    )
+
+
+def _is_file(typed: str) -> bool:
+    path = Path(typed).expanduser()
+    return (
+        "/" in typed
+        or os.sep in typed
+        or path.suffix in (".json", ".jsonc", ".toml", ".yaml", ".yml")
+        or path.is_file()
+    )
+
+
+def _show(found: Found, plan: Plan, home: Path) -> None:
+    show_outcomes(plan, home)
+    show_problems(found, plan, home)
+    if not found.servers:
+        note("no servers were found")
+
+
+def _agreed(found: Found, plan: Plan, environ: Mapping[str, str], *, asks_for_files: bool, replacing: bool) -> Plan:
+    """The plan as the person at the terminal wants it. Ends the command if not at all, or if there is none."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        hint = "Say --yes, or --dry-run to see what it would be."
+        fail(USAGE, "nothing was written: a person has to agree, and the command runs without a terminal", hint)
+    if asks_for_files and any(not one.is_set for one in plan.moved):
+        what = f"the {len(plan.moved)} secrets" if len(plan.moved) > 1 else "the secret"
+        question = f"Keep {what} in private files under {plan.folder}, so that nothing has to be set?"
+        if click.confirm(question, default=True, err=True):
+            plan = plan_import(found, plan.path, environ, secrets_to="file", replacing=replacing)
+    click.confirm(f"Write to {plan.path} (servers: {len(plan.written)})?", default=True, abort=True, err=True)
+    return plan
+
+
+def _tell(found: Found, plan: Plan, backup: Path | None, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(as_document(found, plan, backup, is_written=bool(plan.written) and not dry_run))
+        return
+    if dry_run and plan.written:
+        print(visible(shown_diff(plan)))
+    for line in to_do(plan):
+        note(visible(line))
+    if not plan.written:
+        if plan.outcomes:
+            note(visible(f"nothing to write: {plan.path} stays as it is"))
+    elif dry_run:
+        note("nothing was written (--dry-run)")
+    else:
+        kept = f"; what was there before is in {backup}" if backup else ""
+        note(visible(f"wrote to {plan.path} (servers: {len(plan.written)}){kept}"))

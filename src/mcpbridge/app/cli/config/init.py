@@ -1,0 +1,132 @@
+"""`mcpbridge init`: find servers, write servers.toml, put the bridge into clients, as a short dialogue."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcpbridge.app.cli.clients.install import change_files, project_option, secrets_option, surroundings, tell
+from mcpbridge.app.cli.clients.launch_command import configuration_to_write, launching
+from mcpbridge.app.cli.exit_codes import OK, USAGE, fail, report
+from mcpbridge.app.cli.options import config_option
+from mcpbridge.app.cli.output import note, print_table, print_text, visible
+from mcpbridge.app.client_config.discover.found import FoundServer, Surroundings
+from mcpbridge.app.client_config.install import all_targets, plan_install
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.config.files.backups import Backups
+from mcpbridge.config.files.write_file import ChangedMeanwhile, replace_file
+
+if TYPE_CHECKING:
+    from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo
+
+
+_EMPTY = """# The servers of mcpbridge. For instance:
+#
+# [servers.time]
+# command = "uvx"
+# args = ["mcp-server-time"]
+"""
+
+_ABOUT_SECRETS = {
+    "file": ", their secrets to private files beside it",
+    "env": ", with ${NAME} for each secret",
+    "keep": ", secrets and all",
+}
+
+
+@click.command("init")
+@click.option("--yes", "-y", is_flag=True, help="Ask nothing: take over all servers, and install into all clients.")
+@click.option(
+    "--replace", "replaces", is_flag=True, help="With --yes: take the servers out of the clients' files, too."
+)
+@secrets_option
+@project_option
+@config_option
+def command(*, yes: bool, replaces: bool, secrets_to: "SecretsTo", project: Path | None, config: str | None) -> int:
+    """Set up: find the servers that your clients have, write servers.toml, and put the bridge into the clients."""
+    try:
+        if not (yes or (sys.stdin.isatty() and sys.stderr.isatty())):
+            advice = "Say --yes to take over all servers and install into all clients that are found."
+            fail(USAGE, "`mcpbridge init` asks at a terminal, and there is none", advice)
+        around = surroundings(project)
+        path = configuration_to_write(config, around.environ)
+        plan = _take_over(path, around, secrets_to, yes=yes)
+        return _install(plan, path, around, yes=yes, replaces=replaces)
+    except (Exception, KeyboardInterrupt) as error:
+        known = report(error, as_json=False)
+        if known is None:
+            raise
+        return known
+
+
+def _take_over(path: Path, around: Surroundings, secrets_to: "SecretsTo", *, yes: bool) -> "Plan":
+    """The first half: which servers there are, and servers.toml with those that are wanted."""
+    from mcpbridge.app.cli.clients import take_over as taking_over  # knows all settings, which takes a while to load
+    from mcpbridge.app.cli.options import choose
+
+    plan = taking_over.plan_for(None, around, path, secrets_to)
+    taking_over.show_plan(plan, around)
+    if plan.written and not yes:
+        rows = [[str(number), outcome.name, _origin(outcome.found)] for number, outcome in enumerate(plan.written, 1)]
+        print_table(["", "Server", "From"], rows)
+        print_text(f"Those that you choose are written to {plan.path}{_ABOUT_SECRETS[secrets_to]}")
+        wanted = choose("Which of these shall mcpbridge serve?", plan.written)
+        if len(wanted) < len(plan.written):
+            refused = {outcome.name for outcome in plan.written if outcome not in wanted}
+            but = [one.found for one in plan.outcomes if one.became in ("new", "same") and one.name in refused]
+            plan = taking_over.plan_for(None, around, path, secrets_to, but=but)
+    if plan.written:
+        taking_over.write(plan)
+    elif plan.before is None:
+        note("no servers were found in the clients' files" if not plan.outcomes else "no servers were taken over")
+        _write_example(plan.path)
+    else:
+        print_text(f"{path} stays as it is")
+    return plan
+
+
+def _origin(found: FoundServer) -> str:
+    """Who has it; what a directory brings along is named, since nobody may have looked at it."""
+    return f"{found.title}, in {found.project}" if found.scope == "project" else found.title
+
+
+def _install(plan: "Plan", path: Path, around: Surroundings, *, yes: bool, replaces: bool) -> int:
+    """The second half: the bridge in the clients that are wanted."""
+    from mcpbridge.app.cli.clients import take_over as taking_over
+    from mcpbridge.app.cli.clients.install import next_steps
+    from mcpbridge.app.cli.options import choose
+
+    targets = all_targets(around)
+    if not targets:
+        note("no client was found here; `mcpbridge install CLIENT --force` makes the file of one")
+        return OK
+    if not yes:
+        rows = [[str(number), target.client.title, str(target.shown)] for number, target in enumerate(targets, 1)]
+        print_table(["", "Client", "File"], rows)
+        targets = choose("Into which of these shall it be installed?", targets)
+    taken = {target: taking_over.taken_from(plan, target) for target in targets}
+    if replaces or not yes:
+        for line in (line for target in targets for line in taking_over.staying(plan, target)):
+            note(visible(line))
+    count = sum(map(len, taken.values()))
+    question = f"Take the {count} servers that it serves now out of these clients' files, so that none runs twice?"
+    if not (count and ((yes and replaces) or (not yes and click.confirm(question, default=True, err=True)))):
+        taken = {}
+    launched, backups = launching(None, None, None, around.environ, coming=path), Backups(around.environ)
+    plans = [
+        partial(plan_install, target, launched.from_file(target, around), backups, taken.get(target, ()))
+        for target in targets
+    ]
+    changes, code = change_files(plans, backups, dry_run=False, as_json=False)
+    tell(changes, dry_run=False, as_json=False, then=next_steps(changes))
+    return code
+
+
+def _write_example(path: Path) -> None:
+    try:
+        replace_file(path, None, _EMPTY.encode(), private=False)
+    except ChangedMeanwhile as error:
+        raise ConfigError("somebody else made it meanwhile", file=str(path), hint="Run it again.") from error
+    print_text(f"wrote {path}, with an example to fill in")

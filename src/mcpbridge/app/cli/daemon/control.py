@@ -1,0 +1,250 @@
+"""`mcpbridge up`: start the daemon in the background.
+
+`mcpbridge down`: stop the daemon.
+
+`mcpbridge restart`: stop the daemon and start it anew; clients stay connected.
+
+`mcpbridge reload`: let running bridges read their configuration again.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from mcpbridge.app.admin.control_socket import SILENT, Document
+from mcpbridge.app.cli.daemon.find import (
+    END_PATIENCE,
+    START_PATIENCE,
+    Found,
+    asked_to_end,
+    config_path,
+    daemons,
+    has_ended,
+    is_held,
+    process_handle,
+    started,
+    survey,
+)
+from mcpbridge.app.cli.exit_codes import OK, TIMED_OUT, UNREACHABLE, USAGE, fail
+from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.base.version import __version__
+from mcpbridge.config.load import read
+
+
+@click.command("up")
+@config_option
+@as_json_option
+def command(*, config: str | None, as_json: bool) -> int:
+    """Start the daemon in the background, and wait until it serves.
+
+    `mcpbridge serve` starts one when it is needed, which ends when nobody is connected for a while
+    (`daemon.idle_exit`); this one stays until `mcpbridge down`. If one runs already it stays from now on. Exit code 2:
+    it does not come up, mostly because the configuration is wrong; what it says is shown. Exit code 7: one runs and
+    does not answer.
+    """
+    path = config_path(config)
+    around = survey(path)
+    around.require_answer(path)
+    before = [one for one in around.daemons if one.ask("stay").get("stays")]  # else it is about to end
+    if not before:
+        read(path, os.environ)  # what is wrong with it is better said here than in the log of a process that ended
+    found = before[-1] if before else started(path)
+    show_started(found, "runs already" if before else "started", as_json=as_json)
+    return OK
+
+
+def show_started(found: Found, what: str, *, as_json: bool) -> None:
+    """Say which daemon serves now, and where it logs."""
+    daemon = found.daemon or {}
+    if as_json:
+        print_json({"pid": found.pid, "started": what == "started", "what": what, **daemon})
+        return
+    print(visible(f"the daemon of {daemon.get('config')} {what}: process {found.pid}"))
+    if daemon.get("http"):
+        print(visible(f"  HTTP  {daemon['http']}"))
+    if daemon.get("http_error"):
+        print(visible(f"  HTTP is not served: {daemon['http_error']}"))
+    print(visible(f"  log   {daemon.get('log') or 'standard error'} (mcpbridge logs)"))
+
+
+_LOOK = 0.1
+"""Seconds between two looks for its control socket."""
+
+
+@click.command("down")
+@config_option
+@click.option("--all", "everything", is_flag=True, help="Stop the daemons of all configurations.")
+@as_json_option
+def down_command(*, config: str | None, everything: bool, as_json: bool) -> int:
+    """Stop the daemon of this configuration and its servers, after the calls that are under way.
+
+    The next `mcpbridge serve` starts one again. One that is starting anew does not. Exit code 0 also if none runs; 7 if
+    it does not end, or does not answer.
+    """
+    if everything and config:
+        raise click.UsageError("--all and --config exclude each other.")
+    found = survey(None).daemons if everything else _running(config_path(config))
+    stopped = [one.pid for one in found if asked_to_end(one)]
+    if as_json:
+        print_json({"stopped": stopped})
+    for one in found if not as_json else ():
+        if one.pid in stopped:
+            print(visible(f"stopped the daemon of {(one.daemon or {}).get('config')}, process {one.pid}"))
+    if not found and not as_json:
+        note("no daemon is running" + ("" if everything else " for this configuration"))
+    left = [str(one.pid) for one in found if one.pid not in stopped]
+    if left:
+        fail(TIMED_OUT, f"still there after {END_PATIENCE:g} s: process {', '.join(left)}", "End it with `kill -9`.")
+    return OK
+
+
+def _running(config: Path) -> list[Found]:
+    """The daemons to end. One that has only begun, or is between two lives, is waited for."""
+    give_up = time.monotonic() + END_PATIENCE
+    while True:
+        around = survey(config)
+        if around.daemons or not is_held(config):
+            return around.daemons
+        around.require_answer(config)
+        if time.monotonic() > give_up:
+            fail(
+                TIMED_OUT, "a daemon of this configuration runs, and does not answer", "Find it with `ps`, and end it."
+            )
+        time.sleep(_LOOK)
+
+
+_RESTART_POLL = 0.05
+"""Seconds between two looks for the next one."""
+
+
+@click.command("restart")
+@config_option
+@as_json_option
+def restart_command(*, config: str | None, as_json: bool) -> int:
+    """Start the daemon anew, with all its servers. Its clients stay connected, it only takes a moment.
+
+    A configuration that is wrong is shown before anything is stopped: exit code 2. If none runs, one is started. After
+    an upgrade the new one is of the new release. Exit code 7: it does not answer, or does not start anew.
+    """
+    path = config_path(config)
+    read(path, os.environ)
+    around = survey(path)
+    around.require_answer(path)
+    running = around.daemons
+    known = {(one.daemon or {})["instance"] for one in running}
+    found = [_restarted(one, path, known) for one in running][-1] if running else started(path)
+    if found.status.get("version") != __version__:
+        version = found.status.get("version")
+        note(
+            f"it is of release {version}, which its service starts; `mcpbridge service install` makes it {__version__}"
+        )
+    show_started(found, "started anew" if running else "started", as_json=as_json)
+    return OK
+
+
+def _restarted(before: Found, config: Path, known: set[str]) -> Found:
+    """The next daemon in the same process, or in another one that a client has started meanwhile.
+
+    `known`: those that ran before; the new one is added.
+    """
+    if not _becomes_ours(before):
+        if not asked_to_end(before, "yield"):
+            fail(TIMED_OUT, f"process {before.pid} does not end", f"`kill -9 {before.pid}` ends it.")
+        return started(config, stays=(before.daemon or {}).get("idle_exit_s") is None)
+    process = process_handle(before.pid)
+    try:
+        before.ask("restart")
+        deadline = time.monotonic() + END_PATIENCE + START_PATIENCE
+        while True:
+            for one in daemons(config):
+                if (instance := (one.daemon or {})["instance"]) not in known:
+                    known.add(instance)
+                    return one
+            if has_ended(before.pid, process, within=_RESTART_POLL):  # in between it has no control socket
+                return started(config)
+            if time.monotonic() > deadline:
+                fail(TIMED_OUT, f"process {before.pid} has not started anew", "See `mcpbridge logs`.")
+    finally:
+        if process is not None:
+            os.close(process)
+
+
+def _becomes_ours(one: Found) -> bool:
+    """What starts anew in its process is of our release, or is the service manager's business."""
+    daemon = one.daemon or {}
+    is_ours = one.status.get("version") == __version__ or daemon.get("program") == sys.executable
+    return is_ours or bool(daemon.get("is_supervised"))
+
+
+_PATIENCE = 60.0
+"""Seconds for a reload; it waits for servers that come and go."""
+_CHANGES = ("added", "removed", "replaced")
+
+
+@click.command("reload")
+@config_option
+@as_json_option
+def reload_command(*, config: str | None, as_json: bool) -> int:
+    """Let every running bridge with this configuration read it again, and say what changed.
+
+    Only servers whose settings changed are stopped and started; calls under way finish on the old ones. Bridges do this
+    by themselves when the file is edited, unless `daemon.watch` is off; then what changed last is said. A file that is
+    wrong changes nothing: exit code 2. Exit code 4: no bridge runs; 7: one does not answer.
+    """
+    path = config_path(config)
+    around = survey(path)
+    found = around.bridges
+    told = [one.ask("reload", patience=_PATIENCE) for one in found]
+    if as_json:
+        print_json({"bridges": told})
+    else:
+        for document in told:
+            _show(document)
+    around.require_answer(path)
+    for line in around.told_silent():
+        note(line)
+    if any(document.get("code") == SILENT for document in told) or (around.silent and not found):
+        return TIMED_OUT
+    if not found:
+        if not as_json:
+            fail(UNREACHABLE, "no bridge runs with this configuration", "It is read when one starts.")
+        return UNREACHABLE
+    return OK if all(document.get("ok") for document in told) else USAGE
+
+
+def _show(document: Document) -> None:
+    who = f"process {document.get('pid')}"
+    if not document.get("ok"):
+        wrong = cast("Mapping[str, Any]", document.get("config_error") or {})
+        print(visible(f"{who}: nothing changed. {wrong.get('message') or document.get('error')}"))
+        return
+    before = cast("Mapping[str, Any]", document.get("before") or {})
+    if changes := _changes(document):
+        print(visible(f"{who}: {changes}"))
+    elif before:
+        when = datetime.fromisoformat(before["at"]).astimezone().strftime("%H:%M:%S")
+        print(visible(f"{who}: nothing changed since {when}; what did then: {_changes(before)}"))
+    else:
+        print(visible(f"{who}: nothing changed"))
+    if later := document.get("needs_restart"):
+        print(visible(f"  after `mcpbridge restart`: {_list(later)}"))
+    for warning in cast("Sequence[str]", document.get("warnings") or ()):
+        print(visible(f"  warning: {warning}"))
+
+
+def _changes(document: Document) -> str:
+    found = [f"{kind} {_list(document[kind])}" for kind in _CHANGES if document.get(kind)]
+    sections = cast("Sequence[str]", document.get("sections") or ())
+    other = [*cast("Sequence[str]", document.get("kept") or ()), *(f"[{section}]" for section in sections)]
+    return "; ".join([*found, *([f"changed {_list(other)}"] if other else [])])
+
+
+def _list(names: object) -> str:
+    return ", ".join(map(str, cast("Sequence[object]", names))) if isinstance(names, list) else str(names)

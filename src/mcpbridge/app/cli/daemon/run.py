@@ -1,0 +1,272 @@
+"""`mcpbridge daemon`: be the daemon of a configuration, in the foreground. Shims, `up` and service managers start it.
+
+Exit codes: 0 when it ended in order, or another daemon serves this configuration already (75 where a service manager
+started it, which tries again later); 130 on SIGINT; 2 for a wrong configuration, or an address that cannot be used.
+
+`mcpbridge daemon`, as it is found among the other commands. See `cli/daemon_process.py`.
+"""
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from mcpbridge.app.cli.exit_codes import OK, report
+from mcpbridge.app.cli.serve_prompts import DEFAULT_ADDRESS, open_entrance, parse_address, take_admin_token
+from mcpbridge.app.cli.signals import END_WITHIN, INTERRUPTED, ended_by_signals
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded, find, read
+
+if TYPE_CHECKING:
+    from mcpbridge.app.daemon.daemon import Ending, Surroundings
+    from mcpbridge.app.daemon.service_manager import Supervision
+    from mcpbridge.app.daemon.socket_and_lock import Held
+    from mcpbridge.downstream.http.server import Entrance
+
+
+_OF_THE_LAST = ("--managed-socket", "--no-idle-exit", "--anew")
+"""Words of the command line that are said anew at a restart."""
+_LAST_CHILDREN = 2.0
+"""Seconds that processes have to end which were told so: the guard of the servers."""
+
+_LEVELS = ["debug", "info", "warning", "error", "critical"]
+
+
+def daemon(arguments: Sequence[str]) -> int:
+    """Be the daemon, with the command line `arguments` (those after `daemon`); returns the exit code."""
+    options = _options(arguments)
+    environ = dict(os.environ)  # what the next one in this process gets
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it asks for a reload, and nothing is loaded yet
+    redact = Redactor()
+    held, farewell = None, b""
+    try:
+        supervision = _supervision()
+        config = find(options.config, os.environ).absolute()
+        held = _hold(options, config, supervision)
+        if held is None:
+            print(f"mcpbridge: another daemon serves {config} already; see `mcpbridge status`", file=sys.stderr)
+            return _busy() if supervision.is_supervised else OK
+        loaded = read(config, os.environ)
+        admin_token = take_admin_token(os.environ)
+        redact = Redactor([*loaded.secrets, *filter(None, [admin_token])])
+        ending = _run(options, config, loaded, redact, held, supervision, admin_token)
+    except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
+        code = report(error, as_json=False, redact=redact)
+        if code is None:
+            raise
+        return code
+    else:
+        if ending.restarts:
+            _start_anew(arguments, held, environ, stays=ending.stays)
+        elif not ending.again:
+            farewell = _farewell()
+    finally:
+        if held is not None:
+            held.let_go(farewell)
+    return INTERRUPTED if ending.number == signal.SIGINT else OK
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="mcpbridge daemon",
+        description="Be the daemon of a configuration, in the foreground: what `mcpbridge serve` on stdio connects to. "
+        "It is started when it is needed, by `mcpbridge up`, or by a service manager. SIGHUP lets it read its "
+        "configuration again, SIGTERM ends it in order.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON")
+    parser.add_argument(
+        "--idle-exit",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="end when nobody was connected for `daemon.idle_exit` seconds",
+    )
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        nargs="?",
+        const=DEFAULT_ADDRESS,
+        help=f"serve HTTP as well, there instead of at `daemon.http` (default {DEFAULT_ADDRESS}, or unix:PATH)",
+    )
+    parser.add_argument("--listen-fd", metavar="N", type=int, help="a listening socket that was handed over")
+    parser.add_argument("--lock-fd", metavar="N", type=int, help="the lock that belongs to it")
+    parser.add_argument("--managed-socket", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--also-listen-fd", type=int, action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--also-lock-fd", type=int, action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--anew", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--look-every", type=float, default=5.0, help=argparse.SUPPRESS)
+    parser.add_argument("--log-level", choices=_LEVELS, help="the least severe level to log, instead of the file's")
+    return parser.parse_args(arguments)
+
+
+def _supervision() -> "Supervision":
+    from mcpbridge.app.daemon.service_manager import take
+
+    found = os.fstat(2)
+    return take(os.environ, pid=os.getpid(), stderr=(found.st_dev, found.st_ino))
+
+
+def _hold(options: argparse.Namespace, config: Path, supervision: "Supervision") -> "Held | None":
+    """The socket and the lock of this configuration's daemon; None: another one has them."""
+    from mcpbridge.app.daemon.socket_and_lock import hold, keep
+
+    held = hold(
+        config,
+        os.environ,
+        supervision,
+        listen_fd=options.listen_fd,
+        lock_fd=options.lock_fd,
+        is_managed=options.managed_socket,
+    )
+    if held is None:
+        return None
+    more = list(zip(options.also_listen_fd, options.also_lock_fd, strict=False))
+    return keep(held, config, os.environ, more, is_anew=options.anew)
+
+
+def _farewell() -> bytes:
+    """To clients that wait in the queue: this daemon was stopped, and another is started only if they need it."""
+    from mcpbridge.app.daemon.handshake import bye
+
+    return bye(again=False) + b"\n"
+
+
+def _busy() -> int:
+    from mcpbridge.app.daemon.service_manager import BUSY
+
+    return BUSY
+
+
+def _run(
+    options: argparse.Namespace,
+    config: Path,
+    loaded: Loaded,
+    redact: Redactor,
+    held: "Held",
+    supervision: "Supervision",
+    admin_token: str | None,
+) -> "Ending":
+    os.dup2(2, 1)  # a stray print of a library is for the log
+    with suppress(OSError, ValueError):  # memory holds tokens, which a core file would write to disk
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    from mcpbridge.app.logging_setup import set_up_logs
+
+    level = options.log_level
+    set_up_logs(loaded.settings.log.model_copy(update={"level": level}) if level else loaded.settings.log, redact)
+    from mcpbridge.app.cli.serve_prompts import open_in_browser
+    from mcpbridge.app.daemon.daemon import Surroundings
+    from mcpbridge.app.daemon.log_file import file_of
+
+    around = Surroundings(
+        config=config,
+        held=held,
+        supervision=supervision,
+        ends_when_idle=options.idle_exit,
+        log_file=file_of(2),
+        at=None,
+        http_error="",
+        show=open_in_browser(),
+        log_level=level,
+        look_every=options.look_every,
+    )
+    with ExitStack() as stack:
+        around = _with_http(around, options.http, loaded, admin_token, stack.enter_context)
+        import anyio
+
+        return anyio.run(
+            _serve,
+            loaded,
+            redact,
+            around,
+            backend_options={"use_uvloop": find_spec("uvloop") is not None},
+        )
+
+
+def _with_http(
+    around: "Surroundings",
+    asked: str | None,
+    loaded: Loaded,
+    admin_token: str | None,
+    enter: "Callable[[AbstractContextManager[Entrance]], Entrance]",
+) -> "Surroundings":
+    """Take the address, before any server is started.
+
+    One that only the file names may be in use, by the daemon of another file, or of the release before: clients on
+    stdio need not suffer for that, so it is shown and the daemon goes on without.
+
+    Raises:
+        ConfigError: the address of the command line cannot be used.
+    """
+    text = asked or loaded.settings.daemon.http
+    if not text:
+        return around
+    try:
+        address = parse_address(text, key="--http" if asked else "daemon.http")
+        return replace(around, at=enter(open_entrance(loaded.settings.http, address, admin_token=admin_token)))
+    except ConfigError as error:
+        if asked:
+            raise
+        from mcpbridge.base.log import get_logger
+
+        get_logger("mcpbridge.daemon").error("HTTP is not served", reason=str(error))
+        return replace(around, http_error=str(error))
+
+
+async def _serve(loaded: Loaded, redact: Redactor, around: "Surroundings") -> "Ending":
+    from mcpbridge.app.daemon.daemon import END_TIME, serve_daemon
+
+    def signals(end: Callable[[signal.Signals], None], reload: Callable[[], None]) -> AbstractContextManager[None]:
+        return ended_by_signals(end, within=END_WITHIN + END_TIME, hang_up=reload)
+
+    return await serve_daemon(loaded, redact, around, signals)
+
+
+def _start_anew(arguments: Sequence[str], held: "Held", environ: dict[str, str], *, stays: bool) -> None:
+    """Become a new daemon, with the same socket and lock: clients that connect meanwhile wait in its queue.
+
+    Returns only if that is impossible.
+    """
+    handed = ("--listen-fd", "--lock-fd", "--also-listen-fd", "--also-lock-fd")
+    kept = [
+        word
+        for before, word in zip(["", *arguments], arguments, strict=False)
+        if not word.startswith(handed) and before not in handed and word not in _OF_THE_LAST
+    ]
+    kept += ["--anew", *["--no-idle-exit"] * stays]
+    own = {name: value for name, value in environ.items() if name not in ("LISTEN_PID", "LISTEN_FDS")}
+    program = [sys.executable, "-P", "-m", "mcpbridge", "daemon", *kept, *held.hand_over()]
+    sys.stderr.flush()
+    _bury_children()
+    try:
+        os.execve(sys.executable, program, own)
+    except OSError as error:
+        print(f"mcpbridge: cannot start anew: {error.strerror}", file=sys.stderr)
+
+
+def _bury_children() -> None:
+    """Take note of the ends of what this process has started: the next program in it knows nothing of them."""
+    give_up = time.monotonic() + _LAST_CHILDREN
+    with suppress(ChildProcessError):  # none is left
+        while time.monotonic() < give_up:
+            ended, _ = os.waitpid(-1, os.WNOHANG)
+            if not ended:
+                time.sleep(0.01)
+
+
+@click.command("daemon", add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(*, arguments: Sequence[str]) -> int:
+    """Be the daemon, in the foreground."""
+    return daemon(arguments)

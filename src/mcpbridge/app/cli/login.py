@@ -1,0 +1,179 @@
+"""The sign-in of one configured server, for the commands that begin and end it. No server is started for it.
+
+`mcpbridge login`: sign in to a server; bridges that are running take the token over by themselves.
+
+The browser comes back to this machine. Where it cannot, because it runs elsewhere, the address it ended at is pasted.
+
+`mcpbridge logout`: forget what signing in to a server brought, and tell its authorization server so.
+
+`mcpbridge token`: bearer tokens for the HTTP front.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import sys
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import click
+
+from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.exit_codes import OK, USAGE, fail
+from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded
+from mcpbridge.storage.token_store import SealedFiles
+from mcpbridge.upstream.auth.challenge import Challenge
+from mcpbridge.upstream.auth.grant import Flights, Grant
+from mcpbridge.upstream.auth.oauth_tokens import Account, Page, Surroundings
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.transports.factory import TransportMaker
+
+
+@asynccontextmanager
+async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGenerator[Account]:
+    """The account at a server; ends the command when it is none to sign in to.
+
+    Raises:
+        ConfigError: there is no server of such a name.
+    """
+    known = loaded.settings.servers
+    if server not in known:
+        close = nearest(server, known, limit=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
+        raise ConfigError(f"no server is called {server!r}", file=loaded.settings.source, hint=hint)
+    flights = Flights()
+    around = Surroundings(SealedFiles(), flights.spawn, learn=redact.learn)
+    maker = TransportMaker(max_bytes=loaded.settings.limits.max_frame, redact=redact, around=around)
+    maker(server, known[server])
+    authorization = maker.authorizations.get(server)
+    if authorization is None:
+        fail(USAGE, f"'{server}' is not a server to sign in to", _why_not(known[server]))
+    async with flights.running():
+        yield authorization.account
+
+
+def _why_not(settings: ServerSettings) -> str:
+    if settings.command is not None:
+        return "It is a program that the bridge starts: it takes its credentials from `env`."
+    if settings.auth.type == "none":
+        return 'Its configuration says `auth.type = "none"`.'
+    return "Its configuration sets `headers.Authorization`, which is used instead."
+
+
+@click.command("login")
+@click.argument("server")
+@config_option
+@click.option("--no-browser", is_flag=True, help="Open no browser: show the address of the page.")
+@click.option("--scope", multiple=True, metavar="WORD", help="Ask for this right too; may be repeated.")
+@as_json_option
+def command(*, server: str, config: str | None, no_browser: bool, scope: tuple[str, ...], as_json: bool) -> int:
+    """Sign in to SERVER, as the configuration names it. Bridges that are running need no restart."""
+
+    async def login(loaded: Loaded, redact: Redactor) -> int:
+        async with sign_in_of(loaded, server, redact) as account:
+            settings = loaded.settings.servers[server]
+            challenge = await account.knock(settings.headers, is_sse=settings.kind == "sse")
+            if challenge is None:
+                note(f"{server} lets anybody begin; signing in all the same")
+            wanted = (challenge or Challenge()).with_more(" ".join(scope))
+            grant = await _sign_in(account, wanted, no_browser=no_browser)
+        if as_json:
+            told = {"server": server, "issuer": grant.issuer, "scope": grant.scope, "expires_at": grant.expires_at}
+            print_json(told)
+        else:
+            rights = f", with {grant.scope}" if grant.scope else ""
+            print(visible(f"signed in to {server} at {grant.issuer or 'the server itself'}{rights}"))
+        return OK
+
+    return run(login, config, as_json=as_json)
+
+
+async def _sign_in(account: Account, challenge: Challenge, *, no_browser: bool) -> Grant:
+    if account.settings.type == "client-credentials":
+        return await account.sign_in_alone(challenge)
+
+    async def show(page: Page) -> bool:
+        from mcpbridge.upstream.auth.browser import open_page
+
+        # Shown first: a browser that cannot be started may take its time to say so.
+        note("to sign in, visit this page" + (":" if no_browser else " (the browser opens it, if there is one):"))
+        print(visible(page.url), file=sys.stderr, flush=True)
+        _take_pasted(page)
+        if not no_browser:
+            await open_page(page.url)
+        return True
+
+    return await account.sign_in(challenge, show)
+
+
+def _take_pasted(page: Page) -> None:
+    """Read addresses from standard input until one is the answer, on a thread of its own: a read has no end."""
+    note("if the browser is on another machine, paste the address it ends at, and press Enter")
+    loop = asyncio.get_running_loop()
+
+    def taken(line: str) -> None:
+        trouble = page.take(line)
+        if trouble:
+            note(f"{trouble}: {visible(line.strip())[:60]}")
+
+    def read() -> None:
+        try:
+            for line in sys.stdin:
+                if line.strip():
+                    loop.call_soon_threadsafe(taken, line)
+        except (OSError, ValueError, RuntimeError):
+            pass  # there is no input, or the sign-in is over
+
+    threading.Thread(target=read, daemon=True, name="pasted address").start()
+
+
+@click.command("logout")
+@click.argument("server")
+@config_option
+@as_json_option
+def logout_command(*, server: str, config: str | None, as_json: bool) -> int:
+    """Forget the sign-in to SERVER. Bridges that are running notice when they next renew or are refused."""
+
+    async def logout(loaded: Loaded, redact: Redactor) -> int:
+        async with sign_in_of(loaded, server, redact) as account:
+            was_signed_in, is_revoked = await account.sign_out()
+        if as_json:
+            print_json({"server": server, "was_signed_in": was_signed_in, "revoked": is_revoked})
+        elif not was_signed_in:
+            note(f"nobody was signed in to {server}")
+        else:
+            print(visible(f"signed out of {server}"))
+            if not is_revoked:
+                note("the token was not revoked: it stays good at the server until it ends by itself")
+        return OK
+
+    return run(logout, config, as_json=as_json)
+
+
+@click.group("token")
+def token_command() -> None:
+    """Make bearer tokens for the HTTP front."""
+
+
+@token_command.command("new")
+@click.argument("name", default="me")
+@click.option("--admin", is_flag=True, help="Its holder may administer the bridge, such as approve calls.")
+@as_json_option
+def new(*, name: str, admin: bool, as_json: bool) -> int:
+    """Make a token for NAME. It is shown this once; the configuration holds only its SHA-256."""
+    token = f"mcpb_{secrets.token_urlsafe(32)}"
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    if as_json:
+        print_json({"name": name, "token": token, "sha256": digest, **({"admin": True} if admin else {})})
+        return 0
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    note("the token, which is not shown again; clients send it as `Authorization: Bearer TOKEN`:")
+    print(token)
+    note("and what to add to servers.toml:")
+    print(f'\n[[http.tokens]]\nname = "{quoted}"\nsha256 = "{digest}"' + ("\nadmin = true" if admin else ""))
+    return 0

@@ -1,0 +1,125 @@
+"""What commands print: tables for people, plain text for pipes, JSON for programs.
+
+Text that comes from upstreams is shown without control characters on a terminal, because those can rewrite what
+stands there or type commands.
+"""
+
+import base64
+import binascii
+import json
+import re
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What JSON may hold as it is, and a terminal must not get: controls, marks of direction, halves of characters."""
+
+Block = Mapping[str, Any]
+
+
+def visible(text: str) -> str:
+    """The text without control characters (but line ends and tabs) and without marks that turn its direction."""
+    return _CONTROLS.sub("�", text.replace("\r\n", "\n"))
+
+
+def first_line(text: str, width: int = 80) -> str:
+    """The beginning of a text, on one line of at most `width` characters."""
+    line = " ".join(visible(text).split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+def note(text: str) -> None:
+    """Tell a person something beside the result."""
+    print(f"mcpbridge: {text}", file=sys.stderr)
+
+
+def print_json(document: object) -> None:
+    """One JSON document on standard output."""
+    print(json_text(document, indent=2 if sys.stdout.isatty() else None))
+
+
+def json_text(document: object, *, indent: int | None = None) -> str:
+    """JSON that means the same, with all that could rewrite a terminal spelled as escapes."""
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def print_text(text: str) -> None:
+    """Text of an upstream, ending with a line end; as it is when it goes to a file or a pipe."""
+    text = visible(text) if sys.stdout.isatty() else text
+    # A lone surrogate, which JSON can hold, has no UTF-8 form.
+    text = text.encode("utf-8", errors="replace").decode("utf-8")
+    print(text, end="" if text.endswith("\n") else "\n")
+
+
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, wraps: str = "") -> None:
+    """A table; on a terminal within its width, otherwise as aligned columns without titles or frame.
+
+    Where a terminal is too narrow, the column titled `wraps` goes on in the next line; without one, the last is cut.
+    """
+    cells = [[visible(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(titles, cells, wraps)
+        return
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich(titles: Sequence[str], rows: Sequence[Sequence[str]], wraps: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    gives_way = wraps or titles[-1]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, no_wrap=title != gives_way)
+    for row in rows:
+        # As text: square brackets in it are no markup.
+        table.add_row(*(Text(cell, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis") for cell in row))
+    Console().print(table)
+
+
+@contextmanager
+def progress(text: str) -> Generator[None]:
+    """Show on standard error that something goes on, if a person is looking."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
+
+
+def show_contents(blocks: Sequence[Block]) -> None:
+    """Print content blocks of a result, or contents of a resource: text as text, the rest by kind and size."""
+    for block in blocks:
+        binary = block.get("blob")
+        if isinstance(binary, str) and len(blocks) == 1 and not sys.stdout.isatty():
+            try:
+                sys.stdout.buffer.write(base64.b64decode(binary))
+            except (binascii.Error, ValueError):
+                print_text(binary)
+        else:
+            print_text(_as_text(block))
+
+
+def _as_text(block: Block) -> str:
+    resource = block.get("resource")
+    if isinstance(resource, dict):
+        block = {**resource}
+    text = block.get("text")
+    if isinstance(text, str):
+        return text
+    for key in ("data", "blob"):
+        if isinstance(data := block.get(key), str):
+            size = len(data.rstrip("=")) * 3 // 4
+            return f"[{block.get('mimeType', block.get('type', 'binary'))}, {size} bytes]"
+    if block.get("type") == "resource_link":
+        return f"[link to {block.get('uri')}]"
+    return json.dumps(block, ensure_ascii=False)

@@ -1,0 +1,162 @@
+"""What several commands do alike: ask every running bridge of this user, and show what each says.
+
+The configuration of commands that look into this user's store, which there is without a configuration too.
+
+Kept results and the ledger of tokens, in the store itself: no bridge has to run for that.
+
+Calls that gave up waiting and can still be approved, in the store itself: no bridge has to run for that.
+
+Clients on standard input end their bridge with them, and what it said about a late approval must hold after that too.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from mcpbridge.app.admin.approvals import decide, listed
+from mcpbridge.app.admin.control_socket import SILENT, Document, ask_all
+from mcpbridge.app.cli.exit_codes import OK, TIMED_OUT, UNREACHABLE, fail, report
+from mcpbridge.app.cli.output import print_json
+from mcpbridge.app.logging_setup import set_up_logs
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded, find, read
+from mcpbridge.config.schema import LogSettings, Settings
+from mcpbridge.pipeline.approvals.grants import Grants, recording
+from mcpbridge.pipeline.approvals.pending import Desk
+from mcpbridge.results.kept_results import Shelf
+from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.open_store import LazyStore
+from mcpbridge.storage.settings import call_log_path, store_path
+from mcpbridge.storage.sqlite.database import may_exist
+
+
+def show_all(show: Callable[[Document], None], request: Mapping[str, object] | None = None, *, as_json: bool) -> int:
+    """Put a request to all of them, by default for their status; returns the exit code, 4 if none runs.
+
+    `show` prints what one says; one that only says what is wrong with it is not handed to it.
+    """
+    try:
+        directory = runtime_directory(os.environ)
+        found = ask_all(directory) if request is None else ask_all(directory, request)
+    except ConfigError as error:
+        return report(error, as_json=as_json) or OK
+    if as_json:
+        print_json({"bridges": found})
+        return _code(found)
+    if not found:
+        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
+    for number, bridge in enumerate(found):
+        if number:
+            print()
+        if "error" in bridge:
+            pid = bridge.get("pid")
+            hint = f"; `kill -9 {pid}` ends it and its servers" if bridge.get("code") == SILENT else ""
+            print(f"process {pid}: {bridge['error']}{hint}")
+        else:
+            show(bridge)
+    return _code(found)
+
+
+def _code(found: Sequence[Document]) -> int:
+    if any(one.get("code") == SILENT for one in found):
+        return TIMED_OUT
+    return OK if found else UNREACHABLE
+
+
+def load_or_default(config: str | None) -> Loaded:
+    """The file `config`, or the one that other commands find; where there is none, what bridges do unasked.
+
+    Raises:
+        ConfigError: there is none of that name, or it is wrong.
+    """
+    try:
+        path = find(config, os.environ)
+    except ConfigError:
+        if config or os.environ.get("MCPBRIDGE_CONFIG"):
+            raise
+        return Loaded(Settings())
+    return read(path, os.environ)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptResults:
+    """What the store of a configuration has of results."""
+
+    shelf: Shelf
+    ledger: Ledger
+
+
+@asynccontextmanager
+async def kept_results(settings: Settings, redact: Redactor) -> AsyncGenerator[KeptResults]:
+    """Open for the time of the context. Looking makes no file."""
+    store = LazyStore(settings.store)
+    try:
+        yield KeptResults(Shelf(store, lifetime=settings.results.lifetime, redact=redact), Ledger(store))
+    finally:
+        await store.close()
+
+
+def absence(settings: Settings) -> str:
+    """Why a command cannot find anything, whatever is asked; empty: it may."""
+    if settings.store.kind == "memory":
+        return 'each bridge keeps them in its memory (`[store] kind = "memory"`), where no command sees them'
+    path: Path = store_path(settings.store)
+    return "" if may_exist(path) else f"there is no store yet: {path}"
+
+
+_T = TypeVar("_T")
+
+
+class KeptApprovals:
+    """What the store of a configuration knows of them; without a configuration, the store that bridges have unasked."""
+
+    def __init__(self, config: str | None) -> None:
+        """The file `config`, or the one that other commands find.
+
+        Raises:
+            ConfigError: there is none of that name, or it is wrong.
+        """
+        self._loaded = load_or_default(config)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """All that can be answered, oldest first, as running bridges tell it."""
+        return self._with_desk(listed)
+
+    def decide(self, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
+        """Answer one.
+
+        Raises:
+            Problem: that is no answer, or there is nothing to answer.
+        """
+        return self._with_desk(lambda desk: decide(desk, id_, answer, by))
+
+    def _with_desk(self, work: Callable[[Desk], Awaitable[_T]]) -> _T:
+        redact = Redactor(self._loaded.secrets)
+        set_up_logs(LogSettings(level="critical"), redact)  # a command says in its own words what went wrong
+
+        async def doing() -> _T:
+            async with _desk(self._loaded.settings, redact) as desk:
+                return await work(desk)
+
+        return anyio.run(doing)
+
+
+@asynccontextmanager
+async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[Desk]:
+    store, approval = LazyStore(settings.store), settings.approval
+    audit = CallLog(partial(call_log_path, settings.call_log, settings.store), settings.call_log, redact=redact)
+    grants = Grants(store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
+    try:
+        yield Desk(approval, store, grants, recording(audit))
+    finally:
+        await audit.close()
+        await store.close()

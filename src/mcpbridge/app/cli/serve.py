@@ -1,0 +1,345 @@
+"""`mcpbridge serve`: run the bridge until the client goes or a signal ends it.
+
+Exit codes: 0 when the client closed its end or SIGTERM (SIGHUP) asked for the end, 130 on SIGINT, 2 for a wrong
+configuration or an address that cannot be used.
+
+What a client on stdio is told when the bridge cannot begin: the reason, as the answer to its first request.
+
+Clients show people that answer; what stands on standard error only some of them show, and most not at once.
+"""
+
+import argparse
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from mcpbridge.app.cli.exit_codes import OK, report
+from mcpbridge.app.cli.serve_prompts import DEFAULT_ADDRESS, Address, open_entrance, parse_address, take_admin_token
+from mcpbridge.app.cli.signals import END_WITHIN, INTERRUPTED, ended_by_signals
+from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded, load, only_server
+from mcpbridge.protocol.jsonrpc import INTERNAL_ERROR, encode_error
+
+if TYPE_CHECKING:
+    from mcpbridge.base.log import Level
+    from mcpbridge.downstream.http.server import Entrance
+    from mcpbridge.library.bridge import Bridge
+
+
+_DRAIN = 8.0
+"""Seconds that the front may take to end, with the 5 that open HTTP requests are granted."""
+
+
+def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
+    """Run the bridge in this process, with the command line `arguments` (those after `serve`); returns the exit code.
+
+    `head`: what was read from standard input already.
+    """
+    options = _options(arguments)
+    redact = Redactor()
+    try:
+        is_asked = options.http is not None or os.isatty(0)  # by a person or a service, in a directory of their choice
+        loaded = load(options.config, here=is_asked)
+        token, address = _access(options, loaded, os.environ)
+        admin_token = take_admin_token(os.environ)
+        redact = Redactor([*loaded.secrets, *filter(None, [token, admin_token])])
+        view = _view(options)
+        if view:  # the others are not even started
+            loaded = replace(loaded, settings=only_server(loaded.settings, view))
+        front = _Front(
+            address,
+            token,
+            admin_token,
+            options.no_auth,
+            view,
+            _profile(options, loaded),
+            project_of(os.environ, working_directory(), options.project or ""),
+            head,
+        )
+        return _run(loaded, redact, front, level=options.log_level)
+    except (Exception, KeyboardInterrupt) as error:  # the end of the program: what it knows, it says
+        if isinstance(error, ConfigError) and options.http is None:
+            refuse(head, redact(f"mcpbridge cannot start: {error}"))
+        code = report(error, as_json=False, redact=redact)
+        if code is None:
+            raise
+        return code
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="mcpbridge serve",
+        description="Serve all configured MCP servers as one: on standard input and output, or over HTTP.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON")
+    parser.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        nargs="?",
+        const=DEFAULT_ADDRESS,
+        help=f"serve HTTP instead of stdio (default {DEFAULT_ADDRESS}); unix:PATH for a socket in the file system",
+    )
+    parser.add_argument("--server", metavar="NAME", help="serve this one server alone, by its own names (stdio)")
+    parser.add_argument("--profile", metavar="NAME", help="serve what belongs to this profile (stdio)")
+    parser.add_argument("--project", metavar="DIR", help="the directory that the client works in (stdio)")
+    parser.add_argument(
+        "--standalone", action="store_true", help="be the bridge in this process, without the daemon (stdio)"
+    )
+    parser.add_argument(
+        "--no-auth", action="store_true", help="allow anyone who reaches the address, also from outside"
+    )
+    parser.add_argument("--token-env", metavar="VAR", help="environment variable that holds a bearer token to ask for")
+    levels = ["debug", "info", "warning", "error", "critical"]
+    parser.add_argument("--log-level", choices=levels, help="the least severe level to log, instead of the file's")
+    return parser.parse_args(arguments)
+
+
+def _access(
+    options: argparse.Namespace, loaded: Loaded, environ: Mapping[str, str]
+) -> tuple[str | None, Address | Path | None]:
+    """The token and address to serve with.
+
+    Raises:
+        ConfigError: they contradict each other, or anyone could use the bridge without having been let in.
+    """
+    if options.http is None:
+        given = "--no-auth" if options.no_auth else "--token-env" if options.token_env else None
+        if given:
+            raise ConfigError("only means something with --http", key=given)
+        return None, None
+    address = parse_address(options.http)
+    token = None
+    if options.token_env:
+        token = environ.get(options.token_env)
+        if not token:
+            raise ConfigError(f"the environment variable {options.token_env} is missing or empty", key="--token-env")
+        os.environ.pop(options.token_env, None)  # no upstream has to know it, not even with `inherit_env = true`
+    if isinstance(address, Path):
+        return token, address
+    from mcpbridge.downstream.http.host_check import is_loopback
+
+    if not is_loopback(address.host) and not (loaded.settings.http.tokens or token or options.no_auth):
+        hint = (
+            "Make a token with `mcpbridge token new` and add it to the configuration, give one with --token-env VAR,\n"
+            "  listen on 127.0.0.1, or say --no-auth if anyone who reaches the address may use every tool."
+        )
+        raise ConfigError(f"{address.host} can be reached from other machines, and no token is set", hint=hint)
+    return token, address
+
+
+def _view(options: argparse.Namespace) -> str:
+    """The one server to serve; empty: all of them.
+
+    Raises:
+        ConfigError: it is served over HTTP, where each has a path of its own.
+    """
+    name: str | None = options.server
+    if name is None:
+        return ""
+    if options.http is not None:
+        hint = f"Over HTTP every server has a path of its own: /servers/{name}/mcp."
+        raise ConfigError("only means something on stdio", key="--server", hint=hint)
+    return name
+
+
+def _profile(options: argparse.Namespace, loaded: Loaded) -> str:
+    """The profile to serve; empty: none in particular.
+
+    Raises:
+        ConfigError: there is none of that name, or it is served over HTTP, where each has a path of its own.
+    """
+    name: str | None = options.profile
+    if name is None:
+        return ""
+    if options.http is not None:
+        hint = f"Over HTTP every profile has a path of its own: /p/{name}/mcp."
+        raise ConfigError("only means something on stdio", key="--profile", hint=hint)
+    if options.server is not None:
+        raise ConfigError("goes without --server, which serves a single one", key="--profile")
+    if name not in loaded.settings.profiles:
+        known = ", ".join(sorted(loaded.settings.profiles)) or "none"
+        raise ConfigError(f"no profile is called {name!r}", key="--profile", hint=f"Known: {known}.")
+    return name
+
+
+class _Front(NamedTuple):
+    """Where clients come in."""
+
+    address: Address | Path | None
+    """None: standard input and output."""
+    token: str | None
+    admin_token: str | None
+    no_auth: bool
+    view: str
+    profile: str
+    project: str
+    """The directory that the client works in; empty: unknown."""
+    head: bytes
+    """What was read from standard input already."""
+
+
+def _run(loaded: Loaded, redact: Redactor, front: _Front, *, level: "Level | None") -> int:
+    # Standard output belongs to the protocol from here on. The imports below and all libraries get one that leads to
+    # standard error, so that a stray print cannot reach the client.
+    streams = _claim_standard_streams() if front.address is None else None
+    from mcpbridge.app.logging_setup import set_up_logs
+
+    log_settings = loaded.settings.log
+    set_up_logs(log_settings.model_copy(update={"level": level}) if level else log_settings, redact)
+    import anyio
+
+    return anyio.run(
+        _serve,
+        loaded,
+        redact,
+        front,
+        streams,
+        level,
+        backend_options={"use_uvloop": find_spec("uvloop") is not None},
+    )
+
+
+def _claim_standard_streams() -> tuple[int, int]:
+    """Private descriptors for standard input and output; what others find in their places is empty, and stderr."""
+    try:
+        streams = os.dup(0), os.dup(1)
+    except OSError as error:
+        hint = "Without --http, a client talks to the bridge through them."
+        raise ConfigError("standard input or output is closed", hint=hint) from error
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return streams
+
+
+async def _serve(
+    loaded: Loaded,
+    redact: Redactor,
+    front: _Front,
+    streams: tuple[int, int] | None,
+    level: "Level | None",
+) -> int:
+    import anyio
+
+    from mcpbridge.app.cli.serve_prompts import open_in_browser
+    from mcpbridge.app.daemon.process import running
+    from mcpbridge.base.log import get_logger
+
+    log = get_logger()
+    received: list[signal.Signals] = []
+    serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
+    part = front.view or front.profile
+    shown = f"stdio ({part})" if part else "stdio"
+
+    def ready(url: str) -> None:
+        nonlocal shown
+        shown = url
+        log.info("listening", url=url)
+
+    def end(number: signal.Signals) -> None:
+        received.append(number)
+        log.info("stopping", signal=number.name)
+        serving.cancel()
+
+    address = front.address
+    entrance = nullcontext() if address is None else _entrance(loaded, front, address)
+    with entrance as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
+        async with running(
+            loaded,
+            redact,
+            facts=lambda: {"front": shown},
+            show=open_in_browser(),
+            is_interactive=streams is not None,
+            view=front.view,
+            log_level=level,
+        ) as run:
+            with serving:
+                if streams:
+                    await _serve_stdio(run.bridge, front, streams)
+                elif at:
+                    await _serve_http(run.bridge, at, ready)
+    return INTERRUPTED if signal.SIGINT in received else OK
+
+
+async def _serve_stdio(bridge: "Bridge", front: _Front, streams: tuple[int, int]) -> None:
+    from mcpbridge.app.daemon.handshake import project_uri
+    from mcpbridge.base.log import get_logger
+    from mcpbridge.downstream.stdio import serve_stdio
+
+    log = get_logger()
+    if os.isatty(streams[0]):
+        log.info("waiting for an MCP client on standard input", end="Ctrl-D", http="mcpbridge serve --http")
+    await serve_stdio(
+        bridge.server,
+        in_fd=streams[0],
+        out_fd=streams[1],
+        max_frame=bridge.settings.limits.max_frame,
+        view=front.view,
+        profile=front.profile,
+        project=project_uri(front.project),
+        head=front.head,
+    )
+    log.info("stopping", reason="the client closed its end")
+
+
+async def _serve_http(bridge: "Bridge", at: "Entrance", ready: Callable[[str], None]) -> None:
+    from mcpbridge.app.daemon.http_mounts import mounts_of
+    from mcpbridge.downstream.http.server import serve_http
+
+    await serve_http(bridge, bridge.settings.http, at, on_ready=ready, mounts=mounts_of(bridge))
+
+
+def _entrance(loaded: Loaded, front: _Front, address: Address | Path) -> "AbstractContextManager[Entrance]":
+    return open_entrance(
+        loaded.settings.http, address, token=front.token, admin_token=front.admin_token, no_auth=front.no_auth
+    )
+
+
+_PATIENCE = 0.5
+"""Seconds for the first request to come."""
+_MOST = 1 << 20
+"""Bytes that are looked at."""
+
+
+class _Request(Struct):
+    id: Raw = Raw()
+    method: str = ""
+
+
+_decode = msgspec.json.Decoder(_Request).decode
+
+
+def refuse(head: bytes, reason: str, *, in_fd: int = 0, out_fd: int = 1) -> None:
+    """Answer the requests that are there with an error. `head`: what was read of the client already."""
+    if os.isatty(in_fd):
+        return
+    with suppress(OSError, ValueError):
+        if sys.platform != "win32" and b"\n" not in head and select.select([in_fd], [], [], _PATIENCE)[0]:
+            head += os.read(in_fd, _MOST)
+        for line in head[:_MOST].splitlines():
+            if answer := _answer(line, reason):
+                os.write(out_fd, answer + b"\n")
+
+
+def _answer(line: bytes, reason: str) -> bytes:
+    """Empty if the line is no request."""
+    try:
+        request = _decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+    is_request = bool(request.method) and bytes(request.id) not in (b"", b"null")
+    return encode_error(request.id, INTERNAL_ERROR, reason) if is_request else b""

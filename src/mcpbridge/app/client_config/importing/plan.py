@@ -1,0 +1,401 @@
+"""`servers.toml` with more servers in it: each as a table at the end, with where it came from above it. Pure.
+
+What was there keeps every character. A server that takes the place of another does so where that one stands.
+
+Plan what `servers.toml` gets of the servers that were found; `import_writing.py` carries the plan out.
+
+The plan holds the whole text and every file that would be written, so that it can be shown first. A text that the
+bridge would refuse is no plan.
+
+Carry out the plan of an import: secrets into private files, a copy of the configuration, then the configuration.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Literal, cast
+
+from mcpbridge.app.client_config.discover.found import Found, FoundServer
+from mcpbridge.app.client_config.importing.merge import Outcome, merge, missing_in, servable
+from mcpbridge.app.client_config.importing.secrets import Moved, Proposed, masked, name_secrets, without_secrets
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.redaction import MASK
+from mcpbridge.config import line_numbers as position
+from mcpbridge.config.check import check, refuse_what_only_loading_sets
+from mcpbridge.config.files.edit import NotEditable, Spot, put
+from mcpbridge.config.files.edit_toml import TomlEditor, as_key, as_value
+from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
+
+Json = dict[str, object]
+
+_NEW_FILE = "# The servers behind mcpbridge.\n"
+_WIDEST = 110
+"""Characters of a line; a longer inline table gets lines of its own."""
+_LONGEST_REMARK = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One server to write."""
+
+    name: str
+    server: Json = field(repr=False)
+    origin: str
+    """Where it came from."""
+
+    left_out: Json = field(default_factory=dict[str, object], repr=False)
+    """What has no place in it, to be kept as a comment."""
+
+    is_replacing: bool = False
+
+
+def with_servers(text: str, tables: Sequence[Table]) -> str:
+    """The text of a `servers.toml` with these servers in it.
+
+    Raises:
+        NotEditable: it cannot be read, or not be edited without changing what else it says.
+    """
+    editor = TomlEditor()
+    for table in tables:
+        if table.is_replacing:
+            text = put(editor, text, Spot(("servers",), table.name), _plain(table.server)).text
+    new = [table for table in tables if not table.is_replacing]
+    appended = _appended(text, new)
+    if _says(appended) == _expected(text, new):
+        return appended
+    for table in new:  # `servers` is written in a way that takes no tables at the end
+        text = put(editor, text, Spot(("servers",), table.name), _plain(table.server)).text
+    return text
+
+
+def block(table: Table) -> str:
+    """The lines of one server."""
+    lines = [f"# {_remark(table.origin)}"]
+    lines += [f"# left out: {_remark(f'{key} = {_blind(key, value)}')}" for key, value in table.left_out.items()]
+    path = f"servers.{as_key(table.name)}"
+    lines.append(f"[{path}]")
+    below: list[str] = []
+    for key, value in _plain(table.server).items():
+        line = f"{as_key(key)} = {as_value(value)}"
+        if isinstance(value, dict) and len(line) > _WIDEST:
+            members = cast("Json", value).items()
+            below += ["", f"[{path}.{as_key(key)}]", *(f"{as_key(name)} = {as_value(item)}" for name, item in members)]
+        elif isinstance(value, list) and len(line) > _WIDEST:
+            lines += [f"{as_key(key)} = [", *(f"    {as_value(item)}," for item in cast("list[object]", value)), "]"]
+        else:
+            lines.append(line)
+    return "\n".join([*lines, *below]) + "\n"
+
+
+def _appended(text: str, tables: Sequence[Table]) -> str:
+    if not tables:
+        return text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    blocks = "\n".join(block(table) for table in tables).replace("\n", newline)
+    if not text.strip("\ufeff \t\r\n"):
+        return (text or _NEW_FILE) + newline + blocks
+    end = "" if text.endswith("\n") else newline
+    return text + end + newline + blocks
+
+
+def _says(text: str) -> object:
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+
+
+def _expected(text: str, tables: Sequence[Table]) -> object:
+    document = cast("Json", TomlEditor().parse(text) or {})
+    servers = document.get("servers")
+    if servers is not None and not isinstance(servers, dict):
+        raise NotEditable("`servers` is no table")
+    own = cast("Json", servers) if isinstance(servers, dict) else {}
+    together = {**own, **{table.name: _plain(table.server) for table in tables}}
+    return {**document, "servers": together} if together or servers is not None else document
+
+
+def _plain(server: Json) -> Json:
+    """As it is written: whole numbers without a point, and nothing that is null."""
+    return {key: _of_toml(value) for key, value in server.items() if value is not None}
+
+
+def _of_toml(value: object) -> object:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return int(value)
+    if isinstance(value, dict):
+        return _plain(cast("Json", value))
+    if isinstance(value, list):
+        return [_of_toml(item) for item in cast("list[object]", value) if item is not None]
+    return value
+
+
+def _blind(key: str, value: object) -> str:
+    """A value for a comment, without the secrets in it."""
+    cleaned = without_secrets("", {key: value}, lambda _name, _value: MASK)[key]
+    return json.dumps(masked(cleaned, key))
+
+
+def _remark(text: str) -> str:
+    """Text for a comment: one line, without what no comment may hold."""
+    line = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    return line if len(line) <= _LONGEST_REMARK else f"{line[: _LONGEST_REMARK - 1]}…"
+
+
+SecretsTo = Literal["env", "file", "keep"]
+"""Where secrets go: into variables that people set, into private files, or nowhere: they stay in the text."""
+
+_SECRETS = "secrets"
+"""The folder of private files, beside the configuration."""
+_VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?(?!PROJECT_ROOT\})([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be written, and what became of each server."""
+
+    path: Path
+    """The configuration; no symbolic link."""
+
+    before: bytes | None = field(repr=False)
+    """What stands there now; None: there is no such file."""
+
+    text: str = field(repr=False)
+    """What will; perhaps with secrets, if they are kept."""
+
+    outcomes: tuple[Outcome, ...]
+    secrets_to: SecretsTo
+    moved: tuple[Moved, ...] = ()
+    """Secrets that go into variables or files."""
+
+    kept: tuple[str, ...] = field(default=(), repr=False)
+    """Secrets that stay in the text; never to be shown."""
+
+    unset: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Variables that are used and not set now, and the servers that wait for each."""
+
+    waiting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What each server that the file then has would wait for: variables that are not set, files that are not there."""
+
+    @property
+    def written(self) -> list[Outcome]:
+        """What goes into the file."""
+        return [outcome for outcome in self.outcomes if outcome.is_written]
+
+    @property
+    def before_text(self) -> str:
+        """What stands there now, as text."""
+        return decoded(self.before, self.path) if self.before is not None else ""
+
+    @property
+    def folder(self) -> Path:
+        """Where private files go."""
+        return self.path.parent / _SECRETS
+
+
+def plan_import(
+    found: Found, path: Path, environ: Mapping[str, str], *, secrets_to: SecretsTo = "env", replacing: bool = False
+) -> Plan:
+    """What `path` would be with these servers in it. Reads it and changes nothing.
+
+    Raises:
+        ConfigError: the file is there and wrong, or not of the kind that can take servers.
+    """
+    if path.suffix.lower() in (".json", ".jsonc", ".yaml", ".yml"):
+        hint = "Name a TOML file to write: --output servers.toml."
+        raise ConfigError("servers can be put into a servers.toml only", file=str(path), hint=hint)
+    path = path.resolve()
+    before = read_bytes(path)
+    text = decoded(before, path) if before is not None else ""
+    existing = _checked(text, path, environ).get("servers")
+    own = cast("dict[str, Json]", existing) if isinstance(existing, dict) else {}
+    servers = [_beside(servable(one), path.parent) for one in found.servers]
+    outcomes = merge(servers, own, replacing=replacing)
+    if secrets_to == "file":
+        outcomes = [_mended(one, own, environ, path.parent) for one in outcomes]
+    chosen = {outcome.name: outcome for outcome in outcomes if outcome.is_written}
+    proposed = _proposed(chosen)
+    held = partial(_held, path.parent / _SECRETS) if secrets_to == "file" else environ.get
+    names, moved = name_secrets(proposed, held) if secrets_to != "keep" else ({}, [])
+    tables = [_table(name, outcome, names, secrets_to) for name, outcome in chosen.items()]
+    try:
+        after = with_servers(text, tables)
+    except NotEditable as error:
+        where = f"{path}:{error.line}" if error.line else str(path)
+        raise ConfigError(error.what, file=where) from error
+    written = cast("dict[str, Json]", _checked(after, path, environ).get("servers") or {})
+    files = {f"${{file:{_SECRETS}/{one.variable}}}" for one in moved} if secrets_to == "file" else set[str]()
+    return Plan(
+        path,
+        before,
+        after,
+        tuple(outcomes),
+        secrets_to,
+        tuple(moved),
+        tuple({one.value for one in proposed}) if secrets_to == "keep" else (),
+        _unset(tables, environ),
+        {
+            name: tuple(one for one in missing_in(server, environ, path.parent) if one not in files)
+            for name, server in written.items()
+        },
+    )
+
+
+def _checked(text: str, path: Path, environ: Mapping[str, str]) -> Json:
+    """The document that a text is, if the bridge takes it.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    try:
+        document = tomllib.loads(plain)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = re.search(r"line (\d+)", str(error))
+        where = f"{path}:{found[1]}" if found else str(path)
+        raise ConfigError(
+            "not valid TOML", file=where, hint="Mend it first, or name another: --output FILE."
+        ) from error
+    line_of = partial(position.toml_line, plain)
+    refuse_what_only_loading_sets(document, str(path), line_of)
+    check(document, path, environ, line_of)
+    return tomllib.loads(plain)
+
+
+def _mended(outcome: Outcome, own: Mapping[str, Json], environ: Mapping[str, str], directory: Path) -> Outcome:
+    """A server that is there and waits for what the client's file holds is written anew, unless people changed it."""
+    there = own.get(outcome.name, {})
+    if outcome.became != "there" or not missing_in(there, environ, directory):
+        return outcome
+    found = without_secrets(outcome.name, outcome.found.server, lambda _name, _value: "${}")
+    is_as_imported = _without_secrets(there) == _without_secrets(found) and not missing_in(
+        outcome.found.server, environ, directory
+    )
+    return (
+        replace(outcome, became="replaced", detail="gets the secret that it waits for") if is_as_imported else outcome
+    )
+
+
+def _without_secrets(server: Json) -> str:
+    """A server as text, with all that is brought in left out."""
+    return re.sub(r"\$\{[^}]*\}", "${}", json.dumps(server, sort_keys=True, default=str))
+
+
+def _beside(found: FoundServer, directory: Path) -> FoundServer:
+    """A server of the project that the configuration itself is in does not name that project's directory."""
+    if found.project is None or found.server.get("cwd") != str(found.project) or found.project.resolve() != directory:
+        return found
+    return replace(found, server={**found.server, "cwd": "."})
+
+
+def _proposed(chosen: Mapping[str, Outcome]) -> list[Proposed]:
+    proposed: list[Proposed] = []
+    for server, outcome in chosen.items():
+        without_secrets(server, outcome.found.server, _noting(server, proposed))
+    return list(dict.fromkeys(proposed))
+
+
+def _noting(server: str, proposed: list[Proposed]) -> Callable[[str, str], str]:
+    def note(name: str, value: str) -> str:
+        proposed.append(Proposed(server, name, value))
+        return ""
+
+    return note
+
+
+def _table(name: str, outcome: Outcome, names: Mapping[Proposed, str], secrets_to: SecretsTo) -> Table:
+    found = outcome.found
+    server = without_secrets(name, found.server, partial(_reference, name, names, secrets_to))
+    origin = f"from {found.title}: {found.place}"
+    return Table(name, server, origin, found.left_out, outcome.became == "replaced")
+
+
+def _reference(server: str, names: Mapping[Proposed, str], secrets_to: SecretsTo, name: str, value: str) -> str:
+    """What stands in a secret's place."""
+    known_as = names.get(Proposed(server, name, value))
+    if known_as is None:
+        return value.replace("${", "$${")
+    return f"${{file:{_SECRETS}/{known_as}}}" if secrets_to == "file" else f"${{{known_as}}}"
+
+
+def _held(folder: Path, name: str) -> str | None:
+    """The secret that a private file of this name holds."""
+    try:
+        return (folder / name).read_text("utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _unset(tables: list[Table], environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for table in tables:
+        for name in _VARIABLE.findall(str(list(table.server.values()))):
+            if name not in environ:
+                found.setdefault(name, {})[table.name] = None
+    return {name: tuple(servers) for name, servers in found.items()}
+
+
+def carry_out(plan: Plan, now: datetime) -> Path | None:
+    """Write what was planned, and return where what stood there before is kept; None: nothing did.
+
+    Raises:
+        ConfigError: it cannot be written, or the file is not as it was when the plan was made.
+    """
+    if plan.secrets_to == "file" and plan.moved:
+        _make_private(plan.folder)
+        for one in plan.moved:
+            _write_secret(plan.folder, one)
+    after = encoded(plan.text, plan.before or b"")
+    if after == plan.before:
+        return None
+    backup = None
+    try:
+        if plan.before is not None:
+            backup = _kept(plan.path, plan.before, now)
+            if plan.kept:
+                plan.path.chmod(plan.path.stat().st_mode & 0o700)
+        replace_file(plan.path, plan.before, after, private=bool(plan.kept))
+    except ChangedMeanwhile as error:
+        raise ConfigError("somebody changed it meanwhile", file=str(plan.path), hint="Run it again.") from error
+    return backup
+
+
+def _kept(path: Path, data: bytes, now: datetime) -> Path:
+    """A copy of the file, beside it, under a name that none has."""
+    for copy in _names(path, now):
+        with suppress(ChangedMeanwhile):
+            replace_file(copy, None, data, private=True)
+            return copy
+    raise AssertionError("numbers do not end")
+
+
+def _names(path: Path, now: datetime) -> Iterator[Path]:
+    yield path.with_name(f"{path.name}.{now:%Y-%m-%d-%H%M%S}.bak")
+    for number in count(2):
+        yield path.with_name(f"{path.name}.{now:%Y-%m-%d-%H%M%S}-{number}.bak")
+
+
+def _make_private(folder: Path) -> None:
+    if folder.is_symlink():
+        hint = "Make it a directory of its own, or import with --secrets env."
+        raise ConfigError("is a link, and private files go into no directory elsewhere", file=str(folder), hint=hint)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(f"cannot be made: {error.strerror}", file=str(folder)) from error
+
+
+def _write_secret(folder: Path, secret: Moved) -> None:
+    path = folder / secret.variable
+    before = read_bytes(path)
+    after = f"{secret.value}\n".encode()
+    if before != after:
+        replace_file(path, before, after, private=True)

@@ -1,0 +1,219 @@
+"""Follow the configuration file while the bridge runs: read it again when it was edited, and put it into effect.
+
+A broken edit changes nothing: the bridge goes on with what it has, says so once in the log, and shows it in its status
+until the file is right again. Reloads happen one after the other, whoever asks for them.
+
+The file is looked at once a second, which costs a `stat` and needs nothing installed; the ways in which systems
+report changes do not see edits on network file systems and in mounted folders, which is where many keep their
+configuration. Editors write in several steps, or put a new file in the place of the old one, so an edit is read once
+the file has been still for a moment; a file that is gone for that moment changes nothing.
+"""
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from msgspec.structs import replace
+
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.log import Level, get_logger
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded, only_server, read
+from mcpbridge.config.schema import LogSettings, Settings
+from mcpbridge.library.bridge import Bridge
+
+log = get_logger("mcpbridge.reload")
+
+_GONE = 5.0
+"""Looks (of the interval) for which a file may be gone before that counts as a broken edit."""
+_FRESH = 10.0
+"""Seconds before the start within which an edit may have been missed."""
+_FILE = re.compile(r"(?<!\$)\$\{file:([^}]*)\}")
+_LARGEST = 4 * 1024**2
+
+_Stamp = tuple[tuple[int, ...] | None, ...]
+"""Of each file that is looked at, when its text and its rights changed last, size and inode; None: it is not there."""
+
+
+class Reloading:
+    """Reloads one bridge from its file."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        path: Path,
+        *,
+        redact: Redactor,
+        environ: Mapping[str, str] = os.environ,
+        view: str = "",
+        log_level: Level | None = None,
+        warnings: Iterable[str] = (),
+        missing: frozenset[str] = frozenset(),
+    ) -> None:
+        """`redact` learns the secrets that an edit brings. `environ`: what variables stand for.
+
+        `view`: the one server that is served alone. `log_level`: given on the command line, so the file's never counts.
+        `warnings`: those of the file that were told at the start; they are not logged again. `missing`: see `Loaded`.
+        """
+        self._bridge, self._path, self._redact = bridge, path, redact
+        self._environ, self._view, self._log_level = environ, view, log_level
+        self._more: dict[str, str] = {}
+        self._lock = asyncio.Lock()
+        self._changed: dict[str, object] = {}
+        """What the last reading that changed anything did, and when."""
+        self._warnings = frozenset(warnings)
+        self.missing = missing
+        """Variables that the file names, as it is in effect, and that there are not."""
+        self._beside: tuple[Path, ...] = _files_named_in(path)
+        now = self._look()
+        # One that was written just now may have been read before that.
+        is_fresh = now[0] is not None and now[0][0] > (time.time() - _FRESH) * 1e9
+        self._seen: _Stamp = () if is_fresh else now
+
+    async def reload(self, more_environ: Mapping[str, str] | None = None) -> dict[str, object]:
+        """Read the file and put it into effect; returns what came of it, as JSON values.
+
+        `ok` says whether the file is in effect now. If it is: `added`, `removed`, `replaced`, `kept` (servers),
+        `sections`, `needs_restart`, `warnings`, each left out where it is empty; else `config_error` as in the status.
+        If nothing changed, `before` is what the last reading that did so changed, and when (`at`).
+
+        `more_environ`: variables for what the file names and `environ` does not have, from now on.
+        """
+        async with self._lock:
+            self._more |= more_environ or {}
+            try:
+                loaded = await anyio.to_thread.run_sync(self._read)
+                self._redact.know(loaded.secrets)
+                before = self._bridge.settings
+                done = await self._bridge.reload(loaded.settings)
+            except ConfigError as error:
+                return {"ok": False, "config_error": self._failed(error)}
+            self._settle(before, loaded)
+            told: dict[str, object] = {**done.told()}
+            if done:
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                self._changed = {"at": now, **{key: names for key, names in told.items() if key != "needs_restart"}}
+                log.info("configuration reloaded", **told)
+            elif done.needs_restart:
+                log.info("configuration read; a restart puts it into effect", needs_restart=list(done.needs_restart))
+            if not done and self._changed:
+                told["before"] = self._changed
+            return {"ok": True, **told, **({"warnings": list(loaded.warnings)} if loaded.warnings else {})}
+
+    @asynccontextmanager
+    async def watching(self, *, interval: float = 1.0, still: float = 0.3) -> AsyncGenerator[None]:
+        """Reload meanwhile whenever the file was edited, unless `daemon.watch` is off.
+
+        Both in seconds: how often it is looked at, and for how long it must be as it is before it is read.
+        """
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, interval, still)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    # -- reading
+
+    def _read(self) -> Loaded:
+        self._beside = _files_named_in(self._path)
+        self._seen = self._look()  # first: what changes from here on is another edit
+        loaded = read(self._path, {**self._more, **self._environ})
+        if not self._view:
+            return loaded
+        return replace(loaded, settings=only_server(loaded.settings, self._view))
+
+    def _failed(self, error: ConfigError) -> dict[str, str]:
+        """Keep for the status what is wrong, and log it once."""
+        told = {"message": self._redact(str(error))}
+        known = self._bridge.config_error
+        if known is not None and known["message"] == told["message"]:
+            return dict(known)
+        where, _, line = (error.file or str(self._path)).partition(f"{self._path.name}:")
+        told["file"] = f"{where}{self._path.name}" if line else where
+        if line:
+            told["line"] = line.partition(":")[0]
+        told["at"] = datetime.now(UTC).isoformat(timespec="seconds")
+        self._bridge.config_error = told
+        log.error("the configuration is wrong; the one before stays in effect", reason=told["message"])
+        return told
+
+    def _settle(self, before: Settings, loaded: Loaded) -> None:
+        """What concerns this process beside the bridge."""
+        if self._bridge.config_error is not None:
+            self._bridge.config_error = None
+            log.info("the configuration is right again")
+        if loaded.settings.log != before.log:
+            self._set_up_logs(loaded.settings.log)
+        for note in loaded.warnings:
+            if note not in self._warnings:
+                log.warning("configuration", note=note)
+        self._warnings, self.missing = frozenset(loaded.warnings), loaded.missing
+
+    def _set_up_logs(self, settings: LogSettings) -> None:
+        from mcpbridge.app.logging_setup import set_up_logs
+
+        level = self._log_level
+        set_up_logs(settings.model_copy(update={"level": level}) if level else settings, self._redact)
+
+    # -- watching
+
+    async def _watch(self, interval: float, still: float) -> None:
+        gone_since = 0.0
+        clock = asyncio.get_running_loop().time
+        while True:
+            await anyio.sleep(interval)
+            if not self._bridge.settings.daemon.watch or self._look() == self._seen:
+                continue
+            stamp = await self._come_to_rest(still)
+            gone_since = 0.0 if stamp[0] is not None else gone_since or clock()
+            is_away = gone_since and clock() - gone_since < _GONE * interval
+            if stamp == self._seen or is_away:
+                continue
+            try:
+                await self.reload()
+            except Exception as error:
+                # Whatever is wrong with an edit, the bridge that runs must not end by it.
+                log.error("the configuration cannot be reloaded", exc_info=error)
+
+    async def _come_to_rest(self, still: float) -> _Stamp:
+        """How the file is once it has been the same for so many seconds."""
+        stamp = self._look()
+        while True:
+            await anyio.sleep(still)
+            before, stamp = stamp, self._look()
+            if stamp == before:
+                return stamp
+
+    def _look(self) -> _Stamp:
+        """How the file is now, and those that it takes values from by `${file:PATH}`."""
+        return tuple(_stamp(path) for path in (self._path, *self._beside))
+
+
+def _files_named_in(path: Path) -> tuple[Path, ...]:
+    """The files whose text stands in the place of `${file:PATH}`; none where the configuration cannot be read."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST).decode(errors="replace")
+    except OSError:
+        return ()
+    found: list[Path] = []
+    for name in dict.fromkeys(_FILE.findall(text)):
+        with suppress(RuntimeError):  # `~nobody`
+            found.append(path.absolute().parent / Path(name).expanduser())
+    return tuple(found)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

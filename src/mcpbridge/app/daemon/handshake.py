@@ -1,0 +1,129 @@
+"""What a shim and the daemon say to each other beside the messages that they carry. Pure.
+
+Each is one line with a JSON object that has `mcpbridge`, the number of this protocol: first the shim's hello and the
+daemon's answer to it, a greeting or a refusal; and the daemon's last line when it ends in order.
+
+What of a client's environment the daemon takes over: variables, and where programs are. Pure.
+
+The daemon has the environment of whoever started it, often without the variables that the configuration names: a
+service of the system has nearly none. A client that has them fills them in; what is there already stays, so that no
+client can change a server of the others. It is the same with the directories of `PATH`: a client that was started from
+a desktop has few, and one from a terminal knows where `npx` is; its further ones come last.
+"""
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from mcpbridge.app.stdio_proxy.handshake import PROTOCOL
+from mcpbridge.base.errors import nearest
+from mcpbridge.base.version import __version__
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a shim says of itself and its client."""
+
+    version: str = ""
+    pid: int = 0
+    cwd: str = ""
+    project: str = ""
+    """The directory that its client works in; empty: unknown."""
+    server: str = ""
+    """Serve this one server alone; empty: all."""
+    profile: str = ""
+    """Serve what belongs to this profile; empty: to none in particular."""
+    environ: dict[str, str] = {}
+    """Variables of its environment; some are secrets."""
+
+
+class HelloRefused(Exception):
+    """The client is not served. `code` is for programs, the message for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def line(self) -> bytes:
+        """What is said to it."""
+        return _line(error=str(self), code=self.code)
+
+
+def read_hello(line: bytes) -> Hello:
+    """The hello in a line.
+
+    Raises:
+        HelloRefused: there is none.
+    """
+    try:
+        said: Any = json.loads(line)  # not msgspec's: variables that are no text have halves of characters
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict) or "mcpbridge" not in said:
+        raise HelloRefused("invalid-hello", "the first line is not what `mcpbridge serve` says")
+    fields = cast("dict[str, Any]", said)
+    if fields["mcpbridge"] != PROTOCOL:
+        number = str(fields["mcpbridge"])[:20]
+        message = f"this daemon (mcpbridge {__version__}) speaks protocol {PROTOCOL}, not {number}"
+        raise HelloRefused("unknown-protocol", f"{message}; `mcpbridge restart` brings the installed one")
+    try:
+        return msgspec.convert(fields, Hello)
+    except msgspec.ValidationError as error:
+        raise HelloRefused("invalid-hello", f"the first line cannot be read: {error}") from None
+
+
+def check(hello: Hello, *, servers: Collection[str], profiles: Collection[str]) -> None:
+    """Find out whether there is what the client wants.
+
+    Raises:
+        HelloRefused: there is not.
+    """
+    if hello.server and hello.profile:
+        raise HelloRefused("invalid-hello", "a server and a profile are named; one of them goes")
+    for kind, name, known in (("server", hello.server, servers), ("profile", hello.profile, profiles)):
+        if name and name not in known:
+            close = nearest(name, known, limit=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(known)) or 'none'}."
+            raise HelloRefused(f"unknown-{kind}", f"no {kind} is called {name[:80]!r}. {hint}")
+
+
+def greeting(listings: str) -> bytes:
+    """The answer to a hello. `listings` changes when what clients are listed does."""
+    return _line(version=__version__, pid=os.getpid(), listings=listings)
+
+
+def bye(*, again: bool) -> bytes:
+    """The last line: what has no answer by now was not read. `again`: another daemon may be asked."""
+    return _line(bye=True, again=again)
+
+
+def project_uri(directory: str) -> str:
+    """The `file://` URI of the client's directory; empty if it names none."""
+    path = Path(directory)
+    return path.as_uri() if directory and path.is_absolute() else ""
+
+
+def _line(**fields: object) -> bytes:
+    return json.dumps({"mcpbridge": PROTOCOL, **fields}).encode()
+
+
+_MOST_PLACES = 200
+"""Directories in a PATH that is added to."""
+
+
+def adopted(missing: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The missing variables that this environment has."""
+    return {name: environ[name] for name in sorted(missing) if name in environ}
+
+
+def more_places(own: str, theirs: str) -> str | None:
+    """Our `PATH` with the absolute directories of theirs that it lacks, at its end. None: it lacks none."""
+    places = own.split(os.pathsep) if own else []
+    more = [place for place in dict.fromkeys(theirs.split(os.pathsep)) if place.startswith("/") and place not in places]
+    if not more or len(places) + len(more) > _MOST_PLACES:
+        return None
+    return os.pathsep.join([*places, *more])

@@ -1,0 +1,123 @@
+"""What a running bridge of the same configuration says of itself: whether it is up to date, and how its servers are."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from mcpbridge.app.admin.control_socket import ask_all
+from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.finding import Finding
+from mcpbridge.app.doctor.known_failures import recognise
+from mcpbridge.app.doctor.report import ServerReport
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.version import __version__
+from mcpbridge.upstream.settings import ServerSettings
+
+Status = Mapping[str, Any]
+"""What a bridge says of itself; empty: none runs."""
+
+_FAILED = {"retrying", "failed", "unavailable"}
+"""States of a server that does not work; it is `starting` with a cause while it is tried once more."""
+
+
+def running_of(config: str | None, environ: Mapping[str, str]) -> Status:
+    """The status of the bridge that serves this configuration; a daemon's, if there are several. Takes a moment."""
+    try:
+        everyone = ask_all(runtime_directory(environ))
+    except ConfigError:
+        return {}  # nobody's sockets are believed there; that the directory is open is found elsewhere
+    wanted = Path(config).resolve() if config else None
+    same: list[Status] = [one for one in everyone if _config_of(one) == wanted and "error" not in one]
+    return max(same, key=lambda one: "daemon" in one) if same else {}
+
+
+def about_daemon(running: Status) -> Iterator[Finding]:
+    """What there is to say of it."""
+    if not running:
+        return
+    where = f"process {running.get('pid')}"
+    if error := running.get("config_error"):
+        what = f"the daemon goes on with an older configuration, since the file is broken: {_told(error)}"
+        yield Finding("daemon-config-error", "warn", what, "", where, fix="Correct the file; it is read by itself.")
+    if running.get("version") != __version__:
+        what = f"the daemon is of version {running.get('version')}, and this is {__version__}"
+        yield Finding("daemon-version", "warn", what, "", where, fix="Run `mcpbridge restart`.")
+    more: object = running.get("daemon")
+    if isinstance(more, dict) and (error := cast("Status", more).get("http_error")):
+        fix = "Give it another address (`daemon.http`), or end what has this one."
+        yield Finding("daemon-http", "warn", f"the daemon serves no HTTP: {error}", "", where, fix=fix)
+
+
+def standing(running: Status) -> list[ServerReport]:
+    """How its servers are. What is not running because nobody needs it yet is not known to work."""
+    return [_server(one) for one in _servers(running) if one.get("state") != "disabled"]
+
+
+def about_standing(
+    running: Status, servers: Mapping[str, ServerSettings], source: Source, environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What is wrong with its servers, going by what it says."""
+    for one in _servers(running):
+        name, state = str(one.get("name")), one.get("state")
+        settings = servers.get(name)
+        if not _has_failed(one) or settings is None:
+            continue
+        where, cause = source.where("servers", name), str(one.get("cause") or one.get("reason") or state)
+        words = "\n".join([*map(str, one.get("stderr") or ()), cause])
+        known = recognise(name, settings, words, environ) if settings.command is not None else None
+        if known is not None:
+            why = f"{known.why} ({cause})" if known.why else cause
+            yield Finding(known.code, "fail", known.what, name, where, why, known.fix, known.edit)
+        else:
+            fix = f"`mcpbridge doctor {name}` starts it, and tells more."
+            yield Finding("server-failed", "fail", cause, name, where, fix=fix)
+    dropped: list[Status] = list(running.get("dropped") or ())
+    for lost in dropped:
+        what = f"{lost.get('kind')}: {lost.get('name') or 'one without a name'}: {lost.get('reason')}"
+        name = str(lost.get("server"))
+        yield Finding("not-in-full", "note", what, name, source.where("servers", name))
+    for warning in cast("list[object]", running.get("warnings") or ()):
+        yield Finding("matches-nothing", "warn", str(warning), "", str(source.path), "It has no effect.")
+
+
+def _server(one: Status) -> ServerReport:
+    state, counts = str(one.get("state")), {key: int(one.get(key) or 0) for key in _KINDS}
+    has_failed = _has_failed(one)
+    return ServerReport(
+        str(one.get("name")),
+        state == "ready",
+        state=str(one.get("cause") or state) if has_failed else "",
+        transport=str(one.get("transport") or ""),
+        era=str(one.get("era") or ""),
+        revision=str(one.get("protocol") or ""),
+        tools=counts["tools"],
+        prompts=counts["prompts"],
+        resources=counts["resources"],
+        templates=counts["templates"],
+        stderr=tuple(map(str, one.get("stderr") or ())) if has_failed else (),
+    )
+
+
+def _has_failed(one: Status) -> bool:
+    return one.get("state") in _FAILED or (one.get("state") == "starting" and bool(one.get("cause")))
+
+
+_KINDS = ("tools", "prompts", "resources", "templates")
+
+
+def _servers(running: Status) -> list[Status]:
+    return list(running.get("servers") or ())
+
+
+def _config_of(status: Mapping[str, object]) -> Path | None:
+    config = status.get("config")
+    return Path(config).resolve() if isinstance(config, str) else None
+
+
+def _told(error: object) -> str:
+    """The first line of what is wrong, however it is put."""
+    if isinstance(error, dict):
+        members = cast("dict[str, object]", error)
+        error = members.get("message") or members.get("what") or members
+    return str(error).partition("\n")[0]

@@ -1,0 +1,159 @@
+"""The command line of `mcpbridge serve`, as far as a shim understands it. Pure.
+
+`mcpbridge serve` on stdio: hands the client to this user's daemon, which it starts if there is none.
+
+Only the standard library is imported, and little of it, since clients wait for their servers one after the other, and
+some not for long. Where no daemon can be, the bridge runs in this process (`standalone`).
+
+Exit codes: 0 when the client has gone or SIGTERM (SIGHUP) asked for the end, 130 on SIGINT, 2 for a wrong command line,
+1 if the bridge ended before it had answered a client that says nothing more.
+"""
+
+import gc
+import os
+import signal
+import sys
+from functools import partial
+
+from mcpbridge.app.stdio_proxy.connections import ClientEnd
+from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
+from mcpbridge.app.stdio_proxy.relay import Alone, Refused, Relay
+from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, Daemons, log_path, start_daemon, start_standalone
+from mcpbridge.base.directories import find_config, key_of, runtime_path
+
+TYPE_CHECKING = False  # that of `typing`, without the import
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Mapping, Sequence
+    from subprocess import Popen
+    from types import FrameType
+
+
+_LEVELS = frozenset({"debug", "info", "warning", "error", "critical"})
+
+
+class Options:
+    """What was given; the rest is empty."""
+
+    __slots__ = ("config", "log_level", "profile", "project", "server")
+
+    def __init__(self) -> None:
+        self.config = self.log_level = self.profile = self.project = self.server = ""
+
+
+def read_options(arguments: "Sequence[str]") -> Options | None:
+    """The options in `arguments`. None: there is something else, or something is wrong, which others tell better."""
+    options, words = Options(), iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        field = name.removeprefix("--").replace("-", "_")
+        if not name.startswith("--") or "_" in name or field not in Options.__slots__:
+            return None
+        value = value if equals else next(words, "")
+        if not value or (not equals and value.startswith("-")):
+            return None
+        setattr(options, field, value)
+    if options.server and options.profile:
+        return None
+    return options if not options.log_level or options.log_level in _LEVELS else None
+
+
+_USAGE = 2
+_INTERRUPTED = 130
+
+
+def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], bytes], int]") -> int:
+    """Serve the client on standard input and output, with the command line after `serve`; returns the exit code.
+
+    `standalone` does that without a daemon; it gets the command line and what was read of the client already.
+    """
+    environ = dict(os.environ)
+    options = None if environ.get(STANDALONE, "0") not in ("", "0") else read_options(arguments)
+    config = None if options is None else find_config(options.config, environ, here=os.isatty(0))
+    if options is None or config is None or not _are_open(0, 1):
+        return standalone(arguments, b"")
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    ends = signals_fd, wakes_fd = os.pipe()
+    try:
+        os.set_blocking(wakes_fd, False)
+        signal.set_wakeup_fd(wakes_fd, warn_on_full_buffer=False)
+        return _relay(options, config, arguments, environ, signals_fd)
+    except Refused as refused:
+        _say(str(refused))
+        return _USAGE
+    except Alone as alone:
+        _say(f"goes on without a daemon: {alone}")
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        head = alone.head
+    finally:
+        signal.set_wakeup_fd(-1)
+        for end in ends:
+            os.close(end)
+    return standalone(arguments, head)
+
+
+def _relay(
+    options: Options, config: str, arguments: "Sequence[str]", environ: "Mapping[str, str]", signals_fd: int
+) -> int:
+    key, cwd = key_of(config), working_directory()
+    level = ("--log-level", options.log_level) if options.log_level else ()
+    log = log_path(key, environ)
+    daemons = Daemons(runtime_path(environ), key, lambda claim: start_daemon(claim, config, log, environ, *level))
+    said = hello(environ, cwd, project=options.project, server=options.server, profile=options.profile)
+    relay = Relay(ClientEnd(0, 1, signals_fd), daemons, said, partial(_start_standalone, arguments, environ))
+    _end_on_signals(relay)
+    if os.isatty(0):
+        _say("waiting for an MCP client on standard input; Ctrl-D ends it, `mcpbridge serve --http` serves HTTP")
+    gc.freeze()  # what is loaded by now stays to the end: no collection has to look at it
+    gc.enable()
+    return relay.run()
+
+
+def _start_standalone(
+    arguments: "Sequence[str]", environ: "Mapping[str, str]", reason: str
+) -> "tuple[socket.socket, Popen[bytes]]":
+    _say(f"goes on without a daemon: {reason}")
+    return start_standalone(arguments, environ)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def _end_on_signals(relay: Relay) -> None:
+    """End at once: nothing here has to be put in order, and the daemon stays. A bridge of our own is asked to end."""
+
+    def end(number: int, _: "FrameType | None") -> None:
+        code = _INTERRUPTED if number == signal.SIGINT else 0
+        child = relay.child
+        if child is None or child.poll() is not None:
+            os._exit(code)
+        child.send_signal(number)
+
+    for number in _ENDING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # that is what `nohup` is for
+            signal.signal(number, end)
+
+
+def _are_open(*descriptors: int) -> bool:
+    """Whether they lead anywhere. If standard error does not, it is made to, lest a socket gets its number."""
+    try:
+        for descriptor in descriptors:
+            os.fstat(descriptor)
+    except OSError:
+        return False
+    try:
+        os.fstat(2)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    return True
+
+
+def _say(text: str) -> None:
+    """One line for people."""
+    line = f"mcpbridge: {' '.join(text.split())}\n"
+    try:
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass  # nobody listens

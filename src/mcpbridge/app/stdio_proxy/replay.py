@@ -1,0 +1,215 @@
+"""What of a conversation has to be said again to the next daemon, so that the client need not notice. Pure.
+
+Remembered are the handshake, the log level, the subscriptions, the open listen streams and the requests without an
+answer; and what the bridge is asking the client. All that passes is shown to `Memory`, which says what goes on to the
+other side. When a connection has ended, the order is: `lose`, then on the next connection `introduction`, its answer,
+and `resume`. What is said again beside the client's own requests bears ids of the shim's, and the answers end here.
+"""
+
+from mcpbridge.app.stdio_proxy.pending_requests import (
+    LISTEN,
+    Id,
+    Request,
+    Requests,
+    changed,
+    dump,
+    id_of,
+    ids_of_answers,
+    items,
+    look,
+    members,
+    parse,
+    withdrawn,
+)
+
+_NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/'
+_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+_LISTS = ("tools", "prompts", "resources")
+
+
+class Memory:
+    """Of one client, for as long as it is there."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
+        self._initialize: dict[str, object] = {}
+        """The client's request."""
+        self._introduced: bytes = b""
+        """The answer that it got."""
+        self._initialized: bytes = b""
+        """Its notification that it is ready."""
+        self._level: dict[str, object] | None = None
+        """The params that set the log level last."""
+        self._subscriptions: dict[str, dict[str, object]] = {}
+        """Params by URI."""
+        self._questions: set[Id] = set()
+        """Requests of the bridge to the client."""
+        self._withdrawn: set[Id] = set()
+        """Those of daemons that have ended; an answer to them is for nobody."""
+        self._listings: str | None = None
+        """See `greeted`; empty: not known."""
+        self._batches = self._repeated = 0
+        self._ours: dict[Id, str] = {}
+        """Methods of the requests that are ours, by id."""
+        self._reopened: set[Id] = set()
+        """Listen streams that the client knows to be open already."""
+        self.is_refused = False
+        """A daemon did not take the handshake that its predecessor took."""
+
+    # -- what passes
+
+    def from_client(self, line: bytes, place: int) -> bool:
+        """Look at a line of the client; says whether it is to be passed on. `place`: see `Request.place`."""
+        message = parse(line)
+        batch = items(message)
+        if not batch:
+            return self._take(members(message), line, place, 0)
+        self._batches += 1
+        for one in map(members, batch):
+            self._take(one, dump(one), place, self._batches)
+        return True
+
+    def from_daemon(self, line: bytes) -> bool:
+        """Look at a line of the daemon; says whether it is to be passed on."""
+        found = look(line)
+        if found is not None:
+            id_, kind = found
+            if kind != "method":
+                return self._answered(id_, line, is_error=kind == "error")
+            self._questions.add(id_)
+            self._withdrawn.discard(id_)  # asked anew: from now on that is what an answer is to
+        elif line.startswith(_NOTIFICATION):
+            return self._told(line)
+        elif line.startswith(b"["):
+            for id_ in ids_of_answers(line):
+                self._answered(id_, b"", is_error=False)
+        return True
+
+    def greeted(self, listings: str) -> list[bytes]:
+        """There is a daemon with this digest of its lists. Returns what to tell the client if they may have changed."""
+        before, self._listings = self._listings, listings
+        return [] if before is None or (listings and listings == before) else self._news()
+
+    # -- what is said again
+
+    @property
+    def wants_answers(self) -> bool:
+        """The client waits for something. Open listen streams do not count: they wait for nothing in particular."""
+        return any(one.method != LISTEN for one in self.requests)
+
+    @property
+    def is_introducing(self) -> bool:
+        """The answer to `introduction` has not come yet."""
+        return "initialize" in self._ours.values()
+
+    def lose(self, taken: int | None, *, for_good: bool = False) -> list[bytes]:
+        """The connection ended; returns what to tell the client. The parameters are those of `Requests.lose`."""
+        self._ours.clear()
+        self._reopened.clear()
+        self._withdrawn |= self._questions
+        told = [withdrawn(id_) for id_ in self._questions]
+        self._questions.clear()
+        return told + self.requests.lose(taken, for_good=for_good)
+
+    def introduction(self) -> bytes:
+        """The handshake as the first thing to say, before which nothing else may be said; empty if there was none."""
+        if not self._introduced or self.requests.has("initialize"):
+            return b""
+        return self._own("initialize", self._initialize)
+
+    def resume(self, place: int) -> list[bytes]:
+        """What to say then, in order, from this place of the connection on."""
+        lines: list[bytes] = []
+        is_new = self.requests.has("initialize")
+        if self._initialized and not is_new:
+            lines.append(self._initialized)
+        if self._level is not None and not self.requests.has("logging/setLevel"):
+            lines.append(self._own("logging/setLevel", {"params": self._level}))
+        for uri, params in self._subscriptions.items():
+            if not self.requests.has("resources/subscribe", uri):
+                lines.append(self._own("resources/subscribe", {"params": params}))
+        for request, line in self.requests.again(place + sum(map(len, lines))):
+            lines.append(line)
+            if request.method == "initialize" and self._initialized:
+                lines.append(self._initialized)
+            if request.is_acknowledged:
+                self._reopened.add(request.id)
+        return lines
+
+    # -- inside
+
+    def _take(self, message: dict[str, object], line: bytes, place: int, batch: int) -> bool:
+        method, id_ = message.get("method"), id_of(message)
+        if not isinstance(method, str):
+            if id_ in self._withdrawn:
+                self._withdrawn.discard(id_)
+                return False
+            self._questions.discard(id_ if id_ is not None else "")
+            return True
+        params = members(message.get("params"))
+        if id_ is not None:
+            self.requests.add(Request(id_, method, params, line, place, batch))
+            self._remember(method, params, message)
+        elif method == "notifications/initialized":
+            self._initialized = line
+        elif method == "notifications/cancelled" and (cancelled := id_of(params, "requestId")) is not None:
+            self.requests.take(cancelled)
+        return True
+
+    def _remember(self, method: str, params: dict[str, object], message: dict[str, object]) -> None:
+        uri = params.get("uri")
+        if method == "initialize":
+            self._initialize, self._introduced, self._initialized = message, b"", b""
+        elif method == "logging/setLevel":
+            self._level = params
+        elif method == "resources/subscribe" and isinstance(uri, str):
+            self._subscriptions[uri] = params
+        elif method == "resources/unsubscribe" and isinstance(uri, str):
+            self._subscriptions.pop(uri, None)
+
+    def _answered(self, id_: Id, line: bytes, *, is_error: bool) -> bool:
+        if id_ in self._ours:
+            self.is_refused |= is_error and self._ours[id_] == "initialize"
+            del self._ours[id_]
+            return False
+        request = self.requests.take(id_)
+        if request is not None and request.method == "initialize" and not is_error:
+            self._introduced = line
+        elif request is not None and request.method == "resources/subscribe" and is_error:
+            self._subscriptions.pop(request.uri, None)
+        return True
+
+    def _told(self, line: bytes) -> bool:
+        kind = line[len(_NOTIFICATION) : len(_NOTIFICATION) + 40].partition(b'"')[0]
+        if kind.endswith(b"/list_changed"):
+            self._listings = ""  # the client knows other lists than those of the greeting
+        elif kind == b"cancelled":
+            id_ = id_of(members(members(parse(line)).get("params")), "requestId")
+            self._questions.discard(id_ if id_ is not None else "")
+        elif kind == b"subscriptions/acknowledged":
+            id_ = id_of(members(members(members(parse(line)).get("params")).get("_meta")), _SUBSCRIPTION_ID)
+            if id_ in self._reopened:
+                self._reopened.discard(id_)
+                return False
+            if id_ is not None and (stream := self.requests.get(id_)) is not None:
+                stream.is_acknowledged = True
+        return True
+
+    def _own(self, method: str, message: dict[str, object]) -> bytes:
+        """The message as a request of ours."""
+        self._repeated += 1
+        id_ = f"mcpbridge-again-{self._repeated}"
+        self._ours[id_] = method
+        return dump({"jsonrpc": "2.0", "id": id_, "method": method, "params": message.get("params")}) + b"\n"
+
+    def _news(self) -> list[bytes]:
+        """That the lists may have changed, to whoever is to be told such."""
+        told: list[bytes] = []
+        if self._initialized and self._introduced:
+            result = members(members(parse(self._introduced)).get("result"))
+            declared = members(result.get("capabilities"))
+            told += [changed(kind) for kind in _LISTS if members(declared.get(kind)).get("listChanged") is True]
+        for one in self.requests:
+            if one.is_acknowledged:
+                told += [changed(kind, one.id) for kind in one.lists]
+        return told

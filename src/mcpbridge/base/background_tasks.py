@@ -1,0 +1,79 @@
+"""Tasks that outlive whoever began them, with one owner that ends them all."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcpbridge.base.log import get_logger
+
+log = get_logger("mcpbridge")
+
+
+def is_asked_to_end() -> bool:
+    """Whether somebody cancelled the task that runs now.
+
+    If nobody did, a `CancelledError` in it is a failure like any other: what it waited for was cancelled. Let out into
+    a task group it would pass for a cancellation of that, and end the others without a word.
+    """
+    task = asyncio.current_task()
+    return task is not None and bool(task.cancelling())
+
+
+@asynccontextmanager
+async def own_group(end: Callable[[], None]) -> AsyncGenerator[asyncio.TaskGroup]:
+    """A task group that raises what the body raises as it is, not in a group of its own.
+
+    `end` is called when the body is over: it is to have the tasks end, which are waited for.
+    """
+    failure: BaseException | None = None
+    async with asyncio.TaskGroup() as group:
+        try:
+            yield group
+        except BaseException as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
+            failure = error
+        finally:
+            end()
+    if failure is not None:
+        raise failure
+
+
+class OwnedTasks:
+    """The tasks that were started while `running` was entered. One that fails ends alone, and the log says why."""
+
+    def __init__(self) -> None:
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def under_way(self) -> set[asyncio.Task[None]]:
+        """Those that have not ended."""
+        return set(self._tasks)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Tasks may be started meanwhile; leaving cancels them and waits for their end."""
+        async with own_group(self._end) as self._group:
+            yield
+
+    def _end(self) -> None:
+        self._group = None
+        for task in self._tasks:
+            task.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Start a task. None: nothing runs any more, so it is not started."""
+        if self._group is None:
+            work.close()
+            return None
+        task = self._group.create_task(_contained(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
+        return task
+
+
+async def _contained(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as error:
+        log.error("a task in the background failed", exc_info=error)

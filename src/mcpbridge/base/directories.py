@@ -1,0 +1,152 @@
+"""Where this user's files of mcpbridge are. The standard library alone, and little of it: the shim waits for this.
+
+The places are those of platformdirs (XDG on Linux), whose import would take longer than the rest of a start; a test
+holds them against it. What the shim asks for is text; `pathlib` is loaded for those who want a `Path`.
+"""
+
+# for that reason:
+# ruff: noqa: PTH111, PTH112, PTH113, PTH116, PTH118
+
+import os
+import sys
+from collections.abc import Mapping
+
+from mcpbridge.base.version import __version__
+
+TYPE_CHECKING = False  # that of `typing`, without the import
+if TYPE_CHECKING:
+    from hashlib import sha256
+    from pathlib import Path
+else:  # what `hashlib` would take; it loads OpenSSL first, which takes as long as all that the shim needs
+    try:
+        if sys.version_info >= (3, 12):
+            from _sha2 import sha256
+        else:
+            from _sha256 import sha256
+    except ImportError:  # an interpreter that is built otherwise
+        from hashlib import sha256
+
+
+FILE_NAME = "servers.toml"
+
+_ON_MAC = sys.platform == "darwin"
+_ON_WINDOWS = sys.platform == "win32"
+_DARWIN_USER_TEMP_DIR = 65537
+"""Of confstr(3) there; Python has no name for it."""
+
+
+def runtime_directory(environ: Mapping[str, str]) -> "Path":
+    """Sockets and locks of running bridges. It may not exist yet."""
+    return _as_path(runtime_path(environ))
+
+
+def runtime_path(environ: Mapping[str, str]) -> str:
+    """`runtime_directory` as text.
+
+    It must be the same for all of a user's programs, or each kind would have a daemon of its own. Many clients hand few
+    variables on, neither XDG_RUNTIME_DIR nor TMPDIR: so what these would say is found without them.
+    """
+    given = environ.get("XDG_RUNTIME_DIR")
+    if given and os.path.isdir(given) and os.stat(given).st_uid == os.getuid():  # `sudo -E` hands on somebody else's
+        return os.path.join(given, "mcpbridge")
+    own = f"/run/user/{os.getuid()}"
+    if os.path.isdir(own) and os.access(own, os.W_OK | os.X_OK):
+        return os.path.join(own, "mcpbridge")
+    return os.path.join(_temporary(), f"mcpbridge-{os.getuid()}")
+
+
+def config_directory(environ: Mapping[str, str]) -> "Path":
+    """The configuration, where no other is named."""
+    return _as_path(_config_path(environ))
+
+
+def state_directory(environ: Mapping[str, str]) -> "Path":
+    """Logs of the daemon, and what else may be thrown away only by people."""
+    return _as_path(state_path(environ))
+
+
+def state_path(environ: Mapping[str, str]) -> str:
+    """`state_directory` as text."""
+    return _of(environ, "XDG_STATE_HOME", ".local/state", mac="Library/Application Support", windows="LOCALAPPDATA")
+
+
+def cache_directory(environ: Mapping[str, str]) -> "Path":
+    """What can be made anew: what servers offered last."""
+    return _as_path(_of(environ, "XDG_CACHE_HOME", ".cache", mac="Library/Caches", windows="LOCALAPPDATA"))
+
+
+def named_config(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """The file that somebody named and where: `--config`, or else `$MCPBRIDGE_CONFIG`. It may not be there."""
+    for named, source in ((explicit, "--config"), (environ.get("MCPBRIDGE_CONFIG"), "$MCPBRIDGE_CONFIG")):
+        if named:
+            return os.path.expanduser(named), source
+    return None
+
+
+def find_config(explicit: str | None, environ: Mapping[str, str], *, here: bool = True) -> str | None:
+    """Which file to read: `explicit`, `$MCPBRIDGE_CONFIG`, `./servers.toml`, the user's configuration directory.
+
+    `here` False leaves `./servers.toml` out: clients start the bridge in whatever directory is opened, and a cloned
+    repository must not have its commands run unasked. One that others could have put there is left out in any case.
+    None: a named one is not there, or none is named and there is none.
+    """
+    if (named := named_config(explicit, environ)) is not None:
+        return named[0] if os.path.isfile(named[0]) else None
+    if here and os.path.isfile(FILE_NAME) and is_ours(FILE_NAME):
+        return FILE_NAME
+    users = os.path.join(_config_path(environ), FILE_NAME)
+    return users if os.path.isfile(users) else None
+
+
+def is_ours(file: str) -> bool:
+    """Only this user, or root, can have written what stands in it, as far as its owner and mode tell."""
+    if _ON_WINDOWS:
+        return True
+    found = os.stat(file)
+    return found.st_uid in (0, os.getuid()) and not found.st_mode & 0o002
+
+
+def daemon_key(config: "Path") -> str:
+    """What the socket, the lock and the log of the daemon for this configuration file are named after.
+
+    One daemon serves one configuration; after an upgrade the clients that come get a new one.
+    """
+    return key_of(str(config))
+
+
+def key_of(config: str) -> str:
+    """`daemon_key` of a path given as text."""
+    return sha256(f"{os.path.realpath(config)}\0{__version__}".encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _config_path(environ: Mapping[str, str]) -> str:
+    return _of(environ, "XDG_CONFIG_HOME", ".config", mac="Library/Application Support", windows="APPDATA")
+
+
+def _of(environ: Mapping[str, str], variable: str, default: str, *, mac: str, windows: str) -> str:
+    if _ON_WINDOWS and environ.get(windows):
+        return os.path.join(environ[windows], "mcpbridge")
+    if environ.get(variable):
+        return os.path.join(environ[variable], "mcpbridge")
+    home = environ.get("HOME") or os.path.expanduser("~")
+    return os.path.join(home, mac if _ON_MAC else default, "mcpbridge")
+
+
+def _temporary() -> str:
+    """Where this user may put files that nobody keeps, whatever the environment says."""
+    if _ON_MAC:
+        own = os.confstr(_DARWIN_USER_TEMP_DIR)
+        if own and os.path.isdir(own):
+            return own.rstrip("/")
+    place = "/tmp"  # noqa: S108 - who uses the directory looks whether it is this user's alone
+    if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):
+        return place
+    import tempfile
+
+    return tempfile.gettempdir()
+
+
+def _as_path(text: str) -> "Path":
+    from pathlib import Path
+
+    return Path(text)

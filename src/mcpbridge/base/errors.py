@@ -1,0 +1,428 @@
+"""Every error of the bridge, as one tree.
+
+    BridgeError
+    ├── CallRefused              refused by us; the upstream saw nothing
+    │   ├── BadRequest             the client's message breaks the protocol (carries the JSON-RPC code)
+    │   ├── UnknownName            no such tool, prompt or resource; names the nearest
+    │   ├── ArgumentsRefused       not what the tool's schema allows
+    │   ├── NotPermitted           denied by the policy
+    │   ├── ApprovalRefused        a person said no, or nothing in time
+    │   ├── ApprovalUnavailable    needs a person, and there is nobody to ask
+    │   ├── HookRefused            a hook does not let it pass
+    │   ├── ToolInactive           a tool of ours lacks what it works with: a key, a program, a sandbox
+    │   ├── AddressRefused         an address that is not to be fetched for a model
+    │   ├── PathRefused            a file that tools are not to touch
+    │   ├── AlreadyResumed         a paused call that was answered before, or is being answered now
+    │   └── Overloaded             a queue or limit is full
+    │       ├── RateLimited          too many calls in too short a time; says when to come back
+    │       └── BudgetSpent          this conversation has made as many calls as it may
+    ├── UpstreamError            failed at, or on the way to, one upstream
+    │   ├── UpstreamUnavailable    not connected; the call was not sent
+    │   │   └── UpstreamResting      it failed many calls in a row and is left alone; says when to come back
+    │   ├── UpstreamGone           the connection ended while the call was under way
+    │   ├── UpstreamTimeout        no answer by the deadline
+    │   ├── UpstreamGarbled        an answer came that cannot be read
+    │   ├── UpstreamHttpError      an HTTP status instead of an answer
+    │   │   ├── SessionExpired       the server forgot our session; nothing was executed
+    │   │   └── SignInNeeded         the server lets nobody in before a person has signed in
+    │   ├── TaskLost               it ran the call as a task, which ended without a result
+    │   ├── UrlRequired            it wants pages visited first, and this client opens none
+    │   └── UpstreamAnswered       the upstream's own JSON-RPC error, to be passed on as it is
+    ├── AnswerTooLarge           the call ran, but its answer does not fit into the client's event stream
+    ├── CallFailed               the value of a result was wanted that is an error, or is not there yet
+    ├── FormatError              a model API's format: there is none such, or a message is not in it
+    ├── BridgeClosed             the bridge does not run, or cannot be waited for from here
+    ├── NoBridge                 what only bridges have was asked of a server that does not offer it
+    ├── NotConnected             a client and a URL: nobody answers, the token is refused, or no MCP server is there
+    ├── ContextRefused           what a handler would keep does not fit the type of its context, or is too large
+    ├── StoreFailed              what should be kept, or found again, cannot be
+    │   └── ValueTooLarge          larger than all that the store may hold
+    └── ConfigError              set up wrong: file, key, what was expected
+
+Errors carry facts as attributes and build their own message: what failed and, in `advice`, what to
+do next. Secrets and third-party text stay in the log.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import SequenceMatcher, get_close_matches
+from functools import cached_property
+from math import ceil
+from types import MappingProxyType
+
+RETRY_AFTER = "mcpbridge/retryAfter"
+"""In `_meta` of a refused call: seconds until it may pass."""
+
+
+def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+    """The names that `name` was probably meant to be, best first; empty when nothing is close.
+
+    Case tells apart only what is equally near without it.
+    """
+    forms: dict[str, list[str]] = {}
+    for one in dict.fromkeys(known):
+        forms.setdefault(one.casefold(), []).append(one)
+    close = get_close_matches(name.casefold(), forms, n=limit, cutoff=0.6)
+    found = [one for form in close for one in sorted(forms[form], key=lambda one: -_likeness(name, one))]
+    return found[:limit]
+
+
+def _likeness(name: str, other: str) -> float:
+    return SequenceMatcher(None, other, name).ratio()
+
+
+class BridgeError(Exception):
+    """Root of all errors that the bridge raises on purpose."""
+
+    advice: str = ""
+    """What the reader (often a model) should do next; a sentence, or empty."""
+
+    facts: Mapping[str, object] = MappingProxyType({})
+    """What programs may want to know of it, as JSON values by `_meta` key; goes into the result beside the text."""
+
+    tries: int = 1
+    """How often the call was tried before it came to this."""
+
+    def told(self) -> str:
+        """The message and the advice, as one text for the one who called."""
+        text = f"{self} (tried {self.tries} times)" if self.tries > 1 else str(self)
+        return f"{text}. {self.advice}" if self.advice else text
+
+
+class CallRefused(BridgeError):
+    """Refused by the bridge: no upstream saw the call."""
+
+
+class BadRequest(CallRefused):
+    """A message of a client that breaks the protocol. `code` is the JSON-RPC error code to answer with."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+class UnknownName(CallRefused):
+    """A tool, prompt or resource that no upstream offers."""
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        *,
+        candidates: Iterable[str] | Callable[[], Iterable[str]] = (),
+        ambiguous: bool = False,
+    ) -> None:
+        """`candidates` that take time to find are given as a function: while servers start, few of these are told."""
+        super().__init__(kind, name)
+        self.kind, self.name = kind, name
+        self._candidates, self._is_ambiguous = candidates, ambiguous
+
+    @cached_property
+    def candidates(self) -> list[str]:
+        """What may have been meant, best first."""
+        return list(self._candidates() if callable(self._candidates) else self._candidates)
+
+    def __str__(self) -> str:
+        shown = self.name if len(self.name) <= 200 else f"{self.name[:200]}…"
+        text = f"Ambiguous {self.kind} name: {shown}" if self._is_ambiguous else f"Unknown {self.kind}: {shown}"
+        if self.candidates:
+            ask = "it could be" if self._is_ambiguous else "did you mean"
+            text += f" ({ask} {', '.join(self.candidates)}?)"
+        return text
+
+
+class Overloaded(CallRefused):
+    """A limit is reached; nothing was sent."""
+
+    advice = "Nothing was sent to the server. Try again when earlier calls have finished."
+
+
+class RateLimited(Overloaded):
+    """Too many calls in too short a time. `retry_after` in seconds."""
+
+    def __init__(self, what: str, limit: str, retry_after: float) -> None:
+        """`what` is limited to `limit`: "Server 'x'", "30/min"."""
+        wait = max(1, ceil(retry_after))
+        super().__init__(f"{what} is limited to {limit}")
+        self.retry_after = retry_after
+        self.facts = {RETRY_AFTER: wait}
+        self.advice = f"Nothing was sent. Try again in {wait} s."
+
+
+class AlreadyResumed(CallRefused):
+    """A paused call that was answered before, or that somebody else is answering at this moment."""
+
+
+class BudgetSpent(Overloaded):
+    """This conversation has made as many calls as it may."""
+
+    advice = "Nothing was sent. Go on without further calls, or tell the user that the limit is reached."
+
+
+class ArgumentsRefused(CallRefused):
+    """Arguments that the tool's schema does not allow. The message says what is wrong and how it is right."""
+
+    def tell_signature(self, signature: str) -> None:
+        """Say how the tool is called as well, to somebody who may not have its definition."""
+        self.advice = f"{self.advice} It is called so: {signature}".strip()
+
+
+class NotPermitted(CallRefused):
+    """The policy does not let this client make this call."""
+
+    advice = "Nothing was sent. Do not try to reach the same by other means; tell the user if it matters."
+
+
+class ApprovalRefused(CallRefused):
+    """A person was asked and said no, or did not answer in time."""
+
+    advice = "Nothing was sent. Do not repeat the call unless the user asks for it."
+
+
+class ApprovalUnavailable(CallRefused):
+    """The call needs a person's approval, and there is no way to ask anybody."""
+
+    advice = "Nothing was sent. Whoever runs the bridge can set who is asked: `approval.ask`."
+
+
+class HookRefused(CallRefused):
+    """A hook of the configuration or of the program does not let the call pass."""
+
+    advice = "Nothing was sent."
+
+
+class ToolInactive(CallRefused):
+    """A tool of the bridge lacks something that it works with; the message names it."""
+
+    def __init__(self, tool: str, missing: str, fix: str) -> None:
+        """`missing` completes "it is inactive: …"; `fix` says who can do what about it, a sentence."""
+        super().__init__(f"{tool} is inactive: {missing}")
+        self.advice = f"Do not retry. {fix}".strip()
+        self.why = f"{missing}. {fix}".rstrip(" .")
+        """The same for people, without the tool's name."""
+
+
+class AddressRefused(CallRefused):
+    """An address that is not to be fetched on a model's behalf. The message names it without its query, and why."""
+
+    advice = "Nothing was sent there. Do not try other spellings of the same address."
+
+
+class PathRefused(CallRefused):
+    """A file that tools are not to touch. The message names it as it was given, and why."""
+
+    advice = "Nothing was read or changed."
+
+
+class UpstreamError(BridgeError):
+    """Something failed at, or on the way to, one upstream."""
+
+    def __init__(self, upstream: str, what: str) -> None:
+        super().__init__(f"{'Tool' if '/' in upstream else 'Server'} '{upstream}': {what}")
+        self.upstream = upstream
+        """Its name; of a tool that no server has, the tool's id."""
+        self.what = what
+
+    def rename(self, upstream: str) -> None:
+        """Say better who it was."""
+        UpstreamError.__init__(self, upstream, self.what)
+
+
+class UpstreamUnavailable(UpstreamError):
+    """The upstream is not connected. The call was not sent."""
+
+    advice = "Nothing was sent; other servers still work. Try again later, or see `mcpbridge status`."
+
+
+class UpstreamResting(UpstreamUnavailable):
+    """It failed many calls in a row, so it gets none for a while. `retry_after` in seconds."""
+
+    def __init__(self, upstream: str, retry_after: float, *, is_probed: bool) -> None:
+        """`is_probed`: one call is finding out right now whether it works again."""
+        wait = max(1, ceil(retry_after))
+        if is_probed:
+            what = "it failed many calls in a row, and one call is finding out whether it works again"
+        else:
+            what = f"it failed many calls in a row and is left alone for {wait} s more"
+        super().__init__(upstream, what)
+        self.retry_after = retry_after
+        self.facts = {RETRY_AFTER: wait}
+        self.advice = f"Nothing was sent; other servers still work. Try again in {wait} s, or see `mcpbridge status`."
+
+
+class UpstreamGone(UpstreamError):
+    """The connection ended while the call was under way. The call may have taken effect."""
+
+    advice = "The server is being restarted. Check whether the action took effect before you repeat it."
+
+
+class UpstreamTimeout(UpstreamError, TimeoutError):
+    """An upstream did not answer in time. The call may still take effect there."""
+
+    advice = "It was told to cancel. Check whether the action took effect before you repeat it."
+
+    def __init__(self, upstream: str, seconds: float) -> None:
+        super().__init__(upstream, f"no answer within {seconds:g} s")
+        self.seconds = seconds
+
+
+class UpstreamGarbled(UpstreamError):
+    """An answer came that cannot be read as JSON-RPC. The call probably took effect."""
+
+    advice = "The call probably ran, but its answer is lost. This is a fault of the server."
+
+
+class UpstreamHttpError(UpstreamError):
+    """An HTTP status instead of an answer. `status` is the code, `retry_after` in seconds if the server said so."""
+
+    def __init__(self, upstream: str, status: int, what: str, *, retry_after: float | None = None) -> None:
+        super().__init__(upstream, what)
+        self.status = status
+        self.retry_after = retry_after
+        if retry_after is not None:
+            self.facts = {RETRY_AFTER: ceil(retry_after)}
+        if status == 401:
+            self.advice = (
+                "The server wants credentials: set `headers.Authorization` of this server in the configuration."
+            )
+        elif status == 403:
+            self.advice = "The server knows the credentials and refuses them this action."
+        elif status == 429:
+            wait = f"in {retry_after:g} s" if retry_after is not None else "later"
+            self.advice = f"The server limits the rate of calls. Try again {wait}."
+        elif status >= 500:
+            self.advice = "The fault is at the server. Try again later."
+
+
+class SessionExpired(UpstreamHttpError):
+    """The server does not know our session any more: initialize again, then the call may be repeated."""
+
+    def __init__(self, upstream: str) -> None:
+        super().__init__(upstream, 404, "the server ended the session")
+
+
+class SignInNeeded(UpstreamHttpError):
+    """The server lets us in only after a person has signed in. Nothing was executed. `why` is empty at first."""
+
+    def __init__(self, upstream: str, why: str = "", *, scope: str = "") -> None:
+        """`scope` names the rights that are missing; empty when it is not a matter of rights."""
+        command = " ".join(["mcpbridge login", upstream, *(f"--scope {word}" for word in scope.split())])
+        status = 403 if scope else 401
+        text = f"HTTP {status}, needs sign-in: run `{command}`"
+        super().__init__(upstream, status, f"{text} ({why})" if why else text)
+        self.why = why
+        self.by_asking: Callable[[Callable[[str], Awaitable[bool]]], Awaitable[None]] | None = None
+        """Signs in all the same, given what brings an address before a person and tells whether they go there."""
+        self.advice = (
+            f"A person has to run `{command}` on the machine of the bridge; then try again, without a "
+            "restart. If the server takes a fixed key instead, set its `headers.Authorization` in the configuration."
+        )
+
+
+class UpstreamAnswered(UpstreamError):
+    """The upstream answered with a JSON-RPC error. `error` holds the error object's bytes as they came.
+
+    `asked` is the URI that the client asked for, in its own spelling; empty when it asked for something else.
+    """
+
+    def __init__(self, upstream: str, error: bytes) -> None:
+        super().__init__(upstream, "answered with an error")
+        self.error = error
+        self.asked = ""
+
+
+class TaskLost(UpstreamError):
+    """The upstream ran the call as a task, and there is no result: it was cancelled there, forgotten, or expired."""
+
+    advice = "Check whether the action took effect before you repeat it."
+
+
+class UrlRequired(UpstreamError):
+    """The upstream wants pages visited before it runs the call, and the client opens none."""
+
+    def __init__(self, upstream: str, urls: list[str]) -> None:
+        super().__init__(upstream, f"it wants the user to visit {', '.join(urls)} first")
+        self.urls = urls
+        self.advice = "Nothing was run. Ask the user to open the page, then call again."
+
+
+class AnswerTooLarge(BridgeError):
+    """The call ran, but its answer is larger than an event that its client takes. Sizes in bytes."""
+
+    advice = (
+        "It ran, so do not repeat it as it is: ask for less (fewer items, a smaller range, a filter). "
+        "If the client takes larger events, whoever runs the bridge can raise `http.max_event`."
+    )
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"The answer has {size / 2**20:.1f} MiB; an event of the stream that carries it may have "
+            f"{limit / 2**20:.3g} MiB (`http.max_event`)"
+        )
+        self.size, self.limit = size, limit
+
+
+class CallFailed(BridgeError):
+    """The value of a result was wanted that is an error, or is not there yet; or an answer came to nothing."""
+
+
+class FormatError(BridgeError):
+    """A format of a model API that is unknown, a message that is not in it, or more than it takes."""
+
+
+class BridgeClosed(BridgeError):
+    """A bridge was used that does not run, or not any more, or from where it cannot be waited for; says which."""
+
+
+class NoBridge(BridgeError):
+    """What only bridges have was asked of a server that does not offer it: it is none, or has it switched off."""
+
+    advice = "Look at the URL: it is that of a bridge's `/mcp`; and in its configuration, whether this is switched on."
+
+    def __init__(self, tool: str, server: str) -> None:
+        super().__init__(f"{server} has no `mcpbridge/{tool}` for this client: it is no mcpbridge, or has that off")
+        self.tool, self.server = tool, server
+
+
+class NotConnected(BridgeError):
+    """A client and a URL did not come together, or came apart. `status` of HTTP; None: there was no answer."""
+
+    def __init__(self, url: str, why: str, advice: str, *, status: int | None = None) -> None:
+        """`url`: without what may be a secret. `why`: completes "URL: …". `advice`: a sentence, told with it."""
+        super().__init__(f"{url}: {why}. {advice}")
+        self.url, self.why, self.status = url, why, status
+
+
+class ContextRefused(BridgeError, ValueError):
+    """A handler's or program's value cannot be what is kept of a run, or there is none yet."""
+
+    def __init__(self, where: str, why: str) -> None:
+        """`where`: what it is about, as `the context of tools/search`; `why`: without the value."""
+        super().__init__(f"{where}: {why}")
+        self.where, self.why = where, why
+
+
+class StoreFailed(BridgeError):
+    """Something cannot be kept or read: the file is unusable, or the disk is full."""
+
+    def __init__(self, what: str, *, file: str = "") -> None:
+        super().__init__(f"{file}: {what}" if file else what)
+        self.what, self.file = what, file
+
+
+class ValueTooLarge(StoreFailed):
+    """A value that is larger than all that the store may hold."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a value of {size} bytes does not fit into a store of {limit}")
+        self.size, self.limit = size, limit
+
+
+class ConfigError(BridgeError):
+    """The configuration is wrong. The message names file, key, what is wrong and what was expected."""
+
+    def __init__(self, what: str, *, file: str | None = None, key: str | None = None, hint: str | None = None) -> None:
+        place = ": ".join(part for part in (file, key) if part)
+        text = f"{place}: {what}" if place else what
+        super().__init__(f"{text}\n  {hint}" if hint else text)
+        self.what, self.file, self.key, self.hint = what, file, key, hint

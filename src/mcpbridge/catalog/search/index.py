@@ -1,0 +1,204 @@
+"""The ranker of one catalog: what a query names comes first, then what fits its needs best.
+
+Rankers of one catalog after the other: what is made of a server serves as long as its texts stay the same.
+"""
+
+import sys
+from collections.abc import Callable, Container, Mapping, Sequence, Sized
+from itertools import compress, islice
+from typing import cast
+
+from msgspec import Struct
+
+from mcpbridge.catalog.search.lexical.bitsets import Mask, Shape
+from mcpbridge.catalog.search.lexical.bm25 import (
+    Postings,
+    ServerFields,
+    ToolFields,
+    WordIndex,
+    postings_of,
+    server_fields,
+    tool_fields,
+)
+from mcpbridge.catalog.search.lexical.needs import Best, Fits, clauses, need_of
+from mcpbridge.catalog.search.lexical.word_vectors import Near, Table, packed, table
+from mcpbridge.catalog.search.query_filters import Scope, parse_filters
+from mcpbridge.catalog.search.ranker import Hit, ServerText, ToolText
+from mcpbridge.catalog.words import NameIndex, runs_of, stems_of
+
+_QUERY = 8000
+"""Characters of a query that are looked at."""
+_PART = 0.9
+"""What the best tool for a part of a request scores, where that for the whole scores 1."""
+_SAID = 0.15
+"""How much less the parts count that say less."""
+_STEP = 0.94
+"""What each further tool for one of several needs scores of what it would, so that the best for each come early."""
+_DEPTH = 24
+"""Tools that are looked at closely."""
+_SEEN = 4
+"""Sets of tools of which is kept where in the catalog they are."""
+
+
+class CatalogRanker:
+    """Ranks by words and vectors. A value; safe to share between threads."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        scopes: Sequence[Scope],
+        shape: Shape,
+        names: NameIndex,
+        fits: Fits,
+        table: Table | None,
+    ) -> None:
+        self._ids, self._scopes, self._shape, self._names = ids, scopes, shape, names
+        self._fits, self._table = fits, table
+        self._seen: tuple[tuple[Container[str], int, Mask], ...] = ()
+
+    def rank(self, query: str, limit: int, *, among: Container[str] | None = None) -> list[Hit]:
+        """As the protocol says."""
+        filters, text = parse_filters(query[:_QUERY])
+        text = text.strip()
+        allowed = self._allowed(filters.passes if filters else None, among)
+        if filters and not text:
+            flags = allowed.flags if allowed is not None else b"\1" * len(self._ids)
+            return [Hit(one, 1.0) for one in islice(compress(self._ids, flags), max(0, limit))]
+        named = [number for number in self._names.named(text) if allowed is None or allowed.flags[number]]
+        scores, sure = self._scores(text, max(limit, _DEPTH), allowed)
+        for number in named:
+            scores.pop(number, None)
+        ordered = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+        scale = sure / ordered[0][1] if ordered and ordered[0][1] > 0 else 0.0
+        found = [Hit(self._ids[number], 1.0, is_named=True) for number in named]
+        found += [
+            Hit(self._ids[number], max(0.0, min(1.0, score * scale))) for number, score in ordered[: max(0, limit)]
+        ]
+        return found[: max(0, limit)]
+
+    def _allowed(self, passes: Callable[[Scope], bool] | None, among: Container[str] | None) -> Mask | None:
+        allowed = None if among is None else self._of_these(among)
+        if passes is None:
+            return allowed
+        if allowed is None:
+            return self._shape.mask(bytes(map(passes, self._scopes)))
+        both = zip(allowed.flags, self._scopes, strict=True)
+        return self._shape.mask(bytes([flag and passes(scope) for flag, scope in both]))
+
+    def _of_these(self, among: Container[str]) -> Mask:
+        """The tools of these ids. Callers pass the same mapping again and again: what became of it is kept."""
+        size = len(cast("Sized", among)) if isinstance(among, Mapping | frozenset) else None
+        for seen, before, mask in self._seen:
+            if seen is among and size == before:
+                return mask
+        mask = self._shape.mask(bytes(map(among.__contains__, self._ids)))
+        if size is not None:
+            self._seen = ((among, size, mask), *self._seen[: _SEEN - 1])
+        return mask
+
+    def _scores(self, text: str, depth: int, allowed: Mask | None) -> tuple[dict[int, float], float]:
+        """The tools for a request, as a whole and by its parts, with their scores; and how well the best one fits."""
+        whole = self._best(text, depth, allowed)
+        parts = [self._best(part, depth, allowed) for part in clauses(text)]
+        if not parts:
+            return {fit.tool: fit.score for fit in whole.fits}, whole.sure
+        most = max(part.said for part in parts) or 1.0
+        scores: dict[int, float] = {}
+        for best, weight in [(whole, 1.0), *((part, _PART * (part.said / most) ** _SAID) for part in parts)]:
+            for place, fit in enumerate(best.fits):
+                score = fit.score * weight * _STEP**place
+                scores[fit.tool] = max(score, scores.get(fit.tool, 0.0))
+        return scores, max(best.sure for best in (whole, *parts))
+
+    def _best(self, text: str, depth: int, allowed: Mask | None) -> Best:
+        return self._fits.best(need_of(text, self._table), depth, allowed)
+
+
+_NAME = 200
+"""Characters of a name that can be named."""
+_MAX_DESCRIPTION = 400
+"""Characters of a description from which its vector is made: what it begins with says what the tool is for."""
+
+
+class _Part(Struct, frozen=True, eq=False):
+    """What is made of one server."""
+
+    texts: int
+    """A hash of the texts that it was made of."""
+    ids: tuple[str, ...]
+    names: tuple[tuple[str, str, str], ...]
+    stems: tuple[tuple[str, ...], ...]
+    """Of each tool's name, those that are not in its server's."""
+    scopes: tuple[Scope, ...]
+    postings: Postings
+    vectors: bytes
+
+
+class CatalogRankers:
+    """Makes rankers by words and vectors, and keeps the parts of the servers that the last one was made of."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, _Part] = {}
+        self._table = table() if sys.byteorder == "little" else None
+
+    def of(self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]]) -> CatalogRanker:
+        """As the protocol says."""
+        parts: dict[int, _Part] = {}
+        order: list[_Part] = []
+        for server, tools in servers:
+            about = server_fields(server)
+            fields = [tool_fields(tool) for tool in tools]
+            ids = tuple(tool.id for tool in tools)
+            tags = tuple(tool.tags for tool in tools)
+            texts = hash((server, about, tuple(fields), ids, tags))
+            part = self._parts.get(texts) or self._made(texts, server, tools, about, fields)
+            parts[texts] = part
+            order.append(part)
+        self._parts = parts
+        return self._merged([server for server, _ in servers], order)
+
+    def _made(
+        self,
+        texts: int,
+        server: ServerText,
+        tools: Sequence[ToolText],
+        about: ServerFields,
+        fields: Sequence[ToolFields],
+    ) -> _Part:
+        vectors = b""
+        if self._table is not None:
+            vectors = packed(self._table.vector(_words(about, tool)) for tool in fields)
+        said = frozenset(stems_of(about.name))
+        return _Part(
+            texts,
+            tuple(tool.id for tool in tools),
+            tuple((tool.id[:_NAME], tool.name[:_NAME], server.name[:_NAME]) for tool in tools),
+            tuple(tuple(stem for stem in dict.fromkeys(stems_of(tool.name)) if stem not in said) for tool in fields),
+            tuple(Scope.of(server, tool) for tool in tools),
+            postings_of(about, fields),
+            vectors,
+        )
+
+    def _merged(self, servers: Sequence[ServerText], parts: Sequence[_Part]) -> CatalogRanker:
+        first = 0
+        spans: list[tuple[str, str, range]] = []
+        for server, part in zip(servers, parts, strict=True):
+            spans.append((server.name[:_NAME], server.title[:_NAME], range(first, first + len(part.ids))))
+            first += len(part.ids)
+        shape = Shape(first)
+        near = Near(shape, [part.vectors for part in parts], self._table.dims) if self._table is not None else None
+        words = WordIndex(shape, ((len(part.ids), part.postings) for part in parts))
+        return CatalogRanker(
+            [one for part in parts for one in part.ids],
+            [scope for part in parts for scope in part.scopes],
+            shape,
+            NameIndex((names for part in parts for names in part.names), spans),
+            Fits(shape, words, near, [stems for part in parts for stems in part.stems]),
+            self._table,
+        )
+
+
+def _words(about: ServerFields, tool: ToolFields) -> list[tuple[str, int]]:
+    """What a tool's vector is made of, and how much each word counts."""
+    texts = ((about.name, 1), (tool.name, 2), (tool.title, 1), (tool.description[:_MAX_DESCRIPTION], 1))
+    return [(word, weight) for text, weight in texts for run in runs_of(text) for word in run.plain]

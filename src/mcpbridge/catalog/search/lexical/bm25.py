@@ -1,0 +1,312 @@
+"""What of a tool's texts is looked at, by the fields that weigh differently.
+
+Upstreams are not trusted: descriptions may be megabytes and schemas any JSON value, however deep. What is looked at is
+capped here, and nothing but strings in the expected places is read.
+
+Which tools share words with a query: BM25 over weighted fields, as an inverted index.
+
+A word in a name says more of a tool than one in a parameter's description; `_FIELDS` has the weights. What a field's
+usual length is, is fixed, so that a posting depends on its own tool alone: the postings of a server are made once and
+serve in every catalog that has the server. How rare a word is, is looked at when a query has it.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from math import log
+from typing import Any, NamedTuple, cast
+
+from mcpbridge.catalog.search.lexical.bitsets import MOST, Shape
+from mcpbridge.catalog.search.ranker import ServerText, ToolText
+from mcpbridge.catalog.words import stems_of
+
+_NAME = 200
+_DESCRIPTION = 4000
+_PARAMETER = 400
+_SERVER = 1000
+_ENUM = 40
+"""Characters of one text that are looked at."""
+_PARAMETERS = 64
+_CHOICES = 16
+"""How many are looked at in one schema, and of one parameter."""
+_DEPTH = 3
+"""Levels of objects in objects."""
+
+
+class ServerFields(NamedTuple):
+    """The texts of a server."""
+
+    name: str
+    """Name, title and tags."""
+    description: str
+
+
+class ToolFields(NamedTuple):
+    """The texts of a tool."""
+
+    name: str
+    title: str
+    """Title and tags."""
+    description: str
+    parameters: str
+    """Names of parameters."""
+    details: str
+    """Descriptions of parameters, and the values that they may have."""
+
+
+def server_fields(server: ServerText) -> ServerFields:
+    """What is looked at of a server."""
+    name, title = server.name[:_NAME], server.title[:_NAME]
+    return ServerFields(" ".join((name, title, *_some(server.tags))), server.description[:_SERVER])
+
+
+def tool_fields(tool: ToolText) -> ToolFields:
+    """What is looked at of a tool."""
+    names: list[str] = []
+    details: list[str] = []
+    for name, detail in _parameters(tool.schema):
+        names.append(name)
+        details += detail
+    name = tool.name[:_NAME]
+    title = "" if tool.title == tool.name else tool.title[:_NAME]
+    return ToolFields(
+        name,
+        " ".join((title, *_some(tool.tags))),
+        tool.description[:_DESCRIPTION],
+        " ".join(names),
+        " ".join(details),
+    )
+
+
+def _some(texts: tuple[str, ...]) -> list[str]:
+    return [text[:_ENUM] for text in texts[:_CHOICES]]
+
+
+def _parameters(schema: Mapping[str, Any] | None) -> Iterator[tuple[str, list[str]]]:
+    """Name, and texts, of the parameters of a schema, outermost first."""
+    level: list[Mapping[str, Any]] = [] if schema is None else [schema]
+    left = _PARAMETERS
+    for _ in range(_DEPTH):
+        below: list[Mapping[str, Any]] = []
+        for parent in level:
+            for name, one in _members(parent.get("properties"))[:left]:
+                left -= 1
+                yield name[:_NAME], _texts(one)
+                below += _nested(one)
+        level = below[:left]
+        if not level:
+            return
+
+
+def _members(value: object) -> list[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        return []
+    some: list[tuple[str, object]] = []
+    for name, one in cast("Mapping[Any, object]", value).items():
+        if len(some) == _PARAMETERS:
+            break
+        some.append((str(name)[:_NAME], one))
+    return some
+
+
+def _texts(parameter: object) -> list[str]:
+    if not isinstance(parameter, Mapping):
+        return []
+    one = cast("Mapping[str, object]", parameter)
+    found = [value[:_PARAMETER] for key in ("title", "description") if isinstance(value := one.get(key), str)]
+    for holder in (one, one.get("items")):
+        if isinstance(holder, Mapping) and isinstance(
+            choices := cast("Mapping[str, object]", holder).get("enum"), list
+        ):
+            some = cast("list[object]", choices)[:_CHOICES]
+            found += [choice[:_ENUM] for choice in some if isinstance(choice, str)]
+    return found
+
+
+def _nested(parameter: object) -> list[Mapping[str, Any]]:
+    """Objects whose members are parameters too: the value itself, or the items of a list."""
+    if not isinstance(parameter, Mapping):
+        return []
+    one = cast("Mapping[str, Any]", parameter)
+    items = one.get("items")
+    return [one, cast("Mapping[str, Any]", items)] if isinstance(items, Mapping) else [one]
+
+
+Postings = Mapping[str, tuple[int, ...]]
+"""Of each stem the tools that have it: number of the tool within its server, how much the word is there, and so on."""
+
+
+class _Field(NamedTuple):
+    weight: float
+    damping: float
+    """How much longer fields count less: 0 not at all, 1 in proportion."""
+    usual: float
+    """Stems that such a field has as a rule."""
+
+    def share(self, length: int) -> float:
+        """What one occurrence counts in a field of so many stems."""
+        return self.weight / (1 - self.damping + self.damping * length / self.usual)
+
+
+_SERVER_FIELD = _Field(2.5, 0.3, 3)
+_NAME_FIELD = _Field(3, 0.3, 3)
+_TITLE = _Field(1.5, 0.3, 3)
+_DESCRIPTION_FIELD = _Field(1, 0.4, 18)
+_PARAMETERS_FIELD = _Field(0.6, 0.7, 6)
+_DETAILS = _Field(0.35, 0.7, 25)
+_ABOUT_SERVER = _Field(0.35, 0.7, 14)
+
+_SATURATION = 1.3
+"""`k1` of BM25: how soon a word that comes again adds nothing."""
+
+_STEPS = 255
+"""How much a word can be in a tool, in whole steps: numbers that are shared, and fit into a byte."""
+_COMMON = 48
+"""A word that one tool in so many has is looked up in lanes, of which all are added at once: then that is quicker."""
+_WORDS = 128
+"""Stems of a request that are looked for, the most telling."""
+_KEPT = 32_000_000
+"""Bytes of lanes that are kept."""
+
+
+def postings_of(server: ServerFields, tools: Sequence[ToolFields]) -> Postings:
+    """The postings of a server's tools."""
+    found: dict[str, list[int]] = {}
+    common: dict[str, float] = {}
+    _count(common, server.name, _SERVER_FIELD)
+    _count(common, server.description, _ABOUT_SERVER)
+    for number, tool in enumerate(tools):
+        amounts = common.copy()
+        _count(amounts, tool.name, _NAME_FIELD)
+        _count(amounts, tool.title, _TITLE)
+        _count(amounts, tool.description, _DESCRIPTION_FIELD)
+        _count(amounts, tool.parameters, _PARAMETERS_FIELD)
+        _count(amounts, tool.details, _DETAILS)
+        for stem, amount in amounts.items():
+            level = int(amount / (amount + _SATURATION) * _STEPS) or 1
+            if (posting := found.get(stem)) is None:
+                found[stem] = [number, level]
+            else:
+                posting += (number, level)
+    return {stem: tuple(posting) for stem, posting in found.items()}
+
+
+def _count(amounts: dict[str, float], text: str, field: _Field) -> None:
+    if not text:
+        return
+    stems = stems_of(text)
+    share = field.share(len(stems))
+    get = amounts.get
+    for stem in stems:
+        amounts[stem] = get(stem, 0.0) + share
+
+
+class _Posting(NamedTuple):
+    """The tools that have a stem, and how much, in steps."""
+
+    tools: Sequence[int]
+    levels: Sequence[int]
+    most: int
+
+
+class _Common(NamedTuple):
+    """The same, where many tools have it."""
+
+    levels: bytes
+    """Of all tools; 0 where it is not."""
+    lanes: int
+    most: int
+
+
+class WordIndex:
+    """The postings of all servers together."""
+
+    def __init__(self, shape: Shape, parts: Iterable[tuple[int, Postings]]) -> None:
+        """`parts`: how many tools a server has, and their postings."""
+        self._parts: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+        self._merged: dict[str, _Posting] = {}
+        self._shape = shape
+        first = 0
+        get = self._parts.get
+        for size, postings in parts:
+            for stem, posting in postings.items():
+                if (known := get(stem)) is None:
+                    self._parts[stem] = [(first, posting)]
+                else:
+                    known.append((first, posting))
+            first += size
+        self._common: dict[str, _Common] = {}
+        self._most_common = max(8, _KEPT // (4 * shape.count + 1))
+        self._rarities: dict[str, float] = {}
+        self.rarest: float = log(1 + shape.count / 1.5)
+        """The rarity of a word that one tool has."""
+
+    def rarity(self, stem: str) -> float:
+        """How much a word tells: 0 for one that no tool has, less for one that many have."""
+        known = self._rarities.get(stem)
+        if known is None:
+            having = sum([len(posting) for _, posting in self._parts.get(stem, ())]) // 2
+            known = log(1 + (self._shape.count - having + 0.5) / (having + 0.5)) if having else 0.0
+            if having:  # what else queries say must not fill the memory
+                self._rarities[stem] = known
+        return known
+
+    def amounts(self, words: Mapping[str, float]) -> int:
+        """How much of the stems is in each tool, as lanes in a unit of their own; each stem has a weight."""
+        telling = [(factor, stem) for stem, weight in words.items() if (factor := weight * self.rarity(stem))]
+        if len(telling) > _WORDS:
+            telling = nlargest(_WORDS, telling)
+        asked = [(factor, self._posting(stem)) for factor, stem in telling]
+        most = sum([factor * posting.most for factor, posting in asked])
+        if not most:
+            return 0
+        unit = (MOST - sum([posting.most for _, posting in asked]) / 2) / most
+        lanes = 0
+        few = array("H", bytes(2 * self._shape.count))
+        for factor, posting in asked:
+            times = round(factor * unit)
+            if isinstance(posting, _Common):
+                lanes += posting.lanes * times
+            else:
+                for tool, level in zip(posting.tools, posting.levels, strict=True):
+                    few[tool] += times * level
+        return lanes + self._shape.put(few)
+
+    def shares(self, words: Mapping[str, float], tools: Collection[int]) -> dict[int, float]:
+        """The sum of the weights of the stems that each of the tools has, anywhere in its texts."""
+        found = dict.fromkeys(tools, 0.0)
+        for stem, weight in words.items():
+            posting = self._posting(stem)
+            if isinstance(posting, _Common):
+                levels = posting.levels
+                for tool in found:
+                    if levels[tool]:
+                        found[tool] += weight
+            else:
+                for tool in found.keys() & posting.tools:
+                    found[tool] += weight
+        return found
+
+    def _posting(self, stem: str) -> _Posting | _Common:
+        """Tools and levels of a stem; put together when it is asked for first."""
+        known = self._merged.get(stem) or self._common.get(stem)
+        if known is not None:
+            return known
+        parts = self._parts.get(stem)
+        if parts is None:
+            return _NOWHERE
+        tools = [first + number for first, posting in parts for number in posting[::2]]
+        levels = [level for _, posting in parts for level in posting[1::2]]
+        if len(tools) * _COMMON < self._shape.count:
+            made = self._merged[stem] = _Posting(tools, levels, max(levels))
+            return made
+        flat = bytearray(self._shape.count)
+        for tool, level in zip(tools, levels, strict=True):
+            flat[tool] = level
+        if len(self._common) >= self._most_common:
+            self._common.clear()
+        common = self._common[stem] = _Common(bytes(flat), self._shape.of_bytes(flat), max(levels))
+        return common
+
+
+_NOWHERE = _Posting((), (), 0)

@@ -1,0 +1,255 @@
+"""What a request implies: words that tools use for what it names or asks in other words.
+
+"Is ibuprofen safe with aspirin?" has no word in common with a tool for medicines; that both are drugs is knowledge. It
+is written down in `data/*.txt`, by people for people: named things with the words of their kind, ways to ask, words of
+the same meaning, and common words of other languages. What is known by its shape is found by `query_types`.
+
+The form of the files: `# remark`; `[class]`, how much the lines below it count; `terms, with commas > words | words`,
+where the words after the bar are only suggested; `= terms, with commas`, each of which suggests the others. A line
+that begins with a space goes on with the one above. Terms are in lower case without accents; one that ends with `*`
+is the beginning of a word.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from mcpbridge.catalog.search.lexical.query_types import words_of_kinds
+
+_FILES = ("requests", "entities", "software", "languages")
+
+_LONGEST = 4000
+"""Characters of a query that are looked at."""
+_WORDS = 400
+"""Words that are looked at."""
+_LETTERS = 64
+"""Letters of a word that are looked at: words are kept."""
+_PHRASE = 5
+"""Words of the longest term."""
+_SPACELESS = 10
+"""Characters of the longest term of a script without spaces."""
+_MOST = 20
+"""Words that are answered with."""
+_BEGINNING = 400
+"""Characters of a description that are looked at."""
+_LATIN = "\u02ff"
+"""The last of the Latin letters."""
+_FOREIGN = 0.2
+"""Share of other letters from which a text is none in Latin letters."""
+
+_CLASSES: Mapping[str, tuple[float, float]] = {
+    "entity": (0.4, 0.2),
+    "idiom": (0.5, 0.25),
+    "synonym": (0.35, 0.35),
+    "abroad": (0.7, 0.35),
+}
+"""How much words and suggested words of a class count, against 1 for the words of the query."""
+
+_TOKEN = re.compile(r"[^\W_]+(?:[.&][^\W_]+)*[+#]*")
+_IS = re.compile(r"\b(what|who|where|how|when|it|that|there|here)(?:'s|(?<=what)s)\b")
+"""What's, who's. Other apostrophes only stand between what belongs together."""
+_SPACELESS_RUN = re.compile(r"[\u0900-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+_PLAIN = str.maketrans(
+    "àáâãäåāăąçćčďđèéêëēėęěğìíîïīįıłñńňòóôõöøōőŕřśşšșťţțùúûüūůűýÿžźżæœ’",
+    "aaaaaaaaacccddeeeeeeeegiiiiiiilnnnoooooooorrsssstttuuuuuuuyyzzzao'",
+)
+"""Letters without their accents. Other scripts' signs, such as the breve of й, belong to the letter."""
+_NOT_SAID = (
+    frozenset({"a", "all", "an", "at", "back", "by", "down", "for", "from", "go", "how", "in", "into"})
+    | {"of", "off", "on", "or", "out", "over", "the", "to", "up", "what", "with"}
+)  # fmt: skip
+"""Words that say nothing. Phrases of a ring that have one, such as "look up", suggest, but are not suggested."""
+_ADDRESS = frozenset({"com", "org", "net", "io", "co", "www"})
+"""Parts of addresses that are no words."""
+
+
+def lexicon_files() -> list[Path]:
+    """The files that the knowledge is read from, in the order in which they are read."""
+    return [Path(__file__).resolve().parent / "data" / f"{name}.txt" for name in _FILES]
+
+
+def expansions(text: str) -> dict[str, float]:
+    """Words that a query implies, the strongest first, with how much each counts: more than 0, at most 1.
+
+    None of them is in the query. The same query always has the same answer, of at most 20 words. Meant to be weak:
+    a word of the query counts 1. Time is linear in what is looked at, and that is capped.
+    """
+    shown = text[:_LONGEST].lower().replace("ß", "ss").translate(_PLAIN)
+    if "'" in shown or "whats" in shown:
+        shown = _IS.sub(r"\1 is", shown).replace("'s ", " ").replace("'", "")
+    tokens = [token[:_LETTERS] for token in _TOKEN.findall(shown)[:_WORDS]]
+    weights = dict(words_of_kinds(text))
+    lexicon = _lexicon()
+    entries = dict.fromkeys(number for numbers in _matches(lexicon, shown, tokens) for number in numbers)
+    for number in entries:
+        for word, weight in lexicon.words(number):
+            known = weights.get(word, 0.0)
+            weights[word] = known + weight - known * weight
+    said = {form for token in tokens for form in _forms(token)}
+    said.update(part for token in tokens if not token.isalnum() for part in re.split(r"\W+", token))
+    found = [(word, weight) for word, weight in weights.items() if said.isdisjoint(_forms(word))]
+    found.sort(key=lambda one: (-one[1], one[0]))
+    return dict(found[:_MOST])
+
+
+def in_english(text: str) -> list[str]:
+    """English words for a text in other letters than Latin ones, each once, in no grammar; none for a text in these.
+
+    For descriptions of tools, so that requests in English find them. Only what a text begins with is looked at.
+    """
+    if text.isascii():
+        return []
+    shown = text[:_BEGINNING].lower()
+    if sum(char > _LATIN and char.isalpha() for char in shown) < len(shown) * _FOREIGN:
+        return []
+    lexicon = _lexicon()
+    entries = dict.fromkeys(n for found in _matches(lexicon, shown, _TOKEN.findall(shown)) for n in found)
+    abroad = (number for number in entries if lexicon.entries[number].kind == "abroad")
+    return list(dict.fromkeys(word for number in abroad for word, _ in lexicon.words(number)))
+
+
+class _Entry(NamedTuple):
+    kind: str
+    """The class that it stands in."""
+    line: str
+    """What is right of `>`, or a whole ring."""
+
+
+class _Lexicon:
+    """All files. Lines are taken apart when a query needs them first."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.terms: dict[str, tuple[int, ...]] = {}
+        self.longest: dict[str, int] = {}
+        """By the first words of phrases: how many words the longest has."""
+        self.entries: list[_Entry] = []
+        self._words: dict[int, Sequence[tuple[str, float]]] = {}
+        for text in texts:
+            self._read(text)
+
+    def words(self, number: int) -> Sequence[tuple[str, float]]:
+        """The words of an entry, with how much each counts."""
+        known = self._words.get(number)
+        if known is None:
+            known = self._words[number] = list(_words_of(self.entries[number]))
+        return known
+
+    def _read(self, text: str) -> None:
+        kind = ""
+        terms = self.terms
+        for line in text.replace("\n ", " ").split("\n"):
+            if not line or line[0] == "#":
+                continue
+            if line[0] == "[":
+                kind = line[1:-1]
+                continue
+            if line[0] == "=":
+                left = right = line[2:]
+            else:
+                left, _, right = line.partition(" > ")
+            here = (len(self.entries),)
+            self.entries.append(_Entry(kind, right))
+            for raw in left.split(","):
+                term = raw.strip()
+                terms[term] = terms.get(term, ()) + here
+                if " " in term:
+                    first, _, rest = term.partition(" ")
+                    self.longest[first] = max(self.longest.get(first, 0), 2 + rest.count(" "))
+
+
+def _words_of(entry: _Entry) -> Iterator[tuple[str, float]]:
+    counts, suggested = _CLASSES[entry.kind]
+    if "," in entry.line:
+        said = [words for term in entry.line.split(",") if _NOT_SAID.isdisjoint(words := term.split())]
+        each = dict.fromkeys(word for words in said for word in words)
+        yield from ((word, counts) for word in each)
+        return
+    strong, _, weak = entry.line.partition("|")
+    yield from ((word, counts) for word in strong.split())
+    yield from ((word, suggested) for word in weak.split())
+
+
+@cache
+def _lexicon() -> _Lexicon:
+    return _Lexicon([file.read_text("utf-8") for file in lexicon_files()])
+
+
+def _matches(lexicon: _Lexicon, shown: str, tokens: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """The entries of the terms in a text: phrases first, the longest at each place."""
+    if not shown.isascii():
+        for run in _SPACELESS_RUN.findall(shown):
+            yield from _inside(lexicon, run)
+    at = 0
+    while at < len(tokens):
+        taken = 1
+        for size in range(min(lexicon.longest.get(tokens[at], 0), _PHRASE), 1, -1):
+            words = tokens[at : at + size]
+            found = _phrase(lexicon, words) or _phrase(lexicon, [_singular(word) for word in words])
+            if found:
+                yield found
+                taken = size
+                break
+        else:
+            yield from _single(tokens[at])
+        at += taken
+
+
+def _phrase(lexicon: _Lexicon, words: Sequence[str]) -> tuple[int, ...] | None:
+    return lexicon.terms.get(" ".join(words))
+
+
+@lru_cache(8192)
+def _single(token: str) -> Sequence[tuple[int, ...]]:
+    terms = _lexicon().terms
+    for form in _forms(token):
+        if (found := terms.get(form)) is not None:
+            return (found,)
+    for size in range(min(len(token), 24), 2, -1):
+        if (found := terms.get(token[:size] + "*")) is not None:
+            return (found,)
+    if token.isalnum():
+        return ()
+    parts = [part for part in re.split(r"\W+", token) if part not in _ADDRESS]
+    return tuple([terms[part] for part in parts if part in terms])
+
+
+def _inside(lexicon: _Lexicon, run: str) -> Iterator[tuple[int, ...]]:
+    """The entries of the terms in a run of signs without spaces, the longest at each place."""
+    at = 0
+    while at < len(run) - 1:
+        taken = 1
+        for size in range(min(_SPACELESS, len(run) - at), 1, -1):
+            if (found := lexicon.terms.get(run[at : at + size])) is not None:
+                yield found
+                taken = size
+                break
+        at += taken
+
+
+def _singular(word: str) -> str:
+    if len(word) < 4 or word[-1] != "s" or word[-2] in "su":
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "ches", "shes", "xes")):
+        return word[:-2]
+    return word[:-1]
+
+
+@lru_cache(8192)
+def _forms(token: str) -> Sequence[str]:
+    """The token, and what it may be a form of, the likeliest first."""
+    forms = [token]
+    if len(token) < 4:
+        return forms
+    if (one := _singular(token)) != token:
+        forms += [one] if one == token[:-1] else [one, token[:-1]]
+    for end in ("ing", "ed"):
+        if token.endswith(end) and len(token) > len(end) + 2:
+            bare = token[: -len(end)]
+            forms += [bare, bare + "e"]
+            if bare[-1] == bare[-2]:
+                forms.append(bare[:-1])
+    return forms

@@ -1,0 +1,233 @@
+"""The ranker of the current catalog: made off the event loop when the catalog changes, once somebody has searched.
+
+One ranker for everybody: what a client may not see is left out of its answers, not out of the index. So an index holds
+each tool once, whatever the policy and the profiles are.
+
+All that searching tools needs, built from the `search` section: the ranker of the catalog, vectors, and tasks.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import msgspec
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import CallRefused
+from mcpbridge.base.log import get_logger
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.search.ranker import Ranker, Rankers, ServerText, ToolText
+from mcpbridge.catalog.settings import EmbedderSettings
+from mcpbridge.catalog.snapshot import Snapshot, ToolRef
+from mcpbridge.core.model import BRIDGE
+from mcpbridge.upstream.pool import Pool
+
+if TYPE_CHECKING:
+    from mcpbridge.catalog.search.embeddings.vectors import Vectors
+    from mcpbridge.catalog.search.ranker import Rankers
+
+
+log = get_logger("mcpbridge.routing")
+
+ServerSays = Callable[[str], ServerText]
+"""What a server says of itself, by its name."""
+
+_Part = tuple[ServerText, tuple[ToolText, ...]]
+
+
+class SearchFailed(CallRefused):
+    """Tools cannot be searched now."""
+
+    def __init__(self) -> None:
+        super().__init__("tools cannot be searched now; the log of the bridge says why")
+
+
+class Search:
+    """Makes rankers and hands out the newest. Its methods are called on the event loop's thread."""
+
+    def __init__(
+        self,
+        rankers: Callable[[], Rankers],
+        snapshot: Callable[[], Snapshot],
+        says: ServerSays,
+        tags: Callable[[ToolRef], tuple[str, ...]],
+        tasks: OwnedTasks,
+        prepare: Callable[[str], Awaitable[object]] | None = None,
+    ) -> None:
+        """`rankers` is called once, at the first search. `tags`: those of a tool by the configuration.
+
+        `prepare` is told of each query before it is ranked, and waits no longer than a search may.
+        """
+        self._prepare = prepare
+        self._make, self._snapshot, self._says, self._tags, self._tasks = rankers, snapshot, says, tags, tasks
+        self._rankers: Rankers | None = None
+        self._texts: dict[str, tuple[bytes, tuple[str, ...], ToolText]] = {}
+        self._made: tuple[Snapshot, Ranker] | None = None
+        self._making: asyncio.Task[None] | None = None
+        self._failed: Snapshot | None = None
+        self._is_wanted = False
+
+    async def ranker(self, query: str = "") -> Ranker:
+        """That of the current snapshot; waits while it is made, which an unchanged catalog needs once.
+
+        `query`: what it is wanted for. Of a catalog that changes all the time it is that of a moment ago.
+
+        Raises:
+            SearchFailed: it cannot be made; the log says why.
+        """
+        self._is_wanted = True
+        for _ in range(2):  # one may be under way, for the catalog before
+            if (self._made is not None and self._made[0] is self._snapshot()) or self._failed is self._snapshot():
+                break
+            if self._making is None or self._making.done():
+                self._making = self._tasks.spawn(self._remake())
+            if self._making is not None:
+                await asyncio.shield(self._making)
+        if self._made is None:
+            raise SearchFailed
+        if self._prepare is not None and query:
+            await self._prepare(query)
+        return self._made[1]
+
+    def refresh(self) -> None:
+        """The catalog changed: make the next ranker ahead of the next search, if there will be one."""
+        if self._is_wanted and (self._making is None or self._making.done()):
+            self._making = self._tasks.spawn(self._remake())
+
+    def warm(self) -> None:
+        """Somebody is about to search."""
+        if not self._is_wanted:
+            self._is_wanted = True
+            self.refresh()
+
+    def text_of(self, ref: ToolRef) -> ToolText:
+        """What this tool says of itself."""
+        tags = self._tags(ref)
+        known = self._texts.get(ref.id)
+        if known is None or known[0] is not ref.published or known[1] != tags:
+            known = self._texts[ref.id] = ref.published, tags, _text_of(ref, tags)
+        return known[2]
+
+    async def _remake(self) -> None:
+        """Make the next ranker; whoever waits does so for one, however fast the catalog changes."""
+        snapshot = self._snapshot()
+        try:
+            await self._remake_of(snapshot)
+        except Exception as error:
+            log.error("tools cannot be searched", exc_info=error)
+            self._failed = snapshot
+        if self._snapshot() is not snapshot:
+            asyncio.get_running_loop().call_soon(self.refresh)  # it was told of this while it was busy
+
+    async def _remake_of(self, snapshot: Snapshot) -> None:
+        if self._rankers is None:
+            self._rankers = self._make()
+        parts: dict[str, list[ToolRef]] = {}
+        for ref in snapshot.tools.values():
+            if ref.server != BRIDGE and not ref.app_only:
+                parts.setdefault(ref.server, []).append(ref)
+        said = {server: self._says(server) for server in parts}
+        self._made = snapshot, await anyio.to_thread.run_sync(self._ranked, parts, said)
+        kept = {ref.id for ref in snapshot.tools.values()}
+        for gone in self._texts.keys() - kept:
+            del self._texts[gone]
+
+    def _ranked(self, parts: Mapping[str, Sequence[ToolRef]], said: Mapping[str, ServerText]) -> Ranker:
+        """In a thread; one at a time, as `_making` is."""
+        assert self._rankers is not None, "`_remake` made it"
+        texts: list[_Part] = [
+            (said[server], tuple(self.text_of(ref) for ref in refs)) for server, refs in parts.items()
+        ]
+        return self._rankers.of(texts)
+
+
+class _Said(msgspec.Struct):
+    name: str = ""
+    title: Any = None
+    description: Any = None
+    inputSchema: Any = None  # noqa: N815 - as in the protocol
+
+
+_decode = msgspec.json.Decoder(_Said).decode
+
+
+def _text_of(ref: ToolRef, tags: tuple[str, ...]) -> ToolText:
+    try:
+        said = _decode(ref.published)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        said = _Said()
+    return ToolText(
+        ref.id,
+        ref.server,
+        ref.id.removeprefix(f"{ref.server}/"),
+        said.title if isinstance(said.title, str) else "",
+        said.description if isinstance(said.description, str) else "",
+        said.inputSchema if isinstance(said.inputSchema, dict) else None,  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        tags,
+    )
+
+
+_LONGEST_SAID = 400
+"""Characters of a server's instructions that count in a search."""
+
+
+class Searching:
+    """The search over one catalog. What the settings say of servers is looked up when it is needed."""
+
+    def __init__(self, embedder: EmbedderSettings, catalog: Catalog, pool: Pool) -> None:
+        """Touches nothing: no file, no process.
+
+        Raises:
+            ConfigError: the embedder of the settings cannot be had.
+        """
+        self._catalog, self._pool, self._weight = catalog, pool, embedder.weight
+        self._tasks = OwnedTasks()
+        self._vectors = None if embedder.kind == "none" else _opened(embedder, self._tasks)
+        prepare = None if self._vectors is None else self._prepare
+        self.search = Search(self._rankers, lambda: catalog.snapshot, self.says, self._tags, self._tasks, prepare)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Rankers may be made meanwhile; leaving ends that, and lets go of the model."""
+        try:
+            async with self._tasks.running():
+                yield
+        finally:
+            if self._vectors is not None:
+                await self._vectors.close()
+
+    def says(self, server: str) -> ServerText:
+        """What a server says of itself, and the settings of it."""
+        settings = self._catalog.settings.get(server)
+        upstream = self._pool.upstreams.get(server)
+        title = settings.title if settings is not None and settings.title else upstream.title if upstream else ""
+        said = upstream.instructions[:_LONGEST_SAID] if upstream is not None else ""
+        return ServerText(server, title, said, tuple(settings.tags) if settings is not None else ())
+
+    def _tags(self, ref: ToolRef) -> tuple[str, ...]:
+        server = self._catalog.settings.get(ref.server)
+        own = server.tool.get(ref.name) if server is not None else None
+        return tuple(own.tags) if own is not None else ()
+
+    def _rankers(self) -> "Rankers":
+        from mcpbridge.catalog.search.index import CatalogRankers
+
+        if self._vectors is None:
+            return CatalogRankers()
+        from mcpbridge.catalog.search.embeddings.ranker import EmbeddedRankers
+
+        return EmbeddedRankers(CatalogRankers, self._vectors, self._weight)
+
+    async def _prepare(self, query: str) -> None:
+        from mcpbridge.catalog.search.embeddings.embedder import texts_of_query
+
+        if self._vectors is not None:
+            await self._vectors.prepare(texts_of_query(query))
+
+
+def _opened(settings: EmbedderSettings, tasks: OwnedTasks) -> "Vectors | None":
+    from mcpbridge.catalog.search.embeddings.ranker import open_vectors
+
+    return open_vectors(settings, tasks)

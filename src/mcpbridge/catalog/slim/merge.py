@@ -1,0 +1,296 @@
+"""What the keywords of JSON Schema are to somebody who makes a schema smaller: tables, and how far each level goes.
+
+Two schemas as one, and a schema without null: steps of making one smaller; pure.
+
+Schemas are given by their keywords, values unparsed.
+
+The definitions in a schema (`$defs`): which are referred to, and which may stand where they are.
+
+Where a schema stands in another one, which decides what may be done with it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mcpbridge.protocol.jsonrpc import Fields, decode_batch, decode_fields, encode_fields
+
+
+class SchemaRules(Struct, frozen=True):
+    """How much of a schema stays."""
+
+    text: int | None = None
+    """Characters of one description; None: all of it, without needless blanks. 0: none."""
+    all_texts: int | None = None
+    """Characters of all descriptions together; required and outer properties come first, others have none."""
+    dropped: frozenset[str] = frozenset()
+    """Keywords that are left out."""
+    longest_enum: int | None = None
+    """Bytes of an `enum`; a longer one is told by its first values in the description."""
+    longest_default: int | None = None
+    """Bytes of a `default`; a longer one is left out."""
+
+
+_LENGTHS = frozenset(
+    {"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+     "multipleOf", "contentEncoding", "contentMediaType"}
+)  # fmt: skip
+_SHOWN = frozenset({"examples", "example"})
+_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format"})
+
+TIDY = SchemaRules()
+"""A model loses nothing."""
+
+SLIM = SchemaRules(text=80, all_texts=240, dropped=_LENGTHS | _SHOWN, longest_enum=400, longest_default=100)
+"""What a parameter is for, in a few words."""
+
+SKELETON = SchemaRules(text=0, dropped=_LENGTHS | _SHOWN | _BOUNDS, longest_enum=200, longest_default=40)
+"""Names, types, values to choose from, defaults, and what is required."""
+
+ANNOTATIONS = frozenset(
+    {"title", "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "example", "$comment"}
+)
+"""Keywords that say something and check nothing."""
+
+UNIONS = ("anyOf", "oneOf", "allOf")
+"""Keywords of several schemas that mean the same as the schema alone where there is one."""
+
+TURNS_ROUND = frozenset({"not", "if", "contains"})
+"""Where a schema that accepts more makes the one around it accept less. So does `oneOf`, if it has several."""
+
+RULES_OF_OWN = frozenset(
+    {"allOf", "anyOf", "oneOf", "if", "not", "$ref", "dependentRequired", "dependentSchemas", "dependencies",
+     "minProperties"}
+)  # fmt: skip
+"""Beside one of these an object may require properties that are not in its `required`."""
+
+NOTHING_SAID: Mapping[str, frozenset[bytes]] = {
+    "required": frozenset({b"[]"}),
+    "examples": frozenset({b"[]"}),
+    "patternProperties": frozenset({b"{}"}),
+    "dependentSchemas": frozenset({b"{}"}),
+    "dependentRequired": frozenset({b"{}"}),
+    "dependencies": frozenset({b"{}"}),
+    "propertyNames": frozenset({b"{}", b"true", b'{"type":"string"}'}),
+    "description": frozenset({b'""', b"null"}),
+    "title": frozenset({b'""', b"null"}),
+    "uniqueItems": frozenset({b"false"}),
+    "minLength": frozenset({b"0"}),
+    "minItems": frozenset({b"0"}),
+    "minProperties": frozenset({b"0"}),
+}
+"""Keywords and the values with which they say nothing. `properties` and `items` are not among them: some providers
+refuse an object or array without."""
+
+SAFE_INTEGERS = frozenset({b"-9007199254740991", b"9007199254740991"})
+"""The largest integers of JavaScript, which generators write as bounds of every integer."""
+
+DIALECT = re.compile(rb'"https?://json-schema\.org/(?:draft-0[467]|draft/20(?:19-09|20-12))/schema#?"')
+"""`$schema` of the dialects in use."""
+
+OLD_DIALECT = re.compile(rb'"https?://json-schema\.org/draft-0')
+"""In these `$ref` hides what stands beside it."""
+
+SENSITIVE_TO_DIALECT = re.compile(
+    rb'"(?:additionalItems|dependencies|\$recursive\w+)"\s*:|"id"\s*:\s*"|"items"\s*:\s*\[|"exclusiveM(?:in|ax)imum"\s*:\s*[tf]'
+)
+"""What means something else, or nothing, in 2020-12, which holds where no dialect is named."""
+
+SUFFIXES = (
+    "schema", "arguments", "args", "parameters", "params", "input", "request", "model", "output", "result", "response"
+)  # fmt: skip
+"""What generators add to the name of a tool to get a title for its schemas."""
+
+
+def starts(raw: Raw, sign: bytes) -> bool:
+    """Whether the JSON begins with this character; cheap."""
+    return bytes(memoryview(raw)[:1]) == sign
+
+
+def merged(fields: Fields, keyword: str, body: Fields, *, outer_wins: bool) -> Fields | None:
+    """The schema with `body` in place of its `keyword`; None where that would mean something else, or lose words.
+
+    `outer_wins`: of two descriptions or titles the inner one may be lost.
+    """
+    for name, value in fields.items():
+        if name == keyword:
+            continue
+        if name not in ANNOTATIONS:
+            return None
+        other = body.get(name)
+        if other is not None and bytes(other) != bytes(value) and not (outer_wins and name in ("description", "title")):
+            return None
+    one: Fields = {}
+    for name, value in fields.items():
+        if name == keyword:
+            one.update({inner: said for inner, said in body.items() if inner == keyword or inner not in fields})
+        else:
+            one[name] = value
+    return one
+
+
+def only_arm(fields: Fields) -> tuple[str, Fields] | None:
+    """The union of a single schema that is the whole of this one, and that schema; None if there is none."""
+    for keyword in UNIONS:
+        value = fields.get(keyword)
+        if value is not None and starts(value, b"["):
+            arms = decode_batch(value)
+            if len(arms) == 1 and starts(arms[0], b"{"):
+                return keyword, decode_fields(arms[0])
+    return None
+
+
+def without_null(fields: Fields) -> Fields:
+    """The schema of a property whose default is null, without that default and without null among its types."""
+    rest: Fields = {}
+    for keyword, value in fields.items():
+        if keyword == "default":
+            continue
+        rest[keyword] = value
+        if starts(value, b"["):
+            if keyword == "type":
+                types = [kind for kind in decode_batch(value) if bytes(kind) != b'"null"']
+                if types:
+                    rest[keyword] = types[0] if len(types) == 1 else Raw(encode_fields(types))
+            elif keyword in ("anyOf", "oneOf"):
+                arms = decode_batch(value)
+                others = [arm for arm in arms if not _is_null(arm)]
+                if others and len(others) < len(arms):
+                    rest[keyword] = Raw(encode_fields(others))
+    return rest
+
+
+def _is_null(arm: Raw) -> bool:
+    if not starts(arm, b"{") or b"null" not in bytes(arm):
+        return False
+    fields = decode_fields(arm)
+    if not fields.keys() <= {"type", "title", "description", "const"}:
+        return False
+    return all(bytes(fields.get(name, _NULLS[name])) == _NULLS[name] for name in ("type", "const"))
+
+
+_NULLS = {"type": b'"null"', "const": b"null"}
+
+
+DEFINITIONS = ("$defs", "definitions")
+
+Target = tuple[str, str]
+"""A definition: (`$defs` or `definitions`, the name there)."""
+
+_REFERENCE = re.compile(rb'"\$ref"\s*:\s*("(?:[^"\\]|\\.)*")')
+_OTHER_WAYS = re.compile(
+    rb'"\$(?:id|anchor|dynamicRef|dynamicAnchor|recursiveRef|recursiveAnchor)"\s*:|"id"\s*:\s*"[^"]*[:#]'
+)
+"""What makes a reference mean something else than a path from the top."""
+
+
+class References(Struct, frozen=True):
+    """What may be done with the definitions of one schema."""
+
+    definitions: Mapping[Target, Raw]
+    """All of them. Those that nothing refers to are left out."""
+    inlined: frozenset[Target]
+    """Those that take less room where they are used."""
+    is_fixed: bool
+    """References may point to any place, or to places that cannot be told: nothing may move."""
+    are_kept: bool
+    """Which definitions are used cannot be told, so all stay."""
+    is_none: bool = False
+    """There is neither a definition nor a reference."""
+
+
+_NONE = References({}, frozenset(), is_fixed=False, are_kept=False, is_none=True)
+
+
+def references(raw: bytes, fields: Fields) -> References:
+    """What may be done with the definitions of a schema; `fields` is its top level.
+
+    Raises:
+        msgspec.DecodeError: they are no objects.
+    """
+    known = {
+        (keyword, name): body
+        for keyword in DEFINITIONS
+        if keyword in fields
+        for name, body in decode_fields(fields[keyword]).items()
+    }
+    found = [_read(literal) for literal in _REFERENCE.findall(raw)]
+    if not found and not known:
+        return _NONE
+    if _OTHER_WAYS.search(raw) or not all(reference.startswith("#") for reference in found):
+        return References(known, frozenset(), is_fixed=True, are_kept=True)
+    targets = {reference: target(reference) for reference in set(found)}
+    if any(aim is None and reference != "#" for reference, aim in targets.items()):
+        reaches_in = any(aim is None and ("definitions" in ref or "defs" in ref) for ref, aim in targets.items())
+        return References(known, frozenset(), is_fixed=True, are_kept=reaches_in)
+    top = {name: value for name, value in fields.items() if name not in DEFINITIONS}
+    return References(known, _worth_inlining(known, top), is_fixed=False, are_kept=False)
+
+
+def target(reference: str) -> Target | None:
+    """The definition that a reference means; None: something else."""
+    for keyword in DEFINITIONS:
+        if reference.startswith(f"#/{keyword}/"):
+            name = reference[len(keyword) + 3 :]
+            if "/" not in name:
+                return keyword, unquote(name).replace("~1", "/").replace("~0", "~")
+    return None
+
+
+def named_in(raw: bytes) -> list[Target]:
+    """The definitions that references in this JSON mean, as often as they do."""
+    return [aim for literal in _REFERENCE.findall(raw) if (aim := target(_read(literal)))]
+
+
+def _worth_inlining(known: Mapping[Target, Raw], top: Fields) -> frozenset[Target]:
+    """Those used once, and small ones that refer to nothing: no circles, since whoever enters one uses a part twice."""
+    uses = Counter[Target]()
+    waiting: list[Raw] = list(top.values())
+    while waiting:
+        for aim in named_in(bytes(waiting.pop())):
+            if aim not in uses and aim in known:
+                waiting.append(known[aim])
+            uses[aim] += 1
+    return frozenset(
+        aim for aim, count in uses.items() if aim in known and (count == 1 or _is_short(aim, bytes(known[aim]), count))
+    )
+
+
+def _is_short(aim: Target, body: bytes, count: int) -> bool:
+    name = len(aim[1].encode(errors="replace"))
+    reference = len('{"$ref":"#//"}') + len(aim[0]) + name
+    return count * len(body) <= count * reference + name + 4 + len(body) and b'"$ref"' not in body
+
+
+def _read(literal: bytes) -> str:
+    return msgspec.json.decode(literal, type=str)
+
+
+class Place(Struct, frozen=True):
+    """Where a schema stands."""
+
+    name: str = ""
+    """Of the property, or the definition, whose schema it is; empty at the top and where it has none."""
+    told: str = ""
+    """The description of the schema around it, or the tool, that describes the same."""
+    depth: int = 0
+    is_exact: bool = False
+    """Only what changes nothing may be done."""
+    is_shared: bool = False
+    """Other schemas check the same value, and may require what this one does not."""
+    is_left_out: bool = False
+    """The property may be left out, which then means its default."""
+    is_required: bool = False
+
+    def inner(self, told: str = "", *, exact: bool = False, shared: bool = False) -> "Place":
+        """A place within this one, for what describes the same value or its parts."""
+        is_exact, is_shared = self.is_exact or exact, self.is_shared or shared
+        return Place("", told, self.depth + 1, is_exact, is_shared, is_required=self.is_required)
+
+    def property(self, name: str, *, left_out: bool, required: bool) -> "Place":
+        """That of a property of this object."""
+        return Place(name, "", self.depth + 1, self.is_exact, self.is_shared, left_out, required)

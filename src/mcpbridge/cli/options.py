@@ -1,9 +1,0 @@
-"""Options that several subcommands have."""
-
-import click
-
-__all__ = ["as_json_option", "config_option", "dry_run_option"]
-
-config_option = click.option("--config", metavar="FILE", help="servers.toml, or any mcpServers JSON.")
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-dry_run_option = click.option("--dry-run", "is_dry", is_flag=True, help="Say what would change, and change nothing.")

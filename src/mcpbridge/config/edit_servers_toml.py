@@ -1,0 +1,183 @@
+"""Changes to the text of a configuration, which leave all else as it stands: comments, order, spelling. No I/O.
+
+Whoever writes the outcome to the file checks it before (`config/load.py`): what is changed here is text.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from mcpbridge.base.errors import ConfigError, nearest
+
+Section = Literal["servers", "tools"]
+
+
+def put_table(text: str, section: Section, name: str, table: Mapping[str, Any], *, may_replace: bool = False) -> str:
+    """The text with `[section.name]` in it, at the end of its section.
+
+    Raises:
+        ConfigError: there is one already, the text is no TOML, or the table cannot be said in TOML.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    document = _parsed(text)
+    of_section = _section(document, section)
+    if name in of_section and not may_replace:
+        raise ConfigError("there is one already", key=f"{section}.{name}", hint="Take another name, or `--replace` it.")
+    try:
+        if name not in of_section and not document.get(section) and section not in document:
+            document[section] = tomlkit.table(is_super_table=True)
+            of_section = document[section]
+        of_section[name] = _table(table)
+        after = _ended(tomlkit.dumps(document))
+    except (TOMLKitError, ValueError, TypeError) as error:
+        raise ConfigError(f"cannot be written as TOML: {error}", key=f"{section}.{name}") from error
+    _refuse_more(text, after, section, name, table)
+    return after
+
+
+def _refuse_more(before: str, after: str, section: Section, name: str, table: Mapping[str, Any]) -> None:
+    """Make sure that the text says this now, and nothing else anew: what it is may come from far away."""
+    try:
+        was, now = (tomllib.loads(text.replace("\r\n", "\n")) for text in (before, after))
+    except ValueError as error:
+        raise ConfigError(f"cannot be written as TOML: {error}", key=f"{section}.{name}") from error
+    written = now.get(section, {}).pop(name, None)
+    was.get(section, {}).pop(name, None)
+    for document in (was, now):
+        if not document.get(section):
+            document.pop(section, None)
+    if was != now or written != _without_none(table):
+        raise ConfigError("cannot be written as TOML as it is", key=f"{section}.{name}")
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return {key: _without_none(inner) for key, inner in members.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(inner) for inner in cast("list[Any]", value)]
+    return value
+
+
+def remove_table(text: str, section: Section, name: str) -> str:
+    """The text without `[section.name]` and the comments inside of it.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    import tomlkit
+
+    document = _parsed(text)
+    of_section = _required(document, section, name)
+    del of_section[name]
+    if not of_section:
+        del document[section]
+    return _ended(_with_comments_of_the_next(text, tomlkit.dumps(document)))
+
+
+def _with_comments_of_the_next(before: str, after: str) -> str:
+    """What was removed may end with comments that are about what comes behind it: behind the last empty line."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    start, end = _same(old, new), _same(old[::-1], new[::-1])
+    start = min(start, len(new) - end) if end <= len(new) else start
+    gone = old[start : len(old) - end]
+    if old[:start] + old[len(old) - end :] != new:
+        return after  # several pieces
+    kept: list[str] = []
+    while gone and (not gone[-1].strip() or gone[-1].lstrip().startswith("#")):
+        kept.insert(0, gone.pop())
+    while kept and kept[0].strip():  # right behind what was removed: about that
+        kept.pop(0)
+    told = "".join(kept).lstrip("\r\n")
+    return "".join(new[:start]) + told + "".join(new[start:]) if "#" in told else after
+
+
+def _same(one: list[str], other: list[str]) -> int:
+    """How many lines at the beginning are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
+
+
+def switch(text: str, section: Section, name: str, *, on: bool, tool: str = "") -> str:
+    """The text with a server or tool, or one tool of a server, switched on or off.
+
+    Raises:
+        ConfigError: there is no such server or tool in it.
+    """
+    import tomlkit
+
+    document = _parsed(text)
+    holder = _required(document, section, name)[name]
+    if tool:
+        tools = holder.get("tool")
+        if tools is None:
+            if on:
+                return text
+            holder["tool"] = tomlkit.table(is_super_table=True)
+            tools = holder["tool"]
+        if tool not in tools:
+            if on:
+                return text
+            tools[tool] = tomlkit.table()
+        holder = tools[tool]
+    if on:
+        if "disabled" not in holder:
+            return text
+        del holder["disabled"]
+    else:
+        holder["disabled"] = True
+    return _ended(tomlkit.dumps(document))
+
+
+def _parsed(text: str) -> Any:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        return tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise ConfigError(f"not TOML: {error}") from error
+
+
+def _section(document: Any, section: Section) -> Any:
+    found = document.get(section)
+    return found if found is not None else {}
+
+
+def _required(document: Any, section: Section, name: str) -> Any:
+    of_section = _section(document, section)
+    if name not in of_section:
+        close = nearest(name, of_section, limit=1)
+        hint = f"Did you mean `{close[0]}`?" if close else ""
+        raise ConfigError("there is no such table", key=f"{section}.{name}", hint=hint or None)
+    return of_section
+
+
+def _table(table: Mapping[str, Any]) -> Any:
+    import tomlkit
+
+    made: Any = tomlkit.table()
+    for key, value in table.items():
+        if value is not None:
+            made[key] = _value(value)
+    return made
+
+
+def _value(value: Any) -> Any:
+    return _inline(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+
+
+def _inline(value: Mapping[str, Any]) -> Any:
+    import tomlkit
+
+    made: Any = tomlkit.inline_table()
+    for key, inner in value.items():
+        if inner is not None:
+            made[key] = _value(inner)
+    return made
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"

@@ -1,0 +1,444 @@
+"""A question as the client's revision knows it; pure.
+
+The message of an elicitation begins with the name of the server that asks, because to the client all of them are the
+bridge. Everything else stays as the server sent it, but for what belongs to one hop or what the revision does not have.
+
+Requests of the bridge to a legacy client: real ones, on the stream of the call that they belong to.
+"""
+
+import asyncio
+import secrets
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.elicitation import (
+    ELICIT,
+    LIST_ROOTS,
+    NOBODY,
+    NOTHING,
+    SAMPLE,
+    Profile,
+    Question,
+    QuestionRefused,
+    Unreachable,
+    elicitation_mode,
+    why_not,
+)
+from mcpbridge.downstream.client import Client, Notify, Requests
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import (
+    EMPTY_OBJECT,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    Frame,
+    decode_batch,
+    encode,
+    encode_notification,
+    encode_request,
+)
+from mcpbridge.upstream.instances.projects import told_elsewhere, within
+from mcpbridge.upstream.session.tasks import RELATED_TASK
+
+_RICH_FORMS = "2025-11-25"
+"""The first revision with titled and multiple choices in forms, and with lists as the content of a message."""
+_HOP_BY_HOP = frozenset({"progressToken", "io.modelcontextprotocol/related-task"})
+
+
+def phrase(question: Question, version: str, profile: Profile, *, elicitation_id: str = "") -> bytes | Raw:
+    """The params to put to a client of revision `version`, which can be asked what `profile` says.
+
+    `elicitation_id` is given to a URL question that has none of its own; empty for a modern client, whose revision
+    has no such ids.
+
+    Raises:
+        QuestionRefused: the client cannot be asked this, or not in this form.
+    """
+    if refused := why_not(question, profile):
+        raise refused
+    params = Body(question.params)
+    try:
+        _drop_hop_by_hop(params)
+        if question.method == ELICIT:
+            _elicitation(question.upstream, params, version, elicitation_id)
+        elif question.method == SAMPLE:
+            _sampling(params, version, profile)
+    except (msgspec.DecodeError, KeyError) as error:
+        raise QuestionRefused(f"Invalid params: {error}", INVALID_PARAMS) from error
+    if question.method == LIST_ROOTS and not params.fields:
+        return EMPTY_OBJECT
+    return params.data
+
+
+def _drop_hop_by_hop(params: Body) -> None:
+    params.drop("task")
+    meta = params.inner("_meta")
+    if meta is None or not _HOP_BY_HOP & meta.fields.keys():
+        return
+    for name in _HOP_BY_HOP:
+        meta.drop(name)
+    if meta.fields:
+        params.put("_meta", meta)
+    else:
+        params.drop("_meta")
+
+
+def _elicitation(server: str, params: Body, version: str, elicitation_id: str) -> None:
+    message = params.text("message")
+    if not message.startswith(f"[{server}]"):
+        params.put("message", f"[{server}] {message}")
+    if elicitation_mode(params) == "url":
+        if not elicitation_id:
+            params.drop("elicitationId")
+        elif "elicitationId" not in params:
+            params.put("elicitationId", elicitation_id)
+    elif version < _RICH_FORMS:
+        params.drop("mode")
+        _plain_form(params)
+
+
+def _plain_form(params: Body) -> None:
+    """Titled choices as `enum` with `enumNames`; several at a time cannot be chosen before 2025-11-25."""
+    schema = params.inner("requestedSchema")
+    properties = schema.inner("properties") if schema is not None else None
+    if schema is None or properties is None:
+        return
+    changed = False
+    for name, raw in list(properties.fields.items()):
+        field = Body(raw)
+        if not field.is_object:
+            continue
+        if bytes(field.get("type") or b"") == b'"array"':
+            raise QuestionRefused(f"The client's revision knows no field with several choices ({name[:60]})")
+        choices = _titled(field)
+        if choices is not None:
+            field.drop("oneOf")
+            field.put("enum", [value for value, _ in choices])
+            field.put("enumNames", [title for _, title in choices])
+            properties.put(name, field)
+            changed = True
+    if changed:
+        schema.put("properties", properties)
+        params.put("requestedSchema", schema)
+
+
+def _titled(field: Body) -> list[tuple[Any, Any]] | None:
+    raw = field.get("oneOf")
+    options = msgspec.json.decode(raw) if raw is not None else None
+    if not isinstance(options, list):
+        return None
+    choices = [cast("dict[str, Any]", option) for option in cast("list[Any]", options) if isinstance(option, dict)]
+    return [(choice.get("const"), choice.get("title", choice.get("const"))) for choice in choices]
+
+
+def _sampling(params: Body, version: str, profile: Profile) -> None:
+    if not profile.sampling_context:
+        params.drop("includeContext")
+    if version >= _RICH_FORMS or "messages" not in params:
+        return
+    messages: list[Raw] = []
+    changed = False
+    for raw in decode_batch(params.fields["messages"]):
+        content = Body(raw).get("content")
+        if content is None or bytes(memoryview(content)[:1]) != b"[":
+            messages.append(raw)
+            continue
+        changed = True
+        for block in decode_batch(content):  # one message a block: the revision knows no lists here
+            message = Body(raw)
+            message.put("content", block)
+            data = message.data
+            messages.append(data if isinstance(data, Raw) else Raw(data))
+    if changed:
+        params.put("messages", Raw(encode(messages)))
+
+
+log = get_logger("mcpbridge.questions")
+
+MAX_OPEN = 16
+"""Requests to one client that may be open at a time; more are refused."""
+CANCELLED = b'{"action":"cancel"}'
+"""The answer of a person who was asked and never answered."""
+PROJECT_SECONDS = 10.0
+"""Seconds to wait for the roots of a client whose call needs its directory: no person is asked for them."""
+PROJECT_PAUSE = 60.0
+"""Seconds after which a client that gave no roots is asked again."""
+_GONE = "The client is gone"
+_NO_STREAM = "The client reads no stream, so it cannot be asked anything during a call"
+
+
+class _TooLate(QuestionRefused):
+    """The client gave no answer in time."""
+
+
+class ClientRequests:
+    """The requests to one client, and who waits for their answers. The ids are the bridge's own."""
+
+    def __init__(self, seconds: float, push: Notify = lambda _: False) -> None:
+        """`seconds` to wait for an answer; `push` leads to the client beside any call."""
+        self._seconds, self._push = seconds, push
+        # Not from 1: a late answer to a question of the process before this one must not be taken for one to ours.
+        self._last_id = secrets.randbits(32)
+        self._waiting: dict[bytes, asyncio.Future[Frame]] = {}
+        self._has_ended = False
+
+    async def request(self, method: str, params: bytes | Raw, notify: Notify, *, seconds: float | None = None) -> Raw:
+        """Send a request through `notify` and wait for its result. When this is cancelled, the client is told.
+
+        `seconds` to wait, if it is less than usual.
+
+        Raises:
+            Unreachable: no way to the client.
+            QuestionRefused: an error as its answer, or none in time.
+        """
+        if self._has_ended:
+            raise QuestionRefused(_GONE)
+        if len(self._waiting) >= MAX_OPEN:
+            raise QuestionRefused(f"The client has {MAX_OPEN} questions open; more are not put")
+        patience = self._seconds if seconds is None else min(seconds, self._seconds)
+        self._last_id += 1
+        id_ = b"%d" % self._last_id
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._waiting[id_] = future
+        try:
+            if notify(encode_request(id_, method, params)) is False:
+                raise Unreachable(_NO_STREAM, INVALID_REQUEST)
+            try:
+                async with asyncio.timeout(patience):
+                    frame = await future
+            except BaseException as error:
+                if not future.done() or future.cancelled():
+                    params = encode({"requestId": Raw(id_), "reason": "the answer is not wanted any more"})
+                    told = encode_notification("notifications/cancelled", params)
+                    if notify(told) is False:  # the call and its stream may be over
+                        self._push(told)
+                if isinstance(error, TimeoutError):
+                    raise _TooLate(f"The client gave no answer within {patience:g} s") from None
+                raise
+        finally:
+            self._waiting.pop(id_, None)
+        return _result(frame, method)
+
+    @property
+    def is_open(self) -> bool:
+        """Some of them wait for their answers."""
+        return bool(self._waiting)
+
+    def answered(self, frame: Frame) -> bool:
+        """Take an answer of the client. False when it answers nothing that was asked."""
+        id_ = bytes(frame.id)
+        future = self._waiting.get(id_) or self._waiting.get(id_.strip(b'"'))
+        if future is None or future.done():
+            return False
+        future.set_result(frame)
+        return True
+
+    def end(self) -> None:
+        """The client is gone, or says nothing more: nothing will be answered."""
+        self._has_ended = True
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(QuestionRefused(_GONE))
+
+
+def _result(frame: Frame, method: str) -> Raw:
+    error = bytes(frame.error)
+    if error and error != b"null":
+        raise QuestionRefused(f"The client answered {method} with an error", error=_error_object(error))
+    if bytes(memoryview(frame.result)[:1]) != b"{":
+        raise QuestionRefused(f"The client's answer to {method} is no object")
+    return frame.result
+
+
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+
+
+_decode_error = msgspec.json.Decoder(_Error).decode
+
+
+def _error_object(error: bytes) -> bytes:
+    """The client's own error, if it is one that may be passed on."""
+    try:
+        _decode_error(error)
+    except (msgspec.DecodeError, RecursionError):
+        return encode({"code": INTERNAL_ERROR, "message": "The client answered with an error"})
+    return error
+
+
+class LegacyAsker:
+    """The legacy client behind one call."""
+
+    __slots__ = ("_client", "_minted", "_notify", "_requests", "_task")
+
+    relays = False
+
+    def __init__(self, client: Client, requests: Requests, notify: Notify, *, task: str = "") -> None:
+        """`notify` leads to the stream of the call. `task`: what the client calls the task that all this is about."""
+        self._client, self._requests, self._notify, self._task = client, requests, notify, task
+        self._minted: dict[bytes, str] = {}
+
+    @property
+    def profile(self) -> Profile:
+        """What it declared in its handshake."""
+        return self._client.profile
+
+    @property
+    def owner(self) -> object:
+        """The session."""
+        return self._client
+
+    @property
+    def principal(self) -> str:
+        """Who was authenticated."""
+        return self._client.principal
+
+    @property
+    def home(self) -> object:
+        """The session."""
+        return self._client
+
+    async def ask(self, question: Question) -> Raw:
+        """Put the question as a request of the client's revision; see `Asker`."""
+        id_ = secrets.token_hex(16)
+        params = phrase(question, self._client.version, self.profile, elicitation_id=id_)
+        params = _of_task(params, self._task) if self._task else params
+        url_id = _elicitation_id(params) if question.method == ELICIT else ""
+        if url_id:
+            self._minted[bytes(question.params)] = url_id
+            self._client.elicitations.add((question.upstream, url_id))
+        is_accepted = False
+        try:
+            answer = await self._requests.request(question.method, params, self._notify)
+            is_accepted = bool(url_id) and _is_accepted(answer)
+        except _TooLate:
+            if question.method == ELICIT:
+                return Raw(CANCELLED)
+            raise
+        finally:
+            if url_id and not is_accepted:  # the page is not opened, so nothing will come of it
+                self._minted.pop(bytes(question.params), None)
+                self._client.elicitations.discard((question.upstream, url_id))
+        return answer
+
+    def finished(self, question: Question) -> None:
+        """Tell the client that the page it opened has done its work."""
+        id_ = self._minted.pop(bytes(question.params), None)
+        if id_ is not None:
+            self._client.elicitations.discard((question.upstream, id_))
+            self._notify(encode_notification("notifications/elicitation/complete", encode({"elicitationId": id_})))
+
+    def give_way(self, server: str) -> bool:
+        """A person may be at it; the client says itself when not."""
+        return False
+
+    async def project(self) -> str:
+        """Its first root, or the directory that it was started in if it has no roots.
+
+        It is asked once, and again when it says that its roots changed, or a while after no answer.
+        """
+        client, clock = self._client, asyncio.get_running_loop().time
+        if not self.profile.roots:
+            return client.known_project
+        async with client.finding_project:
+            if client.project is None and clock() >= client.project_again_at:
+                try:
+                    roots = await self._requests.request(
+                        LIST_ROOTS, EMPTY_OBJECT, self._notify, seconds=PROJECT_SECONDS
+                    )
+                    client.project = _project_of(client, _first_root(roots))
+                except QuestionRefused as refused:
+                    log.info("client gave no roots", reason=str(refused))
+                    client.project_again_at = clock() + PROJECT_PAUSE
+            return client.known_project
+
+
+class Unasked:
+    """The client behind a call during which it can be asked nothing. It is known all the same."""
+
+    __slots__ = ("_client", "home", "owner", "principal")
+
+    profile = NOTHING
+    relays = False
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.principal = client.principal
+        self.owner: object = client.channel or client
+        self.home: object = modern_home(client)
+
+    async def ask(self, question: Question) -> Raw:
+        """Refuse."""
+        return await NOBODY.ask(question)
+
+    def finished(self, question: Question) -> None:
+        """Nothing was asked."""
+
+    def give_way(self, server: str) -> bool:
+        """Nothing of its own waits."""
+        return False
+
+    async def project(self) -> str:
+        """The directory that it was started in."""
+        return self._client.known_project
+
+
+def modern_home(client: Client) -> object:
+    """Whose session the calls of a modern client go to at a server that keeps clients apart."""
+    return client.channel or f"principal {client.principal}"
+
+
+def _of_task(params: bytes | Raw, task: str) -> bytes | Raw:
+    """Name the task that a question belongs to (2025-11-25, associating task-related messages)."""
+    body = Body(params)
+    meta = body.inner("_meta") or Body()
+    meta.put(RELATED_TASK, {"taskId": task})
+    body.put("_meta", meta)
+    return body.data
+
+
+def _elicitation_id(params: bytes | Raw) -> str:
+    try:
+        return Body(params).text("elicitationId")
+    except (KeyError, msgspec.DecodeError):
+        return ""
+
+
+def _is_accepted(answer: Raw) -> bool:
+    try:
+        return Body(answer).text("action") == "accept"
+    except (KeyError, msgspec.DecodeError):
+        return False
+
+
+class _Root(msgspec.Struct):
+    uri: str
+
+
+class _Roots(msgspec.Struct):
+    roots: list[_Root] = []
+
+
+_decode_roots = msgspec.json.Decoder(_Roots).decode
+
+
+def _project_of(client: Client, root: str) -> str:
+    """What counts of the root that a client told: who is elsewhere is not to choose where programs run here."""
+    if client.projects is None:
+        return root
+    project = within(root, client.projects)
+    if told_elsewhere(project):
+        log.info("project of a client over HTTP is not below `http.projects`", root=root[:200])
+    return project
+
+
+def _first_root(result: Raw) -> str:
+    try:
+        roots = _decode_roots(result).roots
+    except msgspec.DecodeError:
+        return ""
+    return roots[0].uri if roots else ""

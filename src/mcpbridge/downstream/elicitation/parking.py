@@ -1,0 +1,340 @@
+"""Calls of modern clients that can be asked something: relayed where the upstream is modern too, else parked.
+
+A modern client takes no requests. What its call needs to know comes as the answer (`input_required`), and the
+client comes back with the answers and a `requestState` (MCP 2026-07-28, multi round-trip requests).
+
+A modern upstream works the same way: its questions and its state pass through, the state sealed, and nothing is kept
+here, so that any replica can go on. A legacy upstream waits in the middle of the call: that call is **parked**, and
+the sealed state names it. Each state opens once, for the same request of the same principal, and not for long.
+"""
+
+import asyncio
+import secrets
+from collections import Counter
+
+from msgspec import Raw, Struct, field
+
+from mcpbridge.base.errors import BadRequest, UpstreamAnswered
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.elicitation import ELICIT, Profile, Question, QuestionRefused
+from mcpbridge.core.model import Call, Plan, ignore_update
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home, phrase
+from mcpbridge.downstream.elicitation.relay import (
+    GONE,
+    Binding,
+    Relaying,
+    Sealer,
+    input_required,
+    read_answers,
+    read_state,
+    restore,
+)
+from mcpbridge.pipeline.input_required import MAX_ROUNDS, needs_driving
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import INVALID_PARAMS
+from mcpbridge.protocol.peer import Update
+
+log = get_logger("mcpbridge.questions")
+
+GATHER_SECONDS = 0.02
+"""Questions that come so soon after the first go into the same answer."""
+OWN_PATIENCE, PATIENCE = 5.0, 60.0
+"""Seconds that a client may be away before its call gives way to another one of its own, or of others, where a server
+has no session left for them."""
+MAX_PARKED = 64
+"""Parked calls of one principal; further questions are refused."""
+_OVER = "The call that this belongs to is over"
+
+
+class _Open(Struct, eq=False):
+    """A question that waits for the client."""
+
+    question: Question
+    params: Raw
+    answer: asyncio.Future[Raw]
+
+
+class _Parked(Struct, eq=False):
+    """One call that outlives its requests."""
+
+    id: str
+    client: Client
+    bound: Binding
+    """What its states belong to."""
+    call: Call
+    """The one that runs; later requests that resume it have calls of their own."""
+    update: Update
+    round: int = 0
+    count: int = 0
+    task: "asyncio.Task[Body] | None" = None
+    open: dict[str, _Open] = field(default_factory=dict[str, _Open])
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    since: float = 0.0
+    """Loop time when its client was last asked something."""
+    expiry: asyncio.TimerHandle | None = None
+    """Runs while nobody attends."""
+
+    @property
+    def is_asking(self) -> bool:
+        """A question waits; those that the upstream has withdrawn are forgotten."""
+        self.open = {key: entry for key, entry in self.open.items() if not entry.answer.done()}
+        return bool(self.open)
+
+
+class _ModernAsker:
+    """The modern client behind one call."""
+
+    __slots__ = ("_parked", "_parking")
+
+    relays = True
+
+    def __init__(self, parking: "Parking", parked: _Parked) -> None:
+        self._parking, self._parked = parking, parked
+
+    @property
+    def profile(self) -> Profile:
+        return self._parked.client.profile
+
+    @property
+    def owner(self) -> object:
+        return self._parked  # not the channel: what is asked comes as the answer to this very call
+
+    @property
+    def principal(self) -> str:
+        return self._parked.client.principal
+
+    @property
+    def home(self) -> object:
+        return modern_home(self._parked.client)
+
+    def ask(self, question: Question) -> asyncio.Future[Raw]:
+        return self._parking.ask(self._parked, question)
+
+    def finished(self, question: Question) -> None:
+        """The revision has no such notification: a client that comes back sees for itself."""
+
+    def give_way(self, server: str) -> bool:
+        return self._parking.give_way(server, self.principal)
+
+    async def project(self) -> str:
+        return self._parked.client.known_project
+
+
+class Parking:
+    """Every call of a modern client that can be asked something goes through `deliver`."""
+
+    def __init__(self, plan: Plan, sealer: Sealer, *, seconds: float) -> None:
+        """`seconds`: how long a parked call waits for its client."""
+        self._plan, self._sealer, self.seconds = plan, sealer, seconds
+        self._relaying = Relaying(sealer)
+        self._parked: dict[str, _Parked] = {}
+        self._by_principal: Counter[str] = Counter()
+
+    async def deliver(self, client: Client, call: Call) -> Body:
+        """The result of the call, or the `input_required` that asks its client for something.
+
+        Raises:
+            BadRequest: the `requestState` is none of ours, or not for this request; nothing was run.
+            BridgeError: as the plan.
+        """
+        bound = Binding(client, call)
+        state = call.params.get("requestState")
+        if state is None:
+            call.params.drop("inputResponses")  # answers to nothing: each question of ours comes with a state
+            parked = self._begin(client, call, bound, 0)
+        else:
+            answers = read_answers(call.params)  # first: a state is not used up by a request that cannot be read
+            claims = self._sealer.open(read_state(state), bound.value, once=True)
+            if "parked" in claims:
+                parked = self._resume(claims["parked"], claims["round"], client, call, answers)
+            else:
+                restore(call, claims)
+                call.continues = True  # the state is ours and of this very request, made when it had been let through
+                parked = self._begin(client, call, bound, claims["round"])
+        try:
+            result = await self._attend(parked)
+        except UpstreamAnswered as error:
+            return self._relaying.visit_first(parked.client, bound, parked.round, error, agreed=parked.call.agreed)
+        is_parked = parked.expiry is not None
+        if is_parked or not needs_driving(result):
+            return result
+        agreed = parked.call.agreed
+        return self._relaying.questions(parked.client, bound, parked.round, call.upstream, result, agreed=agreed)
+
+    def ask(self, parked: _Parked, question: Question) -> asyncio.Future[Raw]:
+        """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
+        answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
+        try:
+            if parked.expiry is not None and parked.id not in self._parked:
+                raise QuestionRefused("The client is not there")
+            if parked.task is not None and parked.task.done():
+                raise QuestionRefused(_OVER)
+            if parked.round >= MAX_ROUNDS:
+                raise QuestionRefused(f"The client was asked {MAX_ROUNDS} times during this call")
+            params = phrase(question, parked.client.version, parked.client.profile)
+        except QuestionRefused as refused:
+            answer.set_exception(refused)
+            return answer
+        parked.count += 1
+        parked.open[f"q{parked.count}"] = _Open(question, params if isinstance(params, Raw) else Raw(params), answer)
+        parked.asked.set()
+        return answer
+
+    def left(self, channel: object) -> None:
+        """The connection that these calls came on has ended: nobody will come back."""
+        for parked in list(self._parked.values()):
+            if parked.client.channel is channel and parked.expiry is not None:
+                self._expire(parked)
+
+    def give_way(self, server: str, principal: str) -> bool:
+        """End the call at this server whose client is away longest. False: no client is away, or not for long.
+
+        One's own go first; those of others only when they can hardly be waited for any more. A client over HTTP may
+        leave for good in between its requests, and nobody is told.
+        """
+        away = [
+            parked for parked in self._parked.values() if parked.expiry is not None and parked.call.upstream == server
+        ]
+        own = [parked for parked in away if parked.client.principal == principal]
+        now = asyncio.get_running_loop().time()
+        for parked in own or away:  # in the order in which they were parked first
+            if now - parked.since >= (OWN_PATIENCE if own else PATIENCE):
+                self._expire(parked)
+                return True
+        return False
+
+    def end_all(self) -> None:
+        """The bridge stops: nobody will come back."""
+        for parked in list(self._parked.values()):
+            self._expire(parked)
+
+    def under_way(self) -> "set[asyncio.Task[Body]]":
+        """The tasks of the calls that are parked."""
+        return {parked.task for parked in self._parked.values() if parked.task is not None}
+
+    # -- parked calls
+
+    def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _Parked:
+        """Start the call in a task of its own, which outlives this request if it has to."""
+        parked = _Parked(secrets.token_hex(16), client, bound, call, call.update, rounds)
+        # Not `parked.update` itself: it is another one after each resume.
+        call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
+        call.client = _ModernAsker(self, parked)
+        parked.task = asyncio.get_running_loop().create_task(self._run(call))
+        parked.task.add_done_callback(lambda _: self._ended(parked))
+        return parked
+
+    async def _run(self, call: Call) -> Body:
+        try:
+            return await self._plan(call)
+        except asyncio.CancelledError:
+            call.cancelled()
+            raise
+
+    async def _attend(self, parked: _Parked) -> Body:
+        """Wait with the client's request, until there is a result or something to tell it."""
+        task = parked.task
+        assert task is not None
+        try:
+            while not task.done():
+                if parked.is_asking:
+                    await asyncio.wait([task], timeout=GATHER_SECONDS)
+                    if not task.done() and parked.is_asking:
+                        return self._park(parked)
+                else:
+                    parked.asked.clear()
+                    await _first(task, parked.asked)
+            return task.result()
+        except asyncio.CancelledError:
+            task.cancel()  # the client left while it waited: that is the cancel
+            raise
+        finally:
+            if task.done():
+                self._forget(parked)
+
+    def _park(self, parked: _Parked) -> Body:
+        if parked.id not in self._parked:
+            principal = parked.client.principal
+            if self._by_principal[principal] >= MAX_PARKED:
+                self._refuse(parked, f"{MAX_PARKED} calls of this client wait for answers; more are not kept")
+                raise BadRequest(INVALID_PARAMS, f"{MAX_PARKED} of your calls wait for answers; answer those first")
+            self._by_principal[principal] += 1
+            self._parked[parked.id] = parked
+        parked.round += 1
+        parked.since = asyncio.get_running_loop().time()
+        parked.update = ignore_update  # the request that it would belong to is answered now
+        parked.expiry = asyncio.get_running_loop().call_later(self.seconds, self._expire, parked)
+        claims = {"parked": parked.id, "round": parked.round}
+        state = self._sealer.seal(claims, parked.bound.value, seconds=self.seconds)
+        requests = {
+            key: {"method": entry.question.method, "params": entry.params} for key, entry in parked.open.items()
+        }
+        return input_required(requests, state)
+
+    def _resume(self, id_: str, round_: int, client: Client, call: Call, answers: dict[str, Raw]) -> _Parked:
+        parked = self._parked.get(id_)
+        if parked is None or parked.round != round_ or parked.expiry is None:
+            raise BadRequest(INVALID_PARAMS, GONE)
+        parked.expiry.cancel()
+        parked.expiry = None
+        parked.client, parked.update = client, call.update
+        call.resumes = parked.call
+        for key, entry in list(parked.open.items()):
+            answer = answers.get(key)
+            if answer is not None and bytes(memoryview(answer)[:1]) == b"{":
+                del parked.open[key]
+                if not entry.answer.done():
+                    entry.answer.set_result(answer)
+        return parked
+
+    def _expire(self, parked: _Parked) -> None:
+        """Nobody came back: the upstream gets an answer that says so, then the call is withdrawn."""
+        self._refuse(parked, "The client did not come back with an answer")
+        self._forget(parked)
+
+    def _refuse(self, parked: _Parked, reason: str) -> None:
+        for entry in parked.open.values():
+            if entry.answer.done():
+                continue
+            if entry.question.method == ELICIT:
+                entry.answer.set_result(Raw(CANCELLED))
+            else:
+                entry.answer.set_exception(QuestionRefused(reason))
+        parked.open.clear()
+        task = parked.task
+        if task is not None and not task.done():
+            # In the next turn but one: first the answers go out.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, task.cancel)
+
+    def _ended(self, parked: _Parked) -> None:
+        """The call is over. Its outcome is kept while its client is expected back."""
+        task = parked.task
+        if task is not None and not task.cancelled():
+            task.exception()  # nobody may be left to read how it ended; that is no fault
+        for entry in parked.open.values():  # somebody else may wait for it, such as a sign-in that others need too
+            if not entry.answer.done():
+                entry.answer.set_exception(QuestionRefused(_OVER))
+                entry.answer.exception()  # nor is it one if nobody waits
+        parked.open.clear()
+        if parked.expiry is None:
+            self._forget(parked)
+
+    def _forget(self, parked: _Parked) -> None:
+        if parked.expiry is not None:
+            parked.expiry.cancel()
+        if self._parked.pop(parked.id, None) is not None:
+            principal = parked.client.principal
+            self._by_principal[principal] -= 1
+            if not self._by_principal[principal]:
+                del self._by_principal[principal]
+
+
+async def _first(task: "asyncio.Task[Body]", event: asyncio.Event) -> None:
+    """Wait until the task is done or the event is set."""
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()

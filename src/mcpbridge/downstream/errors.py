@@ -1,0 +1,217 @@
+"""A tool call that failed, as a result: the model reads what happened and what to do (spec, tools, error handling).
+
+An upstream's own JSON-RPC error, as the client of the call must get it; pure.
+
+Which codes are reserved: MCP 2026-07-28, Base Protocol, Error Codes. A code that means the same to the client stays,
+with its message and data as they came. One that belongs to the hop between bridge and upstream, or means something else
+in the client's era, is replaced; one that the server made up is kept outside the reserved ranges and told to be that
+server's. What it says of a tool call stands where results do, so nothing in it may look like the bridge's word. Pages
+that the user must visit first (-32042) are for `pages.py`.
+
+From the bridge's errors to JSON-RPC; the one place where an exception becomes an answer.
+
+A failed tool call is a *result* with `isError` (MCP 2026-07-28, Tools, Error Handling), so that the model reads what
+happened and what to do; everything else is a JSON-RPC error. What an upstream answered itself is in `passed_on.py`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import (
+    AnswerTooLarge,
+    BadRequest,
+    BridgeError,
+    CallRefused,
+    UnknownName,
+    UpstreamAnswered,
+    UpstreamError,
+)
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.elicitation import QuestionRefused
+from mcpbridge.downstream.client import Answer, Client
+from mcpbridge.protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    STANDARD,
+    encode,
+    encode_error,
+    encode_response,
+)
+
+NO_FACTS: Mapping[str, object] = MappingProxyType({})
+"""Nothing to tell beside the text."""
+
+ERROR_NAME = "mcpbridge/error"
+"""In `_meta` of a failed call, or `data` of an error: which of the bridge's own errors it tells of, for programs."""
+
+
+def failed_call(text: str, name: str, *, modern: bool, facts: Mapping[str, object] = NO_FACTS) -> bytes:
+    """The result with this text; `name` is the error's for programs, `facts` go into `_meta` beside it."""
+    result: dict[str, object] = {"content": [{"type": "text", "text": text}], "isError": True}
+    result["_meta"] = {ERROR_NAME: name, **facts}
+    if modern:
+        result["resultType"] = "complete"
+    return encode(result)
+
+
+_RESERVED = range(-32768, -31999)
+"""JSON-RPC 2.0, section 5.1: of these a server may use those that are defined."""
+
+_FORMS_ALONE: Mapping[str, Any] = {"form": {}}
+"""What an empty declaration of elicitation means."""
+
+_NOT_FOUND_WORDS = ("not found", "unknown resource", "no such resource")
+
+
+class _Error(msgspec.Struct):
+    code: int
+    message: str = ""
+    data: Raw = Raw()
+
+
+class _Required(msgspec.Struct, rename="camel"):
+    required_capabilities: dict[str, Any] = {}
+
+
+_decode_error = msgspec.json.Decoder(_Error).decode
+_decode_required = msgspec.json.Decoder(_Required).decode
+
+
+def passed_on(error: UpstreamAnswered, id_: bytes, method: str, client: Client) -> Answer:
+    """The answer that tells `client` of an error that the upstream answered its request of `method` with."""
+    server = error.upstream
+    if method == "tools/call":
+        error = _honest(error)
+    try:
+        said = _decode_error(error.error)
+    except (msgspec.DecodeError, RecursionError):
+        text = error.error[:300].decode("utf-8", "replace")
+        message = f"Server '{server}' answered with an unreadable error: {text}"
+        return Answer(encode_error(id_, INTERNAL_ERROR, message), INTERNAL_ERROR)
+    if said.code == MISSING_CAPABILITY:
+        return _missing_capability(error, said, id_, method, client)
+    if method == "resources/read" and _is_not_found(said):
+        code = INVALID_PARAMS if client.modern else RESOURCE_NOT_FOUND
+        return _told(error, id_, code, said.message or _no_reason(server), data=_with_uri(said.data, error.asked))
+    if said.code in STANDARD or (said.code == RESOURCE_NOT_FOUND and not client.modern):
+        return _told(error, id_, said.code, said.message or _no_reason(server))
+    if said.code == RESOURCE_NOT_FOUND:
+        return _told(error, id_, INVALID_PARAMS, said.message or _no_reason(server))
+    code = INTERNAL_ERROR if said.code in _RESERVED else said.code
+    return _told(error, id_, code, f"Server '{server}': {said.message}" if said.message else _no_reason(server))
+
+
+def lacking(required: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:
+    """The capabilities of `required` that a client which declared `declared` does not have, as `elicitation.url`."""
+    missing: list[str] = []
+    for name, wanted in required.items():
+        has: object = declared.get(name)
+        if has is None:
+            missing.append(name)
+        elif isinstance(wanted, dict) and isinstance(has, dict):
+            inner: Mapping[str, Any] = cast("dict[str, Any]", has)
+            if name == "elicitation" and not inner:
+                inner = _FORMS_ALONE
+            missing += [f"{name}.{part}" for part in lacking(cast("dict[str, Any]", wanted), inner)]
+    return missing
+
+
+def _honest(error: UpstreamAnswered) -> UpstreamAnswered:
+    """The error, in which nothing looks like the bridge's word."""
+    from mcpbridge.results.spoof_check import honest  # loaded with the first error
+
+    said = honest(error.error, is_ours=True)
+    return error if said is None else UpstreamAnswered(error.upstream, said)
+
+
+def _missing_capability(error: UpstreamAnswered, said: _Error, id_: bytes, method: str, client: Client) -> Answer:
+    """The server needs what was not declared to it: for the client if it is the one that lacks it."""
+    missing = lacking(_required(said.data), client.capabilities)
+    if not missing:  # it has it all, and the bridge did not say so
+        return _told(error, id_, INTERNAL_ERROR, f"Server '{error.upstream}': {said.message or 'it gave no reason'}")
+    if client.modern:
+        return _told(error, id_, MISSING_CAPABILITY, said.message or _no_reason(error.upstream))
+    text = f"Server '{error.upstream}' needs a client that can do more: {', '.join(missing)} was not declared"
+    if method == "tools/call":
+        advice = "Use a client that supports this, or another tool."
+        return Answer(encode_response(id_, failed_call(f"{text}. {advice}", "MissingCapability", modern=False)))
+    return Answer(encode_error(id_, INVALID_REQUEST, text), INVALID_REQUEST)
+
+
+def _required(data: Raw) -> dict[str, Any]:
+    try:
+        return _decode_required(bytes(data) or b"{}").required_capabilities
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _is_not_found(said: _Error) -> bool:
+    if said.code != INVALID_PARAMS:
+        return said.code == RESOURCE_NOT_FOUND
+    return b'"uri"' in bytes(said.data) or any(words in said.message.lower() for words in _NOT_FOUND_WORDS)
+
+
+def _with_uri(data: Raw, asked: str) -> Raw | None:
+    """The `data` of the error, naming the resource as the client does; None to leave it as it is."""
+    try:
+        fields = msgspec.json.decode(bytes(data) or b"{}", type=dict[str, Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not asked or fields.get("uri") == Raw(encode(asked)):
+        return None
+    return Raw(encode({**fields, "uri": asked}))
+
+
+def _told(error: UpstreamAnswered, id_: bytes, code: int, message: str, data: Raw | None = None) -> Answer:
+    """The error with this code and message; its bytes stay where nothing changes."""
+    fields = msgspec.json.decode(error.error, type=dict[str, Raw])
+    changed = {"code": Raw(b"%d" % code), "message": Raw(encode(message))}
+    if data is not None:
+        changed["data"] = data
+    if all(fields.get(name) == value for name, value in changed.items()):
+        return Answer(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, error.error), code)
+    return Answer(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_, encode(fields | changed)), code)
+
+
+def _no_reason(server: str) -> str:
+    return f"Server '{server}': it gave no reason"
+
+
+log = get_logger("mcpbridge.server")
+
+
+def to_answer(error: Exception, id_: bytes, method: str, *, modern: bool, client: Client | None = None) -> Answer:
+    """The answer that tells a client of `error`. `client` is left out where nobody is known yet but the era."""
+    if isinstance(error, BadRequest):
+        return _error(id_, error.code, str(error), error.data)
+    if isinstance(error, UnknownName):
+        return _unknown(error, id_, modern=modern)
+    if isinstance(error, UpstreamAnswered):
+        return passed_on(error, id_, method, client or Client(modern=modern))
+    if isinstance(error, (UpstreamError, CallRefused, AnswerTooLarge, QuestionRefused)):
+        name = type(error).__name__
+        if method == "tools/call":
+            return Answer(encode_response(id_, failed_call(error.told(), name, modern=modern, facts=error.facts)))
+        return _error(id_, INTERNAL_ERROR, error.told(), {ERROR_NAME: name, **error.facts})
+    if isinstance(error, BridgeError):
+        return _error(id_, INTERNAL_ERROR, error.told())
+    log.error("unexpected error while answering", method=method[:100], exc_info=error)
+    return _error(id_, INTERNAL_ERROR, f"{type(error).__name__} in the bridge; its log has the details")
+
+
+def _unknown(error: UnknownName, id_: bytes, *, modern: bool) -> Answer:
+    if error.kind != "resource":
+        return _error(id_, INVALID_PARAMS, error.told())
+    code = INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
+    return _error(id_, code, error.told(), {"uri": error.name})
+
+
+def _error(id_: bytes, code: int, message: str, data: object = None) -> Answer:
+    return Answer(encode_error(id_, code, message, data), code)

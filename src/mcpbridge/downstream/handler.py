@@ -1,0 +1,126 @@
+"""What all request handlers share: their shape, and reading params with errors that a client understands.
+
+Who has a name: the snapshot of the moment, or a server that is still starting.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import BadRequest, BridgeError, UnknownName
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.core.model import Caller
+from mcpbridge.downstream.client import Client, Notify
+from mcpbridge.pipeline.permissions.policy import Audience
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, Frame
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.supervisor import Upstream
+
+Handler = Callable[[Client, Frame, Notify], Awaitable[bytes | Raw]]
+"""Answers one request with the bytes of its result. Errors are raised; `errors_to_wire` turns them into answers."""
+
+
+class Startup(Protocol):
+    """What is known of servers that are still starting."""
+
+    async def settled(self) -> None:
+        """Return once the catalog is worth listing: every server is ready or has failed, or had its time to."""
+        ...
+
+    async def more(self) -> bool:
+        """Return when another server has got ready or failed; False when none is waited for any more.
+
+        Raises:
+            Overloaded: too many wait already.
+        """
+        ...
+
+
+EMPTY = b"{}"
+
+
+def text(params: Body, name: str) -> str:
+    """A string member of the params.
+
+    Raises:
+        BadRequest: it is missing, or no string.
+    """
+    try:
+        return params.text(name)
+    except KeyError:
+        raise BadRequest(INVALID_PARAMS, f"params.{name} is missing") from None
+    except msgspec.ValidationError:
+        raise BadRequest(INVALID_PARAMS, f"params.{name} must be a string") from None
+
+
+_Found = TypeVar("_Found")
+
+
+class Finding:
+    """Looks names up, and waits for those that may come yet."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        startup: Startup,
+        missing: Callable[[str], BridgeError | None] = lambda name: None,
+    ) -> None:
+        """`missing`: why a tool of this name, which no server has, is not there now; None: nobody knows of it."""
+        self._catalog, self._pool, self._more, self._missing = catalog, pool, startup.more, missing
+
+    async def find(
+        self, view: str, name: str, look: Callable[[Snapshot], _Found], *, seen_by: Caller | None = None
+    ) -> _Found:
+        """What `look` finds in a view; while servers are starting it may be a server's that has not listed yet.
+
+        `seen_by`: who is suggested tools where there is none of that name; None: no tools are looked for.
+
+        Raises:
+            UpstreamUnavailable: by its prefix the name belongs to a server that is not to be had; says why.
+            UnknownName: nobody has it.
+            Overloaded: too many wait for the start already.
+        """
+        try:
+            return await self._find(view, name, look, seen_by)
+        except UnknownName:
+            if (why := self._missing(name)) is not None:
+                raise why from None
+            raise
+
+    async def _find(self, view: str, name: str, look: Callable[[Snapshot], _Found], seen_by: Caller | None) -> _Found:
+        try:
+            return look(self._catalog.view(view, self._audience(seen_by)))
+        except UnknownName:
+            upstream = self._unlisted(view) if view else self._named_in(name)
+        if upstream is not None:
+            await upstream.ready()  # its own start alone is waited for
+        if view or upstream is not None:
+            return look(self._catalog.flush(view, self._audience(seen_by)))
+        is_over = False
+        while True:
+            try:  # first without waiting: what was listed a moment ago may not be in the snapshot yet
+                return look(self._catalog.flush(audience=self._audience(seen_by)))
+            except UnknownName:
+                if is_over:
+                    raise
+            is_over = not await self._more()
+
+    def _audience(self, caller: Caller | None) -> Audience | None:
+        return self._catalog.audience(caller.name, caller.principal) if caller is not None else None
+
+    def _named_in(self, name: str) -> Upstream | None:
+        """The server whose prefix the name has, if it has not listed anything so far."""
+        for server in self._pool.upstreams:
+            if name.startswith((f"{server}__", f"{server}/", f"{server}.")) and (upstream := self._unlisted(server)):
+                return upstream
+        return None
+
+    def _unlisted(self, server: str) -> Upstream | None:
+        """This server, if it has not listed anything so far."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream if upstream is not None and not upstream.lists else None

@@ -1,0 +1,76 @@
+"""Who is calling: static bearer tokens, of which only SHA-256 digests are kept.
+
+A token has at least the strength of a random key, so a plain fast hash is enough; comparing digests in
+constant time leaves nothing to measure. Tokens are read from the `Authorization` header only (spec,
+authorization: never from the query string), and are never logged.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from mcpbridge.downstream.http.exchange import Refused
+from mcpbridge.downstream.settings import TokenSettings
+
+
+class Authenticator:
+    """Turns an `Authorization` header into a principal."""
+
+    def __init__(
+        self, tokens: Iterable[TokenSettings], extra_token: str | None = None, admin_token: str | None = None
+    ) -> None:
+        """Plain tokens from the environment: `extra_token`, whose principal is `token`, and `admin_token`.
+
+        The latter, whose principal is `admin`, locks nobody out: without others everyone is let in as before.
+        """
+        tokens = list(tokens)
+        self._known = [(token.name, bytes.fromhex(token.sha256)) for token in tokens]
+        if extra_token is not None:
+            self._known.append(("token", hashlib.sha256(extra_token.encode()).digest()))
+        self._admins = [bytes.fromhex(token.sha256) for token in tokens if token.admin]
+        if admin_token is not None:
+            digest = hashlib.sha256(admin_token.encode()).digest()
+            self._admins.append(digest)
+            if self._known:
+                self._known.append(("admin", digest))
+
+    @property
+    def is_open(self) -> bool:
+        """No token is configured: everyone is let in, as the local user."""
+        return not self._known
+
+    def principal(self, authorization: bytes | None) -> str:
+        """The name of the token's holder; empty when no token is needed.
+
+        Raises:
+            Refused: 401.
+        """
+        if not self._known:
+            return ""
+        if authorization is None:
+            raise _unauthorized("This server needs a token: send `Authorization: Bearer <token>`", b"Bearer")
+        digest = _digest_of(authorization)
+        found = ""
+        for name, known in self._known:  # all of them, always: how long it takes tells nothing
+            if hmac.compare_digest(digest, known):
+                found = name
+        if not found:
+            raise _unauthorized("This token is not valid here", b'Bearer error="invalid_token"')
+        return found
+
+    def is_admin(self, authorization: bytes | None) -> bool:
+        """Whether this is the token of somebody who may administer the bridge. Without a token nobody may."""
+        if authorization is None:
+            return False
+        digest = _digest_of(authorization)
+        return sum(hmac.compare_digest(digest, known) for known in self._admins) > 0  # all of them, here too
+
+
+def _digest_of(authorization: bytes) -> bytes:
+    """The digest of a bearer token; of another scheme what no token has."""
+    scheme, _, token = authorization.strip().partition(b" ")
+    return hashlib.sha256(token.strip()).digest() if scheme.lower() == b"bearer" else b""
+
+
+def _unauthorized(message: str, challenge: bytes) -> Refused:
+    return Refused(401, message, headers=((b"www-authenticate", challenge),))

@@ -1,0 +1,231 @@
+"""One HTTP request and its response, on the plain ASGI interface.
+
+No framework stands between: a request through the bridge costs about as much as reading its headers.
+What does not depend on the request (a parsed `Accept`, a header list) is computed once and kept.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from mcpbridge.base.errors import BadRequest
+from mcpbridge.downstream.http.connection import Deadline
+from mcpbridge.protocol.jsonrpc import encode_error
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = tuple[tuple[bytes, bytes], ...]
+
+NO_HEADERS: Headers = ()
+
+_JSON = (b"content-type", b"application/json")
+_CLOSE = (b"connection", b"close")
+_EVENT_STREAM: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+_PATIENCE = 4
+"""How many times the limit of a body is read, to be thrown away."""
+
+
+Kind = Literal["mcp", "sse", "ws"]
+"""`mcp`: streamable HTTP; `sse`: HTTP+SSE of revision 2024-11-05; `ws`: WebSocket."""
+
+
+class Endpoint(NamedTuple):
+    """One place that clients connect to."""
+
+    kind: Kind
+    view: str
+    """See `Client.view`."""
+    profile: str = ""
+    """See `Client.profile_name`."""
+
+
+MERGED = Endpoint("mcp", "")
+"""Streamable HTTP with all servers merged."""
+
+
+class Refused(BadRequest):
+    """A request that gets an HTTP error. The body is a JSON-RPC error, so that MCP clients can show the reason."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: int = -32600,
+        data: object = None,
+        id_: bytes = b"",
+        headers: Headers = NO_HEADERS,
+        close: bool = False,
+    ) -> None:
+        """`id_` is the raw id of the request where it is known; `close` ends the connection with the response."""
+        super().__init__(code, message, data)
+        self.status = status
+        self.id = id_
+        self.headers = (*headers, _CLOSE) if close else headers
+
+
+class ClientLeft(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+class Accepts(Struct, frozen=True):
+    """What the client can read."""
+
+    json: bool
+    events: bool
+    prefers_events: bool = False
+    """Of the two it names event streams first."""
+
+
+@lru_cache(maxsize=256)
+def _accepts(header: bytes) -> Accepts:
+    ranges: dict[bytes, None] = {}
+    for part in header.lower().split(b","):
+        media, *parameters = (piece.strip() for piece in part.split(b";"))
+        if not any(_is_zero_weight(parameter) for parameter in parameters):
+            ranges[media] = None
+    named = [media for media in ranges if media in (b"application/json", b"text/event-stream")]
+    return Accepts(
+        json=not ranges.keys().isdisjoint((b"application/json", b"application/*", b"*/*")),
+        events=not ranges.keys().isdisjoint((b"text/event-stream", b"text/*", b"*/*")),
+        prefers_events=named[:1] == [b"text/event-stream"],
+    )
+
+
+def _is_zero_weight(parameter: bytes) -> bool:
+    name, _, weight = parameter.partition(b"=")
+    return name.strip() == b"q" and weight.strip().strip(b"0.") == b"" and weight.strip() != b""
+
+
+@lru_cache(maxsize=256)
+def is_json(content_type: bytes) -> bool:
+    """Whether this `Content-Type` is JSON; parameters such as a charset do not matter."""
+    return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+class Exchange:
+    """One request under way. Exactly one of the sending methods opens the response."""
+
+    __slots__ = ("accepts", "endpoint", "extra", "headers", "method", "path", "principal", "query", "receive", "send")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope.get("query_string", b"")
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        """By lower-case name; of a repeated one the last."""
+        self.receive = receive
+        self.send = send
+        self.accepts = _accepts(self.headers.get(b"accept", b"*/*"))
+        self.principal = ""
+        self.endpoint = MERGED
+        self.extra: Headers = NO_HEADERS
+        """Headers that every response to this request carries."""
+
+    def header(self, name: bytes) -> str | None:
+        """A header as text, or None. httptools keeps trailing blanks (RFC 9110 5.5 excludes them): they go here."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1").strip(" \t")
+
+    async def body(self, limit: int, deadline: Deadline) -> bytes:
+        """The whole request body.
+
+        Raises:
+            Refused: it is larger than `limit` bytes (413) or took too long to come (408).
+            ClientLeft: the connection ended before it was complete.
+        """
+        declared = self.headers.get(b"content-length")
+        if declared is not None and int(declared) > limit * _PATIENCE:
+            raise _too_large(limit)
+        try:
+            return await deadline.within(self._read(limit))
+        except TimeoutError:
+            text = f"The request was not complete within {deadline.seconds:g} s"
+            raise Refused(408, text, close=True) from None
+
+    async def _read(self, limit: int) -> bytes:
+        body, is_complete = await self._receive_part()
+        if is_complete and len(body) <= limit:
+            return body
+        parts = [body]
+        size = len(body)
+        while not is_complete:
+            part, is_complete = await self._receive_part()
+            size += len(part)
+            if size <= limit:
+                parts.append(part)
+                continue
+            # Closing now would reset the connection, and most clients would never see why. So the rest of a body
+            # that is only somewhat too large is read and thrown away.
+            parts.clear()
+            if size > limit * _PATIENCE:
+                break
+        if size > limit:
+            raise _too_large(limit)
+        return b"".join(parts)
+
+    async def _receive_part(self) -> tuple[bytes, bool]:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        return message.get("body", b""), not message.get("more_body", False)
+
+    async def until_client_leaves(self) -> None:
+        """Return when the client has closed the connection, or the response is complete."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def send_json(self, data: bytes, status: int = 200, headers: Headers = NO_HEADERS) -> None:
+        """Answer with one JSON document."""
+        length = (b"content-length", b"%d" % len(data))
+        await self.send(
+            {"type": "http.response.start", "status": status, "headers": [_JSON, length, *headers, *self.extra]}
+        )
+        await self.send({"type": "http.response.body", "body": data})
+
+    async def send_empty(self, status: int, headers: Headers = NO_HEADERS) -> None:
+        """Answer without a body."""
+        length = () if status == 204 else ((b"content-length", b"0"),)
+        await self.send({"type": "http.response.start", "status": status, "headers": [*length, *headers, *self.extra]})
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, refused: Refused, id_: bytes = b"") -> None:
+        """Answer with an error. `id_`: the raw id of the request, where `refused` does not know it."""
+        body = encode_error(refused.id or id_, refused.code, str(refused), refused.data)
+        await self.send_json(body, refused.status, refused.headers)
+
+    async def start_stream(self, headers: Headers = NO_HEADERS) -> None:
+        """Open an event stream; `write` continues and `end_stream` ends it."""
+        await self.send(
+            {"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM, *headers, *self.extra]}
+        )
+
+    async def write(self, chunk: bytes) -> None:
+        """Send a part of the stream; waits while the client does not read."""
+        await self.send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def end_stream(self) -> None:
+        """The stream is complete."""
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+def refusal(refused: Refused) -> bytes:
+    """A whole response that refuses and ends the connection, for where no exchange is: before an upgrade."""
+    body = encode_error(refused.id, refused.code, str(refused), refused.data)
+    length = (b"content-length", b"%d" % len(body))
+    headers = dict((_JSON, length, *refused.headers, _CLOSE))
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers.items())
+    return b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (refused.status, HTTPStatus(refused.status).phrase.encode(), lines, body)
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(413, f"The request is larger than the limit of {limit} bytes (`http.max_body`)", close=True)

@@ -1,0 +1,356 @@
+"""The response to one POSTed request: one JSON document if the answer is all there is to say, else a stream.
+
+Most calls answer at once and say nothing before. For them nothing runs here but the call itself, in the task that
+the HTTP server started. Only when a call has taken some milliseconds does a second task begin to watch whether
+the client is still there, and only a message before the answer, or a long silence, opens a stream.
+JSON is preferred for a reason besides cost: SDK clients refuse an event over 1 MiB, but no JSON body (`http_fit`).
+
+What the body of a POST holds: one JSON-RPC message, or a batch. Pure.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.downstream.client import Answer, Notify
+from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
+from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
+from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, PARSE_ERROR, Frame, decode_batch, decode_frame, one_line
+from mcpbridge.protocol.meta import PROTOCOL_VERSION
+
+_PATIENCE = 0.02
+"""Seconds before a call is worth a task that watches for its client's leaving."""
+
+
+class Underway:
+    """The replies that are under way, so that they can be ended from outside."""
+
+    def __init__(self) -> None:
+        self._replies: dict[Reply, object] = {}
+        self._emptied = asyncio.Event()
+
+    def add(self, reply: "Reply", owner: object) -> None:
+        """A reply begins; `owner` is what it can be found by."""
+        self._replies[reply] = owner
+
+    def discard(self, reply: "Reply") -> None:
+        """A reply is over."""
+        del self._replies[reply]
+        if not self._replies:
+            self._emptied.set()
+
+    def withdraw(self, reason: Refused, which: Callable[["Reply", object], bool]) -> None:
+        """End those for which `which(reply, owner)` is true."""
+        for reply, owner in list(self._replies.items()):
+            if which(reply, owner):
+                reply.withdraw(reason)
+
+    async def until_none(self) -> None:
+        """Return when no reply is under way."""
+        while self._replies:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+
+class Manner(Struct, frozen=True):
+    """How a kind of client is replied to. A legacy session and a modern request differ in these points only."""
+
+    underway: Underway
+    keep_alive: float
+    """Seconds of silence after which a stream opens, or carries a comment."""
+    open_stream: Callable[[], Stream]
+    close_stream: Callable[[Stream], None]
+    """Called once for each opened stream, when its last event is in it."""
+    status_of: Callable[[int], int] = lambda _: 200
+    """The HTTP status for an error code, where the answer is the whole response."""
+    outlived: Callable[[], None] | None = None
+    """Called when the client has left and its call goes on. None: its leaving cancels the call."""
+    unheard: Callable[[Request], None] | None = None
+    """Called with the request after that, if its answer cannot be fetched later either."""
+    primes: bool = False
+    """A stream begins with an event that holds an id and no data."""
+    max_event: int = 0
+    """Bytes of the largest event; 0: any."""
+    modern: bool = False
+    is_subscription: bool = False
+    """The request stays open to carry events: none may be lost, so a client that reads too slowly is cut off."""
+
+
+class Reply:
+    """One request under way. `run` it once; `withdraw` ends it early."""
+
+    __slots__ = (
+        "_exchange",
+        "_has_begun",
+        "_is_closed",
+        "_is_ending",
+        "_left",
+        "_manner",
+        "_owner",
+        "_pump",
+        "_request",
+        "_stream",
+        "_task",
+        "_timer",
+        "_watch",
+        "_withdrawal",
+        "_working",
+        "headers",
+    )
+
+    def __init__(self, exchange: Exchange, request: Request, manner: Manner, owner: object = None) -> None:
+        """`owner`: see `Underway`."""
+        self.headers: Headers = NO_HEADERS
+        """What goes with the response, on top of the usual headers."""
+        self._exchange = exchange
+        self._request = request
+        self._manner = manner
+        self._owner = owner
+        self._stream: Stream | None = None
+        self._pump: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._withdrawal: Refused | None = None
+        self._working = False
+        self._left = False
+        self._is_closed = False
+        self._has_begun = False
+        self._is_ending = False
+
+    @property
+    def is_subscription(self) -> bool:
+        """It would never end by itself."""
+        return self._manner.is_subscription
+
+    @property
+    def is_outlived(self) -> bool:
+        """Its client left, and the call goes on or went on without it."""
+        return self._left and self._manner.outlived is not None
+
+    async def run(self, work: Callable[[Notify], Awaitable[Answer]]) -> Answer | None:
+        """Do the work and respond. Returns the answer, or None if it was withdrawn or its client's leaving ended it.
+
+        Leaving this early, by cancellation or `withdraw`, cancels the work.
+        """
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._timer = loop.call_later(_PATIENCE, self._watch_client)
+        self._manner.underway.add(self, self._owner)
+        answer: Answer | None = None
+        try:
+            self._working = True
+            try:
+                answer = await work(self.notify)
+            finally:
+                self._working = False
+            await self._respond(answer)
+        except asyncio.CancelledError:
+            if self._withdrawal is None and (not self._left or self.is_outlived):
+                raise  # not ours: the server is being torn down
+            if self._task is not None:
+                self._task.uncancel()
+            await self._respond_withdrawn()
+            answer = None
+        finally:
+            self._is_ending = True
+            self._timer.cancel()
+            # First: `stop` must not wait for a reply whose last clean-up is cancelled.
+            self._manner.underway.discard(self)
+            await self._end_tasks()
+        return answer
+
+    def notify(self, message: bytes) -> bool:
+        """Send a message before the answer. False when it has no way: the client reads no streams, or it is over."""
+        if not self._exchange.accepts.events or not self._working or (self._left and not self._may_come_back):
+            return False
+        stream = self._open_stream()
+        is_on_its_way = stream.notify(message)
+        if stream.lost and self._manner.is_subscription:
+            self.withdraw(Refused(503, "The client reads too slowly"))
+        return is_on_its_way
+
+    def withdraw(self, reason: Refused) -> None:
+        """End the work; the response is `reason`, or the end of the stream if one is open."""
+        if self._withdrawal is None and self._task is not None and not self._is_ending:
+            self._withdrawal = reason
+            if self._stream is not None:
+                self._stream.finish()
+            self._task.cancel()
+
+    async def _respond(self, answer: Answer) -> None:
+        exchange, manner = self._exchange, self._manner
+        stream = self._stream
+        if stream is None:
+            if self._left:
+                return  # it has no id to ask for the answer with
+            if exchange.accepts.json:
+                self._has_begun = True
+                status = manner.status_of(answer.code) if answer.code else 200
+                await exchange.send_json(answer.data, status, self.headers)
+                return
+            stream = self._open_stream()
+        stream.put(fitting(answer.data, self._request, limit=manner.max_event, modern=manner.modern))
+        await self._end_stream(stream)
+
+    async def _respond_withdrawn(self) -> None:
+        if self._stream is not None:
+            await self._end_stream(self._stream)
+        elif self._withdrawal is not None and not self._left and not self._has_begun:
+            await self._exchange.refuse(self._withdrawal, _id_of(self._request))
+
+    def _open_stream(self) -> Stream:
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = self._manner.open_stream()
+            if self._manner.primes and self._working:
+                stream.prime()
+            self._pump = asyncio.get_running_loop().create_task(self._write_stream(stream))
+            if self._watch is None:
+                self._watch_client()
+        return stream
+
+    async def _end_stream(self, stream: Stream) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._manner.close_stream(stream)
+        if self._pump is not None and not self._left:
+            await asyncio.wait([self._pump])
+
+    async def _write_stream(self, stream: Stream) -> None:
+        await self._exchange.start_stream(self.headers)
+        await deliver(stream, 0, self._exchange.write, keep_alive=self._manner.keep_alive)
+        await self._exchange.end_stream()
+
+    def _watch_client(self) -> None:
+        """The call takes long enough to notice when its client leaves, and to show it that we live."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is None:
+            self._watch = loop.create_task(self._until_client_leaves())
+        accepts = self._exchange.accepts
+        if accepts.events and self._stream is None:
+            # A client that rather reads events, and can resume from the first one, is safer with a stream at once.
+            is_wanted = accepts.prefers_events and self._manner.primes
+            self._timer = loop.call_later(0 if is_wanted else self._manner.keep_alive, self._open_stream)
+
+    async def _until_client_leaves(self) -> None:
+        await self._exchange.until_client_leaves()
+        if self._left or not (self._working or self._pump is not None):
+            return
+        self._left = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._pump is not None:
+            self._pump.cancel()
+        if self._manner.outlived is not None:
+            self._manner.outlived()
+            if self._manner.unheard is not None and not self._may_come_back:
+                self._manner.unheard(self._request)
+        elif self._working and self._task is not None:
+            self._task.cancel()
+
+    @property
+    def _may_come_back(self) -> bool:
+        """The client holds an event id of the stream: it can ask for the rest."""
+        return self._stream is not None and bool(self._stream.name and self._stream.sent)
+
+    async def _end_tasks(self) -> None:
+        tasks = [task for task in (self._watch, self._pump) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+def _id_of(request: Request) -> bytes:
+    """The id to refuse it with; a batch is refused as a whole, without one."""
+    return bytes(request.id) if isinstance(request, Frame) else b""
+
+
+_ID_STARTS = frozenset(b'"-0123456789')
+_KEY = PROTOCOL_VERSION.split("/")[-1].encode()
+"""The slash before it may be escaped."""
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """The members of a modern request's params that its headers repeat. All else stays unparsed."""
+
+    meta: Any = msgspec.field(name="_meta", default=None)
+    name: Any = None
+    uri: Any = None
+    task_id: Any = msgspec.field(name="taskId", default=None)
+
+
+_decode_envelope = msgspec.json.Decoder(Envelope).decode
+
+
+def decode_body(body: bytes) -> Frame | list[bytes]:
+    """One message, or the members of a batch as their bytes.
+
+    Raises:
+        Refused: 400 with the JSON-RPC code for what is wrong.
+    """
+    body = body.strip()
+    if body[:1] != b"[":
+        return decode_message(body)
+    try:
+        return [bytes(member) for member in decode_batch(_checked(body))]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
+def decode_message(body: bytes) -> Frame:
+    """One message, with an id that can be answered if it has one.
+
+    Raises:
+        Refused: 400 with the JSON-RPC code for what is wrong.
+    """
+    try:
+        frame = decode_frame(_checked(body))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(error) from None
+    if frame.id and memoryview(frame.id)[0] not in _ID_STARTS:
+        raise Refused(400, "A request id must be a string or an integer")
+    if not frame.method and not (frame.id and (frame.result or frame.error)):
+        raise Refused(400, "This is no JSON-RPC request, notification or response")
+    return frame
+
+
+def declares_modern(body: bytes, frame: Frame) -> bool:
+    """Whether the request carries the envelope of the modern era. The first look costs a scan for the key only."""
+    return _KEY in body and PROTOCOL_VERSION in _mapping(envelope_of(frame).meta)
+
+
+def envelope_of(frame: Frame) -> Envelope:
+    """The mirrored part of the params; empty when the params are no object."""
+    try:
+        return _decode_envelope(frame.params) if frame.params else Envelope()
+    except (msgspec.DecodeError, RecursionError):
+        return Envelope()
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - keys are JSON's
+
+
+def _checked(body: bytes) -> bytes:
+    # The decoder leaves payloads unread; wrong UTF-8 in them would reach an upstream and break its reader.
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise Refused(400, f"The body is not UTF-8 (byte {error.start})", code=PARSE_ERROR) from None
+    return one_line(body)  # slices of it may travel on a line-delimited channel
+
+
+def _unreadable(error: Exception) -> Refused:
+    if isinstance(error, RecursionError):
+        return Refused(400, f"The message is {DEPTH_LIMIT_TEXT}")
+    if isinstance(error, msgspec.ValidationError):
+        return Refused(400, f"This is no JSON-RPC message: {error}")
+    return Refused(400, f"The body is not JSON: {error}", code=PARSE_ERROR)

@@ -1,0 +1,303 @@
+"""Take the address that the HTTP front listens on: a port, or a path in the file system.
+
+A path is for programs of the same user: the file system keeps everyone else out.
+
+Serve the HTTP front: take the address, run the HTTP server in this event loop, stop it gently.
+
+`mcpbridge.downstream.http.app` answers the requests; this file owns the socket and the server's life.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+import anyio
+import uvicorn
+from msgspec import Struct
+
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.downstream.http.app import App, HttpFront, make_app
+from mcpbridge.downstream.http.bearer_tokens import Authenticator
+from mcpbridge.downstream.http.connection import BoundedConnection
+from mcpbridge.downstream.http.host_check import Reach, is_loopback
+from mcpbridge.downstream.services import RunningBridge
+from mcpbridge.downstream.settings import HttpSettings
+
+_BACKLOG = 2048
+_LONGEST_PATH = 100
+"""Bytes of a socket's path; systems allow 104 to 108."""
+
+
+@contextmanager
+def listen(host: str, port: int) -> Generator[socket.socket]:
+    """A listening socket; closed at the end.
+
+    Raises:
+        ConfigError: the address cannot be had; says why.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ConfigError(f"cannot find the address of {host!r}: {error}", hint="Use an IP address.") from error
+    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # elsewhere the option would let two programs share the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        listener.setblocking(False)  # noqa: FBT003 - its only argument
+        yield listener
+    finally:
+        listener.close()
+
+
+@contextmanager
+def listen_at_path(path: Path) -> Generator[socket.socket]:
+    """A listening Unix-domain socket that only this user can use; closed and removed at the end.
+
+    One that a dead bridge left there is replaced.
+
+    Raises:
+        ConfigError: the path cannot be had; says why.
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        raise ConfigError("this system has no Unix-domain sockets", key="--http", hint="Use HOST:PORT.")
+    # It gets its name when it listens and nobody else may use it: there is no moment in which it refuses a client, or
+    # lets a stranger in.
+    fresh = path.with_name(f".mcpb{os.getpid()}")
+    if max(len(os.fsencode(path)), len(os.fsencode(fresh))) > _LONGEST_PATH:
+        raise ConfigError(f"the path of a socket must be short: {path}", key="--http", hint="Use one in /run or /tmp.")
+    _refuse_taken(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    own: os.stat_result | None = None
+    try:
+        try:
+            fresh.unlink(missing_ok=True)  # left by a process that had the same number
+            listener.bind(str(fresh))
+            fresh.chmod(0o600)
+            listener.listen(_BACKLOG)
+            own = fresh.lstat()
+            fresh.replace(path)
+        except OSError as error:
+            hint = "The directory must exist, and this user must be able to write there."
+            raise ConfigError(f"cannot listen on {path}: {error.strerror}", key="--http", hint=hint) from error
+        listener.setblocking(False)  # noqa: FBT003 - its only argument
+        yield listener
+    finally:
+        listener.close()
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+            if own is not None and os.path.samestat(own, path.lstat()):  # else it is a later bridge's by now
+                path.unlink()
+
+
+def _refuse_taken(path: Path) -> None:
+    """Raise unless nothing is at the path, or the socket of a program that is gone."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return  # whatever else is wrong, `bind` says it
+    if not stat.S_ISSOCK(found.st_mode):
+        raise ConfigError(f"{path} exists and is no socket", key="--http", hint="Choose another path.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)  # noqa: FBT003 - its only argument; one that is too busy to answer lives
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return
+        except OSError:
+            pass  # it may be another user's, whose programs cannot be asked
+    hint = "Is another bridge running (`mcpbridge status`)? Stop it, or choose another path."
+    raise ConfigError(f"another program listens on {path}", key="--http", hint=hint)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    where = f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        hint = (
+            "Is another bridge running (`mcpbridge status`)? Stop it, or choose another port with `--http HOST:PORT`."
+        )
+        return ConfigError(f"cannot listen on {where}: the port is in use", hint=hint)
+    if error.errno == errno.EACCES:
+        return ConfigError(f"cannot listen on {where}: not permitted", hint="Ports below 1024 need privileges.")
+    if error.errno == errno.EADDRNOTAVAIL:
+        hint = "Use 127.0.0.1, or 0.0.0.0 for all addresses of this machine."
+        return ConfigError(f"cannot listen on {where}: this machine has no such address", hint=hint)
+    return ConfigError(f"cannot listen on {where}: {error.strerror}")
+
+
+_DRAIN = 5.0
+"""Seconds that open requests get to finish when the bridge stops."""
+_LAST_MOMENT = 1.0
+"""Seconds for what was withdrawn then to send its last words."""
+_IDLE_CONNECTION = 75
+"""Seconds that a connection without requests is kept: longer than clients keep theirs, so that they close first."""
+
+
+class Entrance(Struct, frozen=True):
+    """An address that is ours, and who may come in there. Whoever connects waits until it is served."""
+
+    listener: socket.socket
+    auth: Authenticator
+    reach: Reach
+    """From where it can be reached."""
+    origin: str
+    """`http://HOST:PORT` with the port that was taken, or `unix:PATH`."""
+
+    def shown(self, path: str) -> str:
+        """How to tell people where `path` is served."""
+        return self.origin if self.reach == "path" else self.origin + path
+
+
+@contextmanager
+def entrance(
+    settings: HttpSettings,
+    *,
+    host: str,
+    port: int,
+    no_auth: bool = False,
+    token: str | None = None,
+    admin_token: str | None = None,
+) -> Generator[Entrance]:
+    """Take the address, which can fail, before anything is started that has effects.
+
+    `port` 0 takes any free one. `token` is a plain bearer token besides the configured ones, `admin_token` one whose
+    holder may administer the bridge.
+
+    Raises:
+        ConfigError: the address cannot be used, or would let anyone in without a token.
+    """
+    auth = Authenticator(settings.tokens, token, admin_token)
+    with listen(host, port) as listener:
+        address, actual_port = listener.getsockname()[:2]
+        loopback = is_loopback(address)
+        if auth.is_open and not loopback and not no_auth:
+            raise ConfigError(
+                f"{host} can be reached from other machines, and no token is configured",
+                key="http.tokens",
+                hint="Make one with `mcpbridge token new`, listen on 127.0.0.1, or allow anyone with `--no-auth`.",
+            )
+        shown = f"[{address}]" if ":" in address else address
+        yield Entrance(listener, auth, "loopback" if loopback else "network", f"http://{shown}:{actual_port}")
+
+
+@contextmanager
+def entrance_at_path(
+    settings: HttpSettings, path: Path, *, token: str | None = None, admin_token: str | None = None
+) -> Generator[Entrance]:
+    """A Unix-domain socket as the address.
+
+    Who can open it is this user, so no token is needed; one that is configured is asked for all the same.
+
+    Raises:
+        ConfigError: the path cannot be used.
+    """
+    with listen_at_path(path) as listener:
+        yield Entrance(listener, Authenticator(settings.tokens, token, admin_token), "path", f"unix:{path}")
+
+
+async def serve_http(
+    bridge: RunningBridge,
+    settings: HttpSettings,
+    at: Entrance,
+    *,
+    on_ready: Callable[[str], None],
+    mounts: Mapping[str, Callable[[], App]] = MappingProxyType({}),
+) -> None:
+    """Serve until cancelled, then let open requests finish for some seconds.
+
+    `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with.
+    """
+    app = make_app(bridge, settings, at.auth, reach=at.reach, mounts=mounts)
+    await _serve(app, at.listener, lambda: on_ready(at.shown(settings.path)))
+
+
+async def _serve(app: HttpFront, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http=BoundedConnection,
+            ws=cast("type[asyncio.Protocol]", app.upgrade),  # see `BoundedConnection.handle_websocket_upgrade`
+            loop="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_CONNECTION,
+        ),
+        on_ready,
+    )
+    # A task of its own: being cancelled here must not cancel the requests, which are to finish.
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_DRAIN + _LAST_MOMENT + 2):
+            server.stop_listening()
+            await app.stop(_DRAIN)
+            server.stop()
+            await asyncio.wait([serving])
+        serving.cancel()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a part of a program: it leaves signals alone and does not poll for its end."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self._stopped = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to the program."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Keep the Date header fresh until stopped."""
+        await self.on_tick(0)
+        self._on_ready()
+        while not self._stopped.is_set():
+            await self.on_tick(0)
+            try:
+                async with asyncio.timeout(1):
+                    await self._stopped.wait()
+            except TimeoutError:
+                continue
+
+    def stop_listening(self) -> None:
+        """Refuse new connections; open ones go on."""
+        if self.started:
+            for server in self.servers:
+                server.close()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close all connections. Requests had their time before; what still runs is cancelled."""
+        self.stop_listening()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        tasks = list(self.server_state.tasks)
+        if tasks:
+            _, running = await asyncio.wait(tasks, timeout=_LAST_MOMENT)
+            for task in running:
+                task.cancel()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    def stop(self) -> None:
+        """Close all connections and let `serve` return."""
+        self._stopped.set()

@@ -1,0 +1,137 @@
+"""The modern era over HTTP (MCP 2026-07-28, Streamable HTTP): every POST stands alone and declares everything itself.
+
+No sessions, no GET, no DELETE. The headers repeat parts of the body for those who route by them, and a
+request that disagrees with itself is refused; the rules are the SDK's. Leaving the response is the cancel.
+"""
+
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from mcpbridge.core.context import short
+from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.http.event_streams import Stream
+from mcpbridge.downstream.http.exchange import Exchange, Refused
+from mcpbridge.downstream.http.reply import Manner, Reply, Underway, envelope_of
+from mcpbridge.downstream.services import Core
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Frame
+from mcpbridge.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, CONVERSATION, LOG_LEVEL, PROTOCOL_VERSION
+from mcpbridge.protocol.revisions import LEVELS, MODERN
+from mcpbridge.protocol.sdk import (
+    classify_inbound_request,
+    decode_header_value,
+    find_duplicated_routing_header,
+    http_status_of,
+)
+
+_HEADER_MISMATCH = -32020
+_LISTEN = "subscriptions/listen"
+_ABOUT_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Methods of the tasks extension, whose task `Mcp-Name` names; the SDK knows those of the core protocol."""
+_PARAM = b"mcp-param-"
+_ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+
+
+class ModernFront:
+    """Answers modern requests."""
+
+    def __init__(self, core: Core, settings: HttpSettings, underway: Underway) -> None:
+        self._core = core
+        self._calling = Manner(
+            underway,
+            keep_alive=settings.keep_alive,
+            open_stream=partial(Stream, max_event=settings.max_event),
+            close_stream=Stream.finish,
+            status_of=http_status_of,
+            max_event=settings.max_event,
+            modern=True,
+        )
+        self._listening = replace(self._calling, is_subscription=True)
+
+    async def post(self, exchange: Exchange, frame: Frame, raw_headers: list[tuple[bytes, bytes]]) -> None:
+        """Answer one message.
+
+        Raises:
+            Refused: the message breaks a rule of the era.
+        """
+        if not frame.method:
+            raise Refused(400, "In this revision a client sends requests only, no responses")
+        if not frame.id:
+            await self._notification(exchange)
+            return
+        id_ = bytes(frame.id)
+        client = self._client(exchange, frame, id_, raw_headers)
+        manner = self._calling
+        if frame.method == _LISTEN:
+            if not exchange.accepts.events:
+                raise Refused(406, "A subscription is a stream: accept text/event-stream", id_=id_)
+            manner = self._listening
+
+        async def work(notify: Notify) -> Answer:
+            return await self._core.answer(client, frame, notify)
+
+        await Reply(exchange, frame, manner).run(work)
+
+    async def _notification(self, exchange: Exchange) -> None:
+        """Accept and drop it: the era has none over HTTP, but clients in the field send some all the same."""
+        version = exchange.header(b"mcp-protocol-version") or ""
+        if version not in MODERN:
+            supported = {"supported": list(MODERN), "requested": version}
+            raise Refused(400, "Unsupported protocol version", code=UNSUPPORTED_VERSION, data=supported)
+        await exchange.send_empty(202)
+
+    def _client(self, exchange: Exchange, frame: Frame, id_: bytes, raw_headers: list[tuple[bytes, bytes]]) -> Client:
+        if len(exchange.headers) != len(raw_headers):
+            lines = ((name.decode("latin-1"), "") for name, _ in raw_headers)
+            repeated = find_duplicated_routing_header(lines) or _repeated_param(raw_headers)
+            if repeated is not None:
+                message = f"{repeated} header appears more than once"
+                raise Refused(400, message, code=_HEADER_MISMATCH, id_=id_)
+        envelope = envelope_of(frame)
+        headers: dict[str, str] = {}
+        for name in _ROUTING:
+            value = exchange.header(name)
+            if value is not None:
+                headers[name.decode()] = value
+        params = {"_meta": envelope.meta, "name": envelope.name, "uri": envelope.uri}
+        broken = classify_inbound_request({"method": frame.method, "params": params}, headers=headers)
+        if broken is not None:
+            code, message, data = broken
+            raise Refused(http_status_of(code, 400), message, code=code, data=data, id_=id_)
+        named = decode_header_value(headers.get("mcp-name"))
+        if frame.method in _ABOUT_TASKS and "mcp-name" in headers and named != envelope.task_id:
+            message = "Mcp-Name header does not match params.taskId"
+            raise Refused(400, message, code=_HEADER_MISMATCH, id_=id_)
+        meta: dict[str, Any] = envelope.meta
+        capabilities: object = meta[CLIENT_CAPABILITIES]
+        info: object = meta.get(CLIENT_INFO) or {}
+        level: object = meta.get(LOG_LEVEL) or ""
+        if not isinstance(capabilities, dict) or not isinstance(info, dict) or not isinstance(level, str):
+            raise Refused(400, "A member of the _meta envelope has the wrong type", code=INVALID_PARAMS, id_=id_)
+        return Client(
+            principal=exchange.principal,
+            view=exchange.endpoint.view,
+            profile_name=exchange.endpoint.profile,
+            modern=True,
+            version=meta[PROTOCOL_VERSION],
+            info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
+            profile=Profile.declared(capabilities, meta[PROTOCOL_VERSION]) if capabilities else NOTHING,  # pyright: ignore[reportUnknownArgumentType]
+            capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
+            log_level=level if level in LEVELS else "",
+            conversation=short(meta.get(CONVERSATION, "")),
+            param_headers=_param_headers(exchange) if frame.method == "tools/call" else None,
+        )
+
+
+def _param_headers(exchange: Exchange) -> dict[str, str]:
+    names = [name for name in exchange.headers if name.startswith(_PARAM)]
+    return {name.decode("latin-1"): exchange.header(name) or "" for name in names}
+
+
+def _repeated_param(raw_headers: list[tuple[bytes, bytes]]) -> str | None:
+    """The name of an `Mcp-Param-*` header that came more than once: readers of the first and of the last disagree."""
+    names = [name for name, _ in raw_headers if name.startswith(_PARAM)]
+    return next((name.decode("latin-1") for name in names if names.count(name) > 1), None)

@@ -1,0 +1,376 @@
+"""Legacy sessions over HTTP: who they belong to, how long they live, how many there may be.
+
+A session id is 128 random bits and is never proof of who calls: a session answers only the principal that
+opened it, and to anyone else it does not exist (spec, security best practices).
+
+The legacy era over HTTP (MCP 2025-03-26 to 2025-11-25, Transports): sessions, streams that resume, a channel by GET.
+
+`initialize` opens a session; every later request names it. A client that loses a stream comes back by GET with
+the id of the last event it saw. Its call goes on meanwhile: a broken connection is no cancellation (MCP 2025-11-25,
+transports), only `notifications/cancelled` and the end of the session are.
+"""
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.downstream.http.event_streams import Request, Stream, Streams, carry
+from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Endpoint, Exchange, Refused
+from mcpbridge.downstream.http.reply import Manner, Reply, Underway, decode_message
+from mcpbridge.downstream.services import Core
+from mcpbridge.downstream.sessions import make_one_turn
+from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.protocol.jsonrpc import Frame, encode_error
+from mcpbridge.protocol.revisions import BATCHING, LEGACY
+
+
+class Session:
+    """One legacy client, from `initialize` to its end."""
+
+    __slots__ = ("also_ends", "busy", "client", "endpoint", "id", "is_ended", "last_used", "manner", "streams")
+
+    def __init__(self, id_: bytes, endpoint: Endpoint, client: Client, streams: Streams, now: float) -> None:
+        self.id = id_
+        self.endpoint = endpoint
+        """Where it was opened; elsewhere it is unknown."""
+        self.client = client
+        self.streams = streams
+        self.busy = 0
+        """Requests and open streams; a busy session does not expire."""
+        self.last_used = now
+        self.is_ended = False
+        self.manner: Manner | None = None
+        """How its requests are replied to; set once `initialize` has been answered."""
+        self.also_ends: Callable[[], None] | None = None
+        """What its end ends besides its streams."""
+
+
+class Sessions:
+    """All sessions, the longest unused first. `on_end` is told of each that ends, however it does."""
+
+    def __init__(
+        self,
+        on_end: Callable[[Session], None],
+        *,
+        idle: float,
+        limit: int,
+        keep: float,
+        max_event: int,
+        projects: tuple[str, ...],
+        clock: Callable[[], float],
+    ) -> None:
+        """`idle`: seconds after which an unused session ends; `keep`, `max_event`: see `Streams`.
+
+        `projects`: see `Client`. `clock` counts in seconds.
+        """
+        self._on_end = on_end
+        self._idle = idle
+        self._limit = limit
+        self._keep = keep
+        self._max_event = max_event
+        self._projects = projects
+        self._clock = clock
+        self._by_id: OrderedDict[bytes, Session] = OrderedDict()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(self, principal: str, endpoint: Endpoint = MERGED) -> Session | None:
+        """A new session. At the limit the longest idle one ends for it; None when all are busy."""
+        if len(self._by_id) >= self._limit:
+            oldest = next((session for session in self._by_id.values() if not session.busy), None)
+            if oldest is None:
+                return None
+            self.end(oldest)
+        streams = Streams(self._keep, max_event=self._max_event)
+        client = Client(
+            principal, endpoint.view, endpoint.profile, push=streams.channel.notify, projects=self._projects
+        )
+        session = Session(secrets.token_hex(16).encode(), endpoint, client, streams, self._clock())
+        self._by_id[session.id] = session
+        if self._sweep is None:
+            self._schedule(self._idle)
+        return session
+
+    def find(self, id_: bytes, principal: str, endpoint: Endpoint = MERGED) -> Session | None:
+        """The session, unless it is unknown, over, somebody else's, or another endpoint's."""
+        session = self._by_id.get(id_)
+        if session is None or session.client.principal != principal or session.endpoint != endpoint:
+            return None
+        return session
+
+    def enter(self, session: Session) -> None:
+        """A request of the session begins. Each needs one `leave`."""
+        session.busy += 1
+
+    def touch(self, session: Session) -> None:
+        """The session is in use, but only for this moment."""
+        session.last_used = self._clock()
+        self._by_id.move_to_end(session.id)
+
+    def leave(self, session: Session) -> None:
+        """A request of the session is over; its idle time begins anew."""
+        session.busy -= 1
+        if not session.is_ended:
+            self.touch(session)
+
+    def end(self, session: Session) -> None:
+        """End a session: its id is unknown from now on, its streams are finished."""
+        if session.is_ended:
+            return
+        session.is_ended = True
+        del self._by_id[session.id]
+        session.streams.finish_all()
+        if session.also_ends is not None:
+            session.also_ends()
+        self._on_end(session)
+
+    def hang_up(self) -> None:
+        """End all channels for unsolicited messages; calls go on."""
+        for session in self._by_id.values():
+            session.streams.channel.finish()
+
+    def close(self) -> None:
+        """End all of them."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for session in list(self._by_id.values()):
+            self.end(session)
+
+    def expire(self) -> None:
+        """End those that were unused for too long, and come back when the next may be."""
+        self._sweep = None
+        now = self._clock()
+        next_end = now + self._idle
+        for session in list(self._by_id.values()):
+            if session.busy:
+                continue  # it goes to the end of the order when it is left
+            if session.last_used + self._idle > now:
+                next_end = session.last_used + self._idle
+                break
+            self.end(session)
+        if self._by_id:
+            self._schedule(max(next_end - now, 0.01))
+
+    def _schedule(self, seconds: float) -> None:
+        self._sweep = asyncio.get_running_loop().call_later(seconds, self.expire)
+
+
+_PRIMED = frozenset({"2025-11-25"})
+"""Revisions that ask for a priming event; clients of older ones try to parse its empty data."""
+_MAX_BATCH = 100
+_CANCELLED = -32800
+"""The code of SDK servers (and of LSP) for a request that was cancelled; MCP itself names none."""
+_RETRY_AFTER = (b"retry-after", b"10")
+
+Work = Callable[[Notify], Awaitable[Answer]]
+
+
+class LegacyFront:
+    """Answers requests of the handshake era and keeps their sessions."""
+
+    def __init__(self, core: Core, settings: HttpSettings, underway: Underway, clock: Callable[[], float]) -> None:
+        """`clock` counts in seconds."""
+        self._core = core
+        self._settings = settings
+        self._underway = underway
+        self._clock = clock
+        self.sessions = Sessions(
+            self._session_ended,
+            idle=settings.session_idle,
+            limit=settings.max_sessions,
+            keep=settings.resume_grace,
+            max_event=settings.max_event,
+            projects=tuple(settings.projects),
+            clock=clock,
+        )
+
+    async def post(self, exchange: Exchange, message: Frame | list[bytes]) -> None:
+        """Answer one message, or a batch.
+
+        Raises:
+            Refused: there is no such session, or the message breaks a rule of the era.
+        """
+        if isinstance(message, list):
+            session = self._session(exchange, b"")
+            work = self._batch(session, message)
+        else:
+            if message.method == "initialize" and message.id:
+                await self._initialize(exchange, message)
+                return
+            id_ = bytes(message.id) if message.method else b""
+            session = self._session(exchange, id_)
+            work = self._single(session, message)
+        if work is None:
+            self.sessions.touch(session)
+            await exchange.send_empty(202)
+            return
+        self.sessions.enter(session)
+        reply = Reply(exchange, message, session.manner or self._manner(session), session)
+        try:
+            await reply.run(work)
+        finally:
+            if not reply.is_outlived:
+                self.sessions.leave(session)
+
+    async def get(self, exchange: Exchange) -> None:
+        """Carry the session's unsolicited messages, or go on with a stream that broke.
+
+        Raises:
+            Refused: there is no such session or stream.
+        """
+        if not exchange.accepts.events:
+            raise Refused(406, "A GET is answered with a stream: accept text/event-stream")
+        session = self._session(exchange, b"")
+        stream = session.streams.channel
+        position = stream.sent
+        last_event_id = exchange.header(b"last-event-id")
+        if last_event_id:
+            found = session.streams.find(last_event_id)
+            if found is None:
+                raise Refused(400, "This Last-Event-ID is unknown or too old")
+            stream, position = found
+            if stream.is_finished and position >= stream.last:
+                await exchange.send_empty(204)  # the code that tells an EventSource to stop asking
+                return
+        self.sessions.enter(session)
+        try:
+            await self._carry(exchange, stream, position)
+        finally:
+            self.sessions.leave(session)
+
+    async def delete(self, exchange: Exchange) -> None:
+        """End the session.
+
+        Raises:
+            Refused: there is no such session.
+        """
+        self.sessions.end(self._session(exchange, b""))
+        await exchange.send_empty(204)
+
+    async def _initialize(self, exchange: Exchange, frame: Frame) -> None:
+        session = self.sessions.open(exchange.principal, exchange.endpoint)
+        if session is None:
+            text = f"All {self._settings.max_sessions} sessions are busy (`http.max_sessions`)"
+            raise Refused(503, text, id_=bytes(frame.id), headers=(_RETRY_AFTER,))
+        self._core.open(session.client)
+        self.sessions.enter(session)
+        # A client that left before it knew its session cannot come back to it.
+        reply = Reply(exchange, frame, replace(self._manner(session), outlived=None), session)
+        reply.headers = ((b"mcp-session-id", session.id),)
+
+        async def work(notify: Notify) -> Answer:
+            answer = await self._core.answer(session.client, frame, notify)
+            if answer.code:
+                reply.headers = NO_HEADERS
+            return answer
+
+        try:
+            answer = await reply.run(work)
+        except BaseException:
+            self.sessions.end(session)
+            raise
+        finally:
+            self.sessions.leave(session)
+        if answer is None or answer.code:
+            self.sessions.end(session)
+        else:
+            session.manner = self._manner(session)
+
+    def _single(self, session: Session, frame: Frame) -> Work | None:
+        """What there is to do for one message; None when it asks for no answer."""
+        if not frame.method:
+            self._core.answered(session.client, frame)
+            return None
+        if not frame.id:
+            self._core.notification(session.client, frame)
+            return None
+        return partial(self._answer, session, frame)
+
+    async def _answer(self, session: Session, frame: Frame, notify: Notify) -> Answer:
+        """The answer to a request. One that its client cancelled has one too: without, its stream would look broken."""
+        answer = await self._core.answer(session.client, frame, notify)
+        return answer if answer.data else Answer(encode_error(frame.id, _CANCELLED, "Request cancelled"), _CANCELLED)
+
+    def _batch(self, session: Session, members: list[bytes]) -> Work | None:
+        """Members are served side by side; their answers leave together, in the order of the requests."""
+        if session.client.version != BATCHING:
+            raise Refused(400, f"Batches exist in revision {BATCHING} only, which this session did not negotiate")
+        if not 1 <= len(members) <= _MAX_BATCH:
+            raise Refused(400, f"A batch must have 1 to {_MAX_BATCH} members; this one has {len(members)}")
+        frames = [_decoded(member) for member in members]
+        make_one_turn(frame for frame in frames if isinstance(frame, Frame))
+        works = [frame if isinstance(frame, bytes) else self._single(session, frame) for frame in frames]
+        if not any(works):
+            return None
+
+        async def together(notify: Notify) -> Answer:
+            async def one(work: bytes | Work) -> bytes:
+                return work if isinstance(work, bytes) else (await work(notify)).data
+
+            async with asyncio.TaskGroup() as group:
+                answers = [group.create_task(one(work)) for work in works if work]
+            return Answer(b"[%b]" % b",".join(answer.result() for answer in answers))
+
+        return together
+
+    async def _carry(self, exchange: Exchange, stream: Stream, position: int) -> None:
+        await exchange.start_stream()
+        await carry(exchange, stream, position, keep_alive=self._settings.keep_alive)
+
+    def _session_ended(self, session: Session) -> None:
+        over = Refused(404, "This session is over")
+        self._underway.withdraw(over, lambda _, owner: owner is session)
+        self._core.close(session.client)
+
+    def _unheard(self, session: Session, request: Request) -> None:
+        if isinstance(request, Frame):
+            self._core.unheard(session.client, request)
+
+    def _session(self, exchange: Exchange, id_: bytes) -> Session:
+        session_id = exchange.headers.get(b"mcp-session-id")
+        if session_id is None:
+            raise Refused(400, "The header Mcp-Session-Id is missing; `initialize` returns it", id_=id_)
+        session = self.sessions.find(session_id.strip(), exchange.principal, exchange.endpoint)
+        if session is None:
+            raise Refused(404, "This session is unknown or over; initialize a new one", id_=id_)
+        version = exchange.header(b"mcp-protocol-version")
+        if version is not None and version not in LEGACY:
+            raise Refused(400, f"Unsupported protocol version; this session speaks {', '.join(LEGACY)}", id_=id_)
+        return session
+
+    def _manner(self, session: Session) -> Manner:
+        streams = session.streams
+
+        def close(stream: Stream) -> None:
+            streams.finish(stream, self._clock())
+
+        return Manner(
+            self._underway,
+            keep_alive=self._settings.keep_alive,
+            open_stream=streams.open,
+            close_stream=close,
+            # The session is not busy any more for it: if nobody comes back it expires, which cancels the call.
+            outlived=partial(self.sessions.leave, session),
+            unheard=partial(self._unheard, session),
+            primes=session.client.version in _PRIMED,
+            max_event=self._settings.max_event,
+        )
+
+
+def _decoded(member: bytes) -> Frame | bytes:
+    """One member of a batch, or the answer to one that is refused as it is."""
+    try:
+        frame = decode_message(member)
+        if frame.method == "initialize":
+            raise Refused(400, "initialize must not be part of a batch", id_=bytes(frame.id))
+    except Refused as refused:
+        return encode_error(refused.id, refused.code, str(refused))
+    return frame

@@ -1,0 +1,102 @@
+"""What a client hears while its call runs: progress and log messages, filtered and with its own token.
+
+Spec: the value of progress must increase, only tokens of open requests may be named, and too frequent
+notifications should be held back. A call that asked for nothing has no such object at all.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.downstream.client import Notify
+from mcpbridge.protocol.jsonrpc import decode_fields, encode, encode_fields, encode_notification
+from mcpbridge.protocol.revisions import LEVELS
+
+BURST = 20
+PER_SECOND = 10
+"""Progress notifications: so many at once, then so many in a second."""
+
+_RANK = {level: rank for rank, level in enumerate(LEVELS)}
+_decode_number = msgspec.json.Decoder(float).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+class CallUpdates:
+    """The `update` of one call."""
+
+    __slots__ = ("_allowed", "_allowed_at", "_clock", "_kept", "_last", "_log_level", "_notify", "_token", "_upstream")
+
+    def __init__(
+        self, notify: Notify, upstream: str, token: Raw | None, log_level: str, clock: Callable[[], float]
+    ) -> None:
+        """`clock` tells the time in seconds."""
+        self._notify, self._upstream, self._token, self._log_level = notify, upstream, token, log_level
+        self._clock = clock
+        self._last = float("-inf")
+        self._kept = b""
+        """The newest notification that was held back."""
+        self._allowed, self._allowed_at = float(BURST), clock()
+
+    def go_to(self, notify: Notify) -> None:
+        """Use another stream from now on: a task outlives the one of its call."""
+        self._notify = notify
+
+    def __call__(self, method: str, params: Raw) -> None:
+        """Pass on one notification of the upstream, if the client wants it."""
+        if method == "notifications/progress":
+            if self._token is not None:
+                self._progress(self._token, params)
+        elif method == "notifications/message" and self._log_level:
+            message = log_notification(self._upstream, params, self._log_level)
+            if message is not None:
+                self._notify(message)
+
+    def _progress(self, token: Raw, params: Raw) -> None:
+        try:
+            fields = decode_fields(params)
+            value = _decode_number(fields["progress"])
+        except (msgspec.DecodeError, KeyError):
+            return
+        now = self._clock()
+        self._allowed = min(float(BURST), self._allowed + (now - self._allowed_at) * PER_SECOND)
+        self._allowed_at = now
+        if value <= self._last:
+            return
+        self._last = value
+        fields["progressToken"] = token
+        self._kept = encode_notification("notifications/progress", encode_fields(fields))
+        if self._allowed >= 1:
+            self._allowed -= 1
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was held back: the answer follows, and the last word of the progress comes before it."""
+        if self._kept:
+            self._notify(self._kept)
+            self._kept = b""
+
+
+def own_log(notify: Notify, upstream: str, method: str, params: Raw) -> None:
+    """The `update` of a call whose legacy client never set a level: then servers may send what they see fit.
+
+    Only what surely belongs to the call comes here: anything else might tell of another client's.
+    """
+    if method == "notifications/message":
+        message = log_notification(upstream, params, LEVELS[0])
+        if message is not None:
+            notify(message)
+
+
+def log_notification(upstream: str, params: Raw, least: str) -> bytes | None:
+    """The log message for a client, the server's name in its `logger`; None when it is less severe than `least`."""
+    try:
+        fields = decode_fields(params)
+        level = _decode_text(fields["level"])
+        logger = _decode_text(fields["logger"]) if "logger" in fields else ""
+    except (msgspec.DecodeError, KeyError):
+        return None
+    if _RANK.get(level, 0) < _RANK.get(least, 0):
+        return None
+    fields["logger"] = Raw(encode(f"{upstream}/{logger}" if logger else upstream))
+    return encode_notification("notifications/message", encode_fields(fields))

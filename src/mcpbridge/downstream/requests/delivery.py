@@ -1,0 +1,217 @@
+"""One call of a client: with whoever can be asked about it to the plan, and its result in this client's form.
+
+What the client hears meanwhile, who it is, what an older or newer revision needs changed: all that depends on who calls
+is decided here, so that the layers below get a `Call` and nothing else.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+
+from msgspec import Raw
+
+from mcpbridge.base.errors import UpstreamAnswered, UpstreamGarbled
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.core.context import NOWHERE, BridgeContext
+from mcpbridge.core.model import Call, Plan, ignore_update
+from mcpbridge.downstream.client import Client, Notify
+from mcpbridge.downstream.elicitation.ask import LegacyAsker, Unasked
+from mcpbridge.downstream.elicitation.parking import Parking
+from mcpbridge.downstream.progress import CallUpdates, own_log
+from mcpbridge.downstream.requests.timeouts import Patience
+from mcpbridge.downstream.revisions.downgrade import lower, pages_first
+from mcpbridge.downstream.revisions.result_links import publish_uris
+from mcpbridge.downstream.tasks.tasks import Tasks
+from mcpbridge.pipeline.deliver import mirrored
+from mcpbridge.pipeline.input_required import needs_driving
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import HEADER_MISMATCH, code_of, encode
+from mcpbridge.protocol.meta import complete_for_modern
+from mcpbridge.protocol.peer import Update
+from mcpbridge.protocol.revisions import LEVELS, declared_up, extensions_of
+from mcpbridge.tools.human_in_the_loop.paused_calls import go_on
+from mcpbridge.upstream.pool import Pool
+
+_MAY_ASK = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Requests whose answer may be a question (MCP 2026-07-28, multi round-trip requests)."""
+
+
+class Delivery:
+    """Takes calls of clients to their servers and back."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        plan: Plan,
+        parking: Parking,
+        tasks: Tasks,
+        server_info: bytes,
+        *,
+        extensions: frozenset[str] = frozenset(),
+        patience: Patience,
+        around: BridgeContext = NOWHERE,
+    ) -> None:
+        """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross.
+
+        `patience`: is told of each call of a tool. `around`: what is the same for all calls.
+        """
+        self._catalog, self._pool, self._plan, self._parking, self._tasks = catalog, pool, plan, parking, tasks
+        self._server_info, self._extensions, self._around = server_info, extensions, around
+        self._loop = asyncio.get_running_loop()
+        self._patience, self._waited_for = patience, patience.calls
+
+    async def deliver(
+        self,
+        client: Client,
+        method: str,
+        target: tuple[str, str],
+        params: Body,
+        notify: Notify,
+        *,
+        cacheable: bool = False,
+        tool: ToolRef | None = None,
+        as_task: tuple[bool, bool] = (False, False),
+    ) -> bytes | Raw:
+        """Send the call on its way; the result comes back as this client must get it.
+
+        `tool`: what is called, if it is one. `as_task`: see `Tasks.way_of`.
+        """
+        server, name = target
+        meta = params.inner("_meta")
+        token = meta.get("progressToken") if meta is not None else None
+        upstream = self._pool.upstreams.get(server)
+        update: Update = partial(own_log, notify, server)
+        if token is not None or client.log_level or client.modern:
+            update = self._updates(client, notify, server, token)
+        if client.modern and client.log_level and upstream is not None and not upstream.modern:
+            await self._bring_to_level(server, client.log_level)
+        call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
+        call.tool, call.caller, call.around = tool, client, self._around
+        call.needs_task, call.takes_task = as_task
+        if self._around.pauses.resuming and meta is not None:
+            go_on(call)
+        is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
+        task = asyncio.current_task(self._loop) if tool is not None else None
+        if task is not None and self._waited_for.setdefault(task, call) is not call:
+            task = None  # a hook of the call that this task answers makes it: its client can give up that one alone
+        try:
+            try:
+                result = await self._run(client, call, notify)
+            except UpstreamAnswered as error:
+                is_unheard = code_of(error.error) == HEADER_MISMATCH and upstream is not None and upstream.modern
+                if not is_unheard or method != "tools/call":
+                    raise
+                call.headers = await self._headers_anew(call)
+                call.continues = True
+                result = await self._run(client, call, notify)
+        except UpstreamAnswered as error:
+            raise pages_first(error, client) from error
+        except asyncio.CancelledError:
+            call.cancelled()
+            raise
+        finally:
+            if task is not None:
+                del self._waited_for[task]
+        if task is not None and self._patience.given_up:
+            await self._patience.finished(task, client, result, notify)
+        if call.takes_task:
+            result = self._tasks.created(client, call, result, notify)
+        if isinstance(update, CallUpdates):
+            update.flush()
+        snapshot = self._catalog.view(client.view)
+        if snapshot.may_hold_uris(server, result.data):
+            publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
+        if client.modern:
+            if upstream is not None and upstream.modern:
+                _require_kind(server, result, _KINDS)
+            is_final = not cacheable or not needs_driving(result)
+            return complete_for_modern(
+                result, self._server_info, cacheable=cacheable and is_final, is_of_answers=is_of_answers
+            ).data
+        if upstream is not None and client.version < upstream.version:
+            if upstream.modern:
+                _require_kind(server, result, _FINAL)
+            lower(method, result, spoken=upstream.version, understood=client.version)
+        return result.data
+
+    def _updates(self, client: Client, notify: Notify, server: str, token: Raw | None) -> Update:
+        """What the client hears of the call meanwhile, where it said what it wants."""
+        level = client.log_level
+        if not client.modern:
+            level = level or LEVELS[0]  # none was set: what the server sends of this call, as without a bridge
+        return (
+            CallUpdates(notify, server, token, level, self._loop.time) if level or token is not None else ignore_update
+        )
+
+    async def _bring_to_level(self, server: str, level: str) -> None:
+        """The level that one request wants, where sessions have one: it is told before the call goes out."""
+        instances = [upstream for upstream in self._pool.everyone() if upstream.name == server]
+        for upstream in instances:
+            upstream.wanted.want_log_level_once(level)
+        for upstream in instances:
+            if upstream.session is not None:
+                await upstream.wanted.level_told()
+
+    def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
+        """The call on its way, with whoever can be asked about it."""
+        if "extensions" in client.capabilities:
+            call.extensions = encode(declared_up(extensions_of(client.capabilities), self._extensions, tasks=True))
+        if client.modern:
+            if call.method in _MAY_ASK and (client.profile or "requestState" in call.params):
+                return self._parking.deliver(client, call)
+            if self._keeps_apart(call.upstream):
+                call.client = Unasked(client)
+        elif client.bystander is not None:
+            call.client = client.bystander
+        elif client.asked is not None:
+            call.client = LegacyAsker(client, client.asked, notify)
+        elif client.told_project and self._belongs_to_projects(call.upstream):
+            call.client = Unasked(client)  # a program that asks in this process
+        fields = call.params.fields
+        if "inputResponses" in fields or "requestState" in fields:
+            # Answers to nothing; a server could take them for those to its questions.
+            call.params.drop("inputResponses")
+            call.params.drop("requestState")
+        return self._plan(call)
+
+    def _keeps_apart(self, server: str) -> bool:
+        """Which client a call is of matters to this server, also if it can ask nothing."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream is not None and not upstream.is_shared
+
+    def _belongs_to_projects(self, server: str) -> bool:
+        upstream = self._pool.upstreams.get(server)
+        return upstream is not None and upstream.settings.share == "project"
+
+    async def _headers_anew(self, call: Call) -> tuple[tuple[str, str], ...]:
+        """The `Mcp-Param-*` headers of a call by what the server lists now: it refused the call unseen.
+
+        MCP 2026-07-28, Streamable HTTP, Client Behavior.
+        """
+        upstream = self._pool.upstreams.get(call.upstream)
+        if upstream is not None:
+            await upstream.list_again("tools")
+        tools = self._catalog.flush().tools.values()
+        ref = next((ref for ref in tools if (ref.server, ref.name) == (call.upstream, call.target)), None)
+        return mirrored(ref.headers, call.params) if ref is not None else ()
+
+
+_FINAL = frozenset({b'"complete"'})
+"""The only kind of result that a legacy client knows."""
+_KINDS = _FINAL | {b'"input_required"', b'"task"'}
+"""What a modern client can take: the kinds of the revision, and of the extension that is relayed."""
+
+
+def _require_kind(server: str, result: Body, kinds: frozenset[bytes]) -> None:
+    """A result of another kind must not reach the client: it could not tell what to do with it.
+
+    MCP 2026-07-28, Base Protocol, ResultType: a value that the receiver does not know is invalid.
+    """
+    if b'"resultType"' not in bytes(result.data):
+        return
+    kind = bytes(result.get("resultType") or b'"complete"')
+    if kind not in kinds:
+        shown = kind[:40].decode("utf-8", "replace")
+        raise UpstreamGarbled(server, f"its result is of the kind {shown}, which was not declared to it")

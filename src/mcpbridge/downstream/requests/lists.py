@@ -1,0 +1,135 @@
+"""The list methods: which tools, prompts and resources a client is told of.
+
+A list depends on who asks, the endpoint and the catalog, and, if its `_meta` says what the client is about to do
+(`mcpbridge/query`), on that; never on earlier calls (MCP 2026-07-28, Tools, Capabilities).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from mcpbridge.catalog.definitions.check import Kind
+from mcpbridge.catalog.listing.exposure import Exposure
+from mcpbridge.catalog.listing.profiles import Scope
+from mcpbridge.catalog.listing.query_hint import limit_of, request_of
+from mcpbridge.catalog.listing.tool_lists import Exposed, Exposing
+from mcpbridge.catalog.pagination import Listing as Pages
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.core.elicitation import NOBODY, Asker
+from mcpbridge.downstream.client import Client, Notify
+from mcpbridge.downstream.elicitation.ask import LegacyAsker
+from mcpbridge.downstream.handler import Handler, text
+from mcpbridge.downstream.notifications.from_upstreams import tell_project
+from mcpbridge.downstream.requests.session_tools import ExtraTools
+from mcpbridge.pipeline.permissions.policy import Audience
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.meta import QUERY
+from mcpbridge.upstream.pool import Pool
+
+Choose = Callable[[str, Client, Exposure, Asker], Awaitable[Sequence[str] | None]]
+"""Ids of the tools for a request, best first, of those that this client may be told of; None: all of them.
+
+The last is whoever can be asked meanwhile.
+"""
+
+
+class Listing:
+    """Handlers of the list methods."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        settled: Callable[[], Awaitable[None]],
+        exposing: Exposing,
+        *,
+        choose: Choose,
+        signature: Callable[[ToolRef], str],
+        is_open: Callable[[ToolRef], bool],
+        extra: ExtraTools,
+    ) -> None:
+        """`settled` waits while servers start. `signature` tells how a tool is called, in a line.
+
+        `extra`: what single sessions have besides.
+
+        `is_open`: every call of a tool is allowed, whoever makes it.
+        """
+        self.is_open, self.extra = is_open, extra
+        self._catalog, self._pool, self._settled = catalog, pool, settled
+        self.exposing = exposing
+        """Who is listed what."""
+        self._choose, self.signature_of = choose, signature
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By method; the same in both eras."""
+        return {
+            "tools/list": self._tools,
+            "prompts/list": self._list("prompts"),
+            "resources/list": self._list("resources"),
+            "resources/templates/list": self._list("templates"),
+        }
+
+    def exposure_of(self, client: Client) -> Exposure:
+        """What decides which tools this client is listed."""
+        return self.exposing.of(client.name, client.view, client.profile_name)
+
+    def scope_of(self, client: Client) -> Scope | None:
+        """The profile that this client is kept to; None: it sees all."""
+        return self.exposure_of(client).scope
+
+    def listed(self, client: Client) -> Exposed:
+        """What this client is listed, as of the last snapshot, if it asks for nothing in particular."""
+        exposed = self._look(client)
+        if client.activated and exposed.mode == "search":
+            exposure = self.exposure_of(client)
+            return self.exposing.chosen(client.view, self._audience(client), exposure, client.activated)
+        return exposed
+
+    def own_name(self, client: Client, name: str) -> str:
+        """The catalog's name of a tool that this client may have been told of under a shorter one."""
+        return self._look(client).names.get(name, name)
+
+    async def _tools(self, client: Client, frame: Frame, notify: Notify) -> bytes:
+        cursor, query, limit = await self._asked(client, frame, notify)
+        self._catalog.flush()
+        exposure = self.exposure_of(client)
+        await self.exposing.prepare(client.view, self._audience(client), exposure)
+        if query:
+            # A modern client can be asked nothing in the middle of a list request.
+            asker = NOBODY if client.modern or client.asked is None else LegacyAsker(client, client.asked, notify)
+            ids = await self._choose(query, client, exposure, asker)
+            if ids is not None:
+                chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids[:limit])
+                return (await self._with_extra(client, chosen.tools)).page(cursor, revision=client.version)
+        return (await self._with_extra(client, self.listed(client).tools)).page(cursor, revision=client.version)
+
+    async def _with_extra(self, client: Client, tools: Pages) -> Pages:
+        if not self.extra.are_any:
+            return tools
+        return await self.extra.listing(client, tools, self._catalog.view(client.view).tools)
+
+    def _list(self, kind: Kind) -> Handler:
+        async def answer_list(client: Client, frame: Frame, notify: Notify) -> bytes:
+            cursor = (await self._asked(client, frame, notify))[0]
+            self._catalog.flush()
+            return self._look(client).listing(kind).page(cursor, revision=client.version)
+
+        return answer_list
+
+    async def _asked(self, client: Client, frame: Frame, notify: Notify) -> tuple[str | None, str, int | None]:
+        """The cursor, what the client tells of and how many tools it wants, once the servers had time to start."""
+        await tell_project(self._pool, client, notify)
+        await self._settled()
+        params = Body(frame.params) if frame.params else Body()
+        cursor = text(params, "cursor") if bytes(params.get("cursor") or b"null") != b"null" else None
+        meta = params.inner("_meta")
+        said = meta.get(QUERY) if meta is not None else None
+        return (cursor, request_of(said), limit_of(said)) if said is not None else (cursor, "", None)
+
+    def _look(self, client: Client) -> Exposed:
+        return self.exposing.look(client.view, self._audience(client), self.exposure_of(client))
+
+    def _audience(self, client: Client) -> Audience:
+        """Found out anew after every wait: the policy may be another one by then."""
+        return self._catalog.audience(client.name, client.principal)

@@ -1,0 +1,147 @@
+"""Kept results as resources, for the principal whose they are. They are in no list.
+
+    mcpbridge://results/HANDLE             the whole result of the call as JSON, byte for byte what the server sent
+    mcpbridge://results/HANDLE/text        its text: the text blocks, one below the other
+    mcpbridge://results/HANDLE/content/N   the content block at place N, from 0: a text, an image, a file
+
+Reading counts as use: what is read stays kept.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+
+import anyio.to_thread
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.downstream.client import Client
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import decode_batch, encode
+from mcpbridge.protocol.meta import complete_for_modern
+from mcpbridge.results.header_line import URI
+from mcpbridge.results.kept_results import Shelf
+
+RESULT_URIS = URI
+"""What URIs of kept results begin with; the handle follows."""
+
+_PART = re.compile(r"([a-z0-9]{1,64})(?:/(text)|/content/([0-9]{1,6}))?", re.ASCII)
+
+_LARGE = 32 * 1024
+"""Bytes of a result from which on the answer is made in a thread: it would hold up all other requests."""
+_LONGEST_READ = 1024 * 1024
+"""Characters of a text that is read to tell what kind it is; of a longer one the beginning."""
+
+_JSON, _PLAIN = "application/json", "text/plain"
+_TYPES: dict[str, str] = {
+    "json": _JSON,
+    "ndjson": "application/x-ndjson",
+    "csv": "text/csv",
+    "html": "text/html",
+    "markdown": "text/markdown",
+    "table": "text/markdown",
+    "diff": "text/x-diff",
+}
+
+_Contents = dict[str, object]
+
+
+class ResultResources:
+    """Reads them off the shelf."""
+
+    def __init__(self, shelf: Shelf, server_info: bytes) -> None:
+        """`server_info`: the bridge's own, encoded."""
+        self._shelf, self._server_info = shelf, server_info
+
+    async def read(self, client: Client, uri: str) -> bytes | Raw:
+        """The answer to `resources/read`.
+
+        Raises:
+            UnknownName: there is none, not any more, it has no such part, or it is another principal's. It may still be
+                that of a server which is a bridge itself.
+        """
+        named = _PART.fullmatch(uri, len(URI)) if uri.startswith(URI) else None
+        data = await self._shelf.get(named[1], principal=client.principal) if named else None
+        if named is None or data is None:
+            raise UnknownName("resource", uri)
+        make = partial(self._answer, data, uri, named, is_modern=client.modern)
+        answer = await anyio.to_thread.run_sync(make) if len(data) > _LARGE else make()
+        if answer is None:
+            raise UnknownName("resource", uri)
+        return answer
+
+    def _answer(self, data: bytes, uri: str, named: re.Match[str], *, is_modern: bool) -> bytes | Raw | None:
+        contents = _contents(data, named)
+        if contents is None:
+            return None
+        result = Body(encode({"contents": [{"uri": uri, **contents}]}))
+        return (complete_for_modern(result, self._server_info, cacheable=True) if is_modern else result).data
+
+
+def _contents(data: bytes, named: re.Match[str]) -> _Contents | None:
+    """What is read, but for the URI; None: there is no such part."""
+    if named[2]:
+        from mcpbridge.results.content import text_of  # loaded with the first result that is read
+
+        text = text_of(data)
+        return {"mimeType": _type_of(text), "text": text} if text else None
+    if named[3]:
+        return _block(data, int(named[3]))
+    return {"mimeType": _JSON, "text": data.decode("utf-8", "replace")}
+
+
+def _block(data: bytes, place: int) -> _Contents | None:
+    try:
+        listed = Body(data).get("content")
+        blocks = decode_batch(listed) if listed is not None else ()
+        if place >= len(blocks):
+            return None
+        block = Body(blocks[place])
+        return _told(block) or {"mimeType": _JSON, "text": str(memoryview(blocks[place]), "utf-8", "replace")}
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _told(block: Body) -> _Contents | None:
+    """A block as the contents of a resource, its data as it came; None: it is of another kind, such as a link."""
+    match bytes(block.get("type") or b""):
+        case b'"text"' if _is_text(block.get("text")):
+            return {"mimeType": _type_of(_decoded(block.get("text"))), "text": block.get("text")}
+        case b'"image"' | b'"audio"' if _is_text(block.get("data")):
+            said = block.get("mimeType")
+            return {"mimeType": said if _is_text(said) else "application/octet-stream", "blob": block.get("data")}
+        case b'"resource"':
+            inner = block.inner("resource")
+            fields: Mapping[str, Raw] = inner.fields if inner is not None else {}
+            if _is_text(fields.get("text")) or _is_text(fields.get("blob")):
+                return {name: value for name, value in fields.items() if name != "uri"}
+        case _:
+            pass
+    return None
+
+
+def _is_text(raw: Raw | None) -> bool:
+    return raw is not None and bytes(memoryview(raw)[:1]) == b'"'
+
+
+def _decoded(raw: Raw | None) -> str:
+    """The text; empty for one that is no UTF-8."""
+    try:
+        return msgspec.json.decode(raw or b'""', type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+
+
+def _type_of(text: str) -> str:
+    """The media type of a text. Of a long one only the beginning is read, and its end seen."""
+    if len(text) > _LONGEST_READ:
+        ends = text[:100].lstrip()[:1] + text[-100:].rstrip()[-1:]
+        if ends in ("{}", "[]"):
+            return _JSON
+        text = text[: text.rfind("\n", 0, _LONGEST_READ) + 1]
+    from mcpbridge.results.document import read
+
+    document = read(text)
+    is_alone = document.kind == "table" or not any(document.around)
+    return _TYPES.get(document.kind, _PLAIN) if is_alone else _PLAIN

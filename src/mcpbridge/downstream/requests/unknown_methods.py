@@ -1,0 +1,48 @@
+"""Requests of revisions and extensions to come: carried where it is plain whose they are.
+
+Which of several servers a method belongs to that nobody here knows cannot be told, so it is refused there. An endpoint
+that shows one server is as good as that server: what it does not know is the server's to refuse, and the params and the
+result cross as they are.
+"""
+
+from collections.abc import Collection
+
+from msgspec import Raw
+
+from mcpbridge.core.elicitation import QUESTIONS
+from mcpbridge.downstream.client import Client, Notify
+from mcpbridge.downstream.requests.delivery import Delivery
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame
+from mcpbridge.upstream.pool import Pool
+
+_OURS = ("notifications/", "tasks/", "subscriptions/", "server/", "rpc.")
+"""Beginnings of what belongs to one hop, or is a notification that was given an id."""
+
+
+class UnknownMethods:
+    """Passes on what the bridge has no handler for."""
+
+    def __init__(self, pool: Pool, delivery: Delivery, known: Collection[str]) -> None:
+        """`known`: the methods that some revision has: where one of them is not served, it is refused."""
+        self._pool, self._delivery = pool, delivery
+        self._known = frozenset(known) | QUESTIONS
+
+    def server_of(self, client: Client, method: str) -> str:
+        """The one server that this request can be for; empty when there are several, or it is no such request."""
+        if method in self._known or method.startswith(_OURS) or not client.version:
+            return ""
+        names = list(self._pool.upstreams)
+        return client.view or (names[0] if len(names) == 1 else "")
+
+    async def pass_on(self, server: str, client: Client, frame: Frame, notify: Notify) -> bytes | Raw | None:
+        """The server's result; None when it speaks another era, in which the method could mean anything.
+
+        Raises: as any call.
+        """
+        upstream = self._pool.upstreams[server]
+        await upstream.ready()
+        if upstream.modern != client.modern:
+            return None
+        params = Body(frame.params if bytes(memoryview(frame.params)[:1]) else EMPTY_OBJECT)
+        return await self._delivery.deliver(client, frame.method, (server, ""), params, notify)

@@ -1,0 +1,92 @@
+"""Reading the envelope of a modern request (MCP 2026-07-28, basic: per-request protocol fields).
+
+For channels without headers. The HTTP front checks its headers first and makes its `Client` the same way.
+"""
+
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import BadRequest
+from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.downstream.client import Client
+from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Frame
+from mcpbridge.protocol.revisions import LEVELS, MODERN
+
+
+class _Meta(msgspec.Struct):
+    version: Any = msgspec.field(default=msgspec.UNSET, name="io.modelcontextprotocol/protocolVersion")
+    capabilities: Any = msgspec.field(default=msgspec.UNSET, name="io.modelcontextprotocol/clientCapabilities")
+    info: Any = msgspec.field(default=None, name="io.modelcontextprotocol/clientInfo")
+    log_level: Any = msgspec.field(default=None, name="io.modelcontextprotocol/logLevel")
+
+
+class _Params(msgspec.Struct):
+    meta: Raw = msgspec.field(default_factory=Raw, name="_meta")
+
+
+_decode_params = msgspec.json.Decoder(_Params).decode
+_decode_meta = msgspec.json.Decoder(_Meta).decode
+
+
+def reads_as_modern(frame: Frame) -> bool:
+    """Whether this request carries the modern envelope, or a part of it. Cheap for those that do not.
+
+    One required key without the other is an incomplete envelope, not a legacy request.
+    """
+    params = bytes(frame.params)
+    if b"modelcontextprotocol" not in params:  # the slash that follows may be escaped
+        return False
+    try:
+        meta = _decode_meta(_meta_of(params))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return meta.version is not msgspec.UNSET or meta.capabilities is not msgspec.UNSET
+
+
+def modern_client(frame: Frame, principal: str = "") -> Client:
+    """The sender of a modern request, as its envelope declares it.
+
+    Raises:
+        BadRequest: -32602 a required key is missing or has the wrong shape; -32022 a revision that is not spoken.
+    """
+    try:
+        meta = _decode_meta(_meta_of(bytes(frame.params)))
+    except msgspec.DecodeError:
+        meta = _Meta()
+    for key, value, kind in (
+        ("protocolVersion", meta.version, str),
+        ("clientCapabilities", meta.capabilities, dict),
+    ):
+        if not isinstance(value, kind):
+            raise BadRequest(
+                INVALID_PARAMS,
+                f"params._meta must have io.modelcontextprotocol/{key} ({_KINDS[kind]}) on every request",
+            )
+    if meta.version not in MODERN:
+        raise BadRequest(
+            UNSUPPORTED_VERSION,
+            "Unsupported protocol version",
+            {"supported": list(MODERN), "requested": meta.version},
+        )
+    info = meta.info
+    return Client(
+        principal=principal,
+        modern=True,
+        version=meta.version,
+        info=cast("dict[str, Any]", info) if isinstance(info, dict) else {},
+        capabilities=meta.capabilities,
+        profile=Profile.declared(meta.capabilities, meta.version) if meta.capabilities else NOTHING,
+        log_level=meta.log_level if meta.log_level in LEVELS else "",
+    )
+
+
+def _meta_of(params: bytes) -> Raw:
+    try:
+        return _decode_params(params).meta
+    except msgspec.DecodeError:
+        return Raw()
+
+
+_KINDS = {str: "a string", dict: "an object"}

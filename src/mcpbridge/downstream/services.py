@@ -1,0 +1,72 @@
+"""What the fronts need of the layers behind them."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from mcpbridge.downstream.client import Answer, Client, Notify
+from mcpbridge.protocol.jsonrpc import Frame
+
+
+class Core(Protocol):
+    """The server that answers; `mcpbridge.downstream.server.Server` is one."""
+
+    @property
+    def views(self) -> Collection[str]:
+        """Names of the servers that have an endpoint of their own; see `Client.view`."""
+        ...
+
+    @property
+    def backends(self) -> Collection[str]:
+        """Names of what has tools as a server has, but no endpoint."""
+        ...
+
+    @property
+    def profiles(self) -> Collection[str]:
+        """Names of the profiles, which have one as well; see `Client.profile_name`."""
+        ...
+
+    def open(self, client: Client) -> None:
+        """A legacy session begins."""
+        ...
+
+    def close(self, client: Client) -> None:
+        """A legacy session ends; what it started is cancelled."""
+        ...
+
+    async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
+        """Answer one request; raises nothing but CancelledError, and cancelling it cancels the call upstream.
+
+        `cancel_as` is whose `notifications/cancelled` may name the request, if it is not `client`. `Answer.data` is
+        empty when the client itself cancelled the request: then nothing is sent.
+        """
+        ...
+
+    def notification(self, client: Client, frame: Frame) -> None:
+        """Take one notification of the client."""
+        ...
+
+    def unheard(self, client: Client, frame: Frame) -> None:
+        """The answer to this request has no way to its client any more, though the client may still be there."""
+        ...
+
+    def answered(self, client: Client, frame: Frame) -> None:
+        """Take the client's answer to a request that it was sent; one to nothing is dropped."""
+        ...
+
+
+class RunningBridge(Protocol):
+    """A bridge that is up; `mcpbridge.library.bridge.Bridge` is one."""
+
+    @property
+    def server(self) -> Core:
+        """Who answers."""
+        ...
+
+    @property
+    def has_settled(self) -> bool:
+        """Every server was ready or had failed once, or had its time to; true from then on."""
+        ...
+
+    def status(self) -> Mapping[str, Any]:
+        """How the bridge and its servers are; `servers` is a list of objects with `name` and `state`."""
+        ...

@@ -1,0 +1,256 @@
+"""Tasks of sessions of revision 2025-11-25: made with `task` in a call, looked at, listed, waited for and cancelled.
+
+The task lives at its server, in the very session that made it. Here stands whose it is: a session sees its own tasks,
+and those of its principal if the front knows one. What the server says of a task at any later time (a question, its
+progress, its status) goes to that session: on a stream that asks for the task if there is one, else beside all others.
+"""
+
+import asyncio
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from mcpbridge.base.errors import BadRequest, BridgeError, Overloaded, UpstreamAnswered
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.core.elicitation import NOBODY
+from mcpbridge.core.model import Call, Plan
+from mcpbridge.downstream.client import Client, Notify
+from mcpbridge.downstream.elicitation.ask import LegacyAsker
+from mcpbridge.downstream.handler import Handler, text
+from mcpbridge.downstream.progress import CallUpdates
+from mcpbridge.downstream.revisions.result_links import publish_uris
+from mcpbridge.downstream.tasks.tasks import TaskIds, named_as_shown, unknown_task
+from mcpbridge.pipeline.task_polling import made_task, read_task
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Frame, code_of, encode, encode_notification
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.session.tasks import LONGEST, RELATED_TASK
+from mcpbridge.upstream.supervisor import Upstream
+
+MAX_TASKS = 256
+"""Tasks of one session, or of one principal, that are known at a time; more are not made."""
+LOOKS_AT_ONCE = 8
+"""Tasks that are looked at side by side for a list."""
+
+
+class _Task(Struct, eq=False):
+    """One task and whose it is."""
+
+    shown: str
+    """Its id as clients know it."""
+    server: str
+    id: str
+    client: Client
+    """The session that made it, or asked for it last."""
+    until: float
+    """Loop time when it is forgotten."""
+    instance: Upstream | None = None
+    """The session it lives in; None when that is not known any more."""
+    streams: list[Notify] = field(default_factory=list[Notify])
+    """Open streams of requests about it, the newest last."""
+
+    def send(self, message: bytes) -> bool:
+        """Send what belongs to the task. False when there is no way to its client."""
+        ways = [*reversed(self.streams), self.client.push]
+        return any(way(message) is not False for way in ways)
+
+
+class LegacyTasks:
+    """The tasks of all legacy sessions."""
+
+    def __init__(self, catalog: Catalog, pool: Pool, plan: Plan, ids: TaskIds) -> None:
+        self._catalog, self._pool, self._plan, self._ids = catalog, pool, plan, ids
+        self._tasks: dict[str, _Task] = {}
+        self._clock = asyncio.get_running_loop().time
+
+    @property
+    def legacy(self) -> dict[str, Handler]:
+        """By method, for legacy sessions."""
+        return {
+            "tasks/get": self._get,
+            "tasks/result": self._result,
+            "tasks/list": self._list,
+            "tasks/cancel": self._cancel,
+        }
+
+    def require_room(self, client: Client) -> None:
+        """Refuse one task too many.
+
+        Raises:
+            Overloaded: this client has as many as it may.
+        """
+        if len(self._of(client)) >= MAX_TASKS:
+            raise Overloaded(f"{MAX_TASKS} tasks of this client are known; more are not made")
+
+    def created(self, client: Client, call: Call, result: Body, notify: Notify) -> Body:
+        """The answer to the call that made a task: the task with its id for this client."""
+        task = made_task(result)
+        if task is None:
+            return result
+        state = read_task(call.upstream, task)
+        record = self._keep(client, call.upstream, state.id, state.seconds_to_live)
+        record.instance = call.instance if isinstance(call.instance, Upstream) else None
+        if isinstance(call.update, CallUpdates):
+            call.update.go_to(record.send)  # the stream of the call ends with this answer
+        self._follow(record, call, state.seconds_to_live)
+        task.put("taskId", record.shown)
+        result.put("task", task)
+        _rename(result, record.shown)
+        return result
+
+    def forget(self, client: Client) -> None:
+        """A session ended. Its tasks run on, since they may be asked for again; nobody is told of them meanwhile."""
+        for shown, record in list(self._tasks.items()):
+            if record.client is client:
+                record.streams.clear()
+                self._leave(record)
+                if not client.principal:
+                    del self._tasks[shown]  # nobody could list it; its id is still good for whoever has it
+
+    # -- requests
+
+    async def _get(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        return (await self._look(client, *self._opened(client, frame))).data
+
+    async def _cancel(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        record, params = self._opened(client, frame)
+        task = await self._ask(client, "tasks/cancel", record, params)
+        self._leave(record)
+        task.put("taskId", record.shown)
+        return task.data
+
+    async def _result(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        record, params = self._opened(client, frame)
+        record.streams.append(notify)
+        try:
+            result = await self._ask(client, "tasks/result", record, params)
+        finally:
+            if notify in record.streams:
+                record.streams.remove(notify)
+        self._leave(record)
+        snapshot = self._catalog.view(client.view)
+        if snapshot.may_hold_uris(record.server, result.data):
+            publish_uris("tools/call", result, lambda uri: snapshot.published_uri(record.server, uri))
+        _rename(result, record.shown, always=True)
+        return result.data
+
+    async def _list(self, client: Client, frame: Frame, notify: Notify) -> bytes:
+        """Every task of this client, as its server tells of it now. All on one page, so no cursor is ever good."""
+        _require_told(client)
+        params = Body(frame.params) if bytes(memoryview(frame.params)[:1]) else Body()
+        if bytes(params.get("cursor") or b"null") not in (b"null", b'""'):
+            raise BadRequest(INVALID_PARAMS, "Invalid cursor: list again from the start")
+        room = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def look(record: _Task) -> Body | None:
+            async with room:
+                try:
+                    return await self._look(client, record, Body())
+                except UpstreamAnswered as error:
+                    if code_of(error.error) == INVALID_PARAMS:
+                        self._tasks.pop(record.shown, None)  # its server has forgotten it
+                    return None
+                except BridgeError:
+                    return None
+
+        looked = await asyncio.gather(*(look(record) for record in self._of(client)))
+        return encode({"tasks": [Raw(bytes(task.data)) for task in looked if task is not None]})
+
+    def _opened(self, client: Client, frame: Frame) -> tuple[_Task, Body]:
+        _require_told(client)
+        params = Body(frame.params) if bytes(memoryview(frame.params)[:1]) else Body()
+        shown = text(params, "taskId")
+        server, id_ = self._ids.open(client, shown)
+        if server not in self._pool.upstreams:
+            raise unknown_task(shown)
+        record = self._tasks.get(shown)
+        if record is None:  # of a session that ended, or from before a restart
+            record = self._tasks[shown] = _Task(shown, server, id_, client, self._clock() + LONGEST)
+        elif record.client is not client:
+            record.client = client
+            self._follow(record, Call("tools/call", server, "", Body()), record.until - self._clock())
+        return record, params
+
+    async def _look(self, client: Client, record: _Task, params: Body) -> Body:
+        task = await self._ask(client, "tasks/get", record, params)
+        if read_task(record.server, task).has_ended:
+            self._leave(record)
+        task.put("taskId", record.shown)
+        return task
+
+    async def _ask(self, client: Client, method: str, record: _Task, params: Body) -> Body:
+        params.put("taskId", record.id)
+        call = Call(method, record.server, record.id, params, params.inner("_meta"))
+        if client.asked is not None:
+            call.client = LegacyAsker(client, client.asked, record.send, task=record.shown)
+        if record.instance is not None and record.instance.status.state != "stopped":
+            call.instance = record.instance
+        try:
+            return await self._plan(call)
+        except UpstreamAnswered as error:
+            raise named_as_shown(error, record.id, record.shown) from error
+
+    # -- what is known
+
+    def _keep(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> _Task:
+        shown = self._ids.seal(client, server, id_, seconds_to_live)
+        lives = LONGEST if seconds_to_live is None else min(LONGEST, seconds_to_live)
+        record = self._tasks[shown] = _Task(shown, server, id_, client, self._clock() + lives)
+        return record
+
+    def _of(self, client: Client) -> list[_Task]:
+        now = self._clock()
+        for shown, record in list(self._tasks.items()):
+            if record.until <= now:
+                del self._tasks[shown]
+        principal = client.principal
+        return [
+            record
+            for record in self._tasks.values()
+            if (record.client is client or (principal and record.client.principal == principal))
+            and client.view in ("", record.server)
+        ]
+
+    def _follow(self, record: _Task, call: Call, seconds: float | None) -> None:
+        """From now on what its server says of the task is this client's."""
+        instance, client = record.instance, record.client
+        if instance is None:
+            return
+        call.client = NOBODY
+        if client.asked is not None:
+            call.client = LegacyAsker(client, client.asked, record.send, task=record.shown)
+        instance.tasks.follow(record.id, call, lambda params: self._changed(record, params), seconds=seconds)
+
+    def _changed(self, record: _Task, params: Raw) -> None:
+        """A `notifications/tasks/status` of the server: to the client."""
+        try:
+            task = Body(params)
+            has_ended = read_task(record.server, task).has_ended
+            task.put("taskId", record.shown)
+            record.client.push(encode_notification("notifications/tasks/status", bytes(task.data)))
+        except (BridgeError, msgspec.DecodeError):
+            return
+        if has_ended:
+            self._leave(record)
+
+    def _leave(self, record: _Task) -> None:
+        """Nothing more comes of it by itself."""
+        if record.instance is not None:
+            record.instance.tasks.leave(record.id)
+
+
+def _require_told(client: Client) -> None:
+    """Raise BadRequest (−32601) for a session that was not told of tasks."""
+    if not client.runs_tasks:
+        raise BadRequest(METHOD_NOT_FOUND, "Method not found: no server behind this session runs tasks")
+
+
+def _rename(result: Body, shown: str, *, always: bool = False) -> None:
+    """Name the task in the result's `_meta` as the client does; `always`: also where the server does not name it."""
+    meta = result.inner("_meta")
+    if meta is None and not always:
+        return
+    meta = meta or Body()
+    if always or RELATED_TASK in meta:
+        meta.put(RELATED_TASK, {"taskId": shown})
+        result.put("_meta", meta)

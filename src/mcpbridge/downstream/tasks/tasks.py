@@ -1,0 +1,299 @@
+"""The ids of tasks as clients know them: sealed, so that they lead back to the server and serve their owner alone.
+
+A task id is a bearer token for what a server keeps (2025-11-25 and the extension of 2026-07-28, security
+considerations). Sealed, it cannot be guessed and opens for the principal that made the task, with no memory of it here.
+
+Tasks that a client follows itself: who may, and the handlers of modern clients.
+
+A client that knows the task dialect of the server behind a tool gets the task, with its id sealed, and what it asks
+about it goes to that server (MCP 2025-11-25, Tasks; SEP-2663). For every other client the bridge follows the task
+itself, in `pipeline/task_driving.py`. Sessions of 2025-11-25 are in `session_tasks.py`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.base.errors import BadRequest, UpstreamAnswered
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.core.model import Call, Plan
+from mcpbridge.downstream.client import Client, Notify
+from mcpbridge.downstream.elicitation.ask import Unasked, phrase
+from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.handler import Handler, text
+from mcpbridge.downstream.revisions.result_links import publish_uris
+from mcpbridge.pipeline.input_required import read_questions
+from mcpbridge.pipeline.task_polling import INPUT_REQUIRED, is_task, read_task
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    Frame,
+    decode_fields,
+    encode,
+    encode_fields,
+)
+from mcpbridge.protocol.meta import complete_for_modern
+from mcpbridge.protocol.revisions import TASKS, declared_up, extensions_of
+from mcpbridge.upstream.pool import Pool
+
+MARGIN = 24 * 3600.0
+"""Seconds that an id outlives its task: servers may let a task live longer than they said at first."""
+UNLIMITED = 30 * 24 * 3600.0
+"""Seconds that the id of a task without an end is good for."""
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"(?:\s*:)?')
+"""A string of a JSON document; with the colon, if it names a member."""
+
+
+class TaskIds:
+    """Seals and opens. The same text is good for as long as the task lives, any number of times."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+
+    def seal(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> str:
+        """What this client is told in place of a server's own id."""
+        seconds = UNLIMITED if seconds_to_live is None else seconds_to_live + MARGIN
+        return self._sealer.seal({"server": server, "task": id_}, _bind(client), seconds=seconds)
+
+    def open(self, client: Client, shown: str) -> tuple[str, str]:
+        """Server, and its own id.
+
+        Raises:
+            BadRequest: forged, expired, another principal's, or of a server that this endpoint does not show.
+        """
+        try:
+            claims = self._sealer.open(shown, _bind(client))
+            server, id_ = str(claims["server"]), str(claims["task"])
+        except (BadRequest, KeyError):
+            raise unknown_task(shown) from None
+        if client.view not in ("", server):
+            raise unknown_task(shown)
+        return server, id_
+
+
+def unknown_task(shown: str) -> BadRequest:
+    """The one answer to an id that is not good, whatever is wrong with it."""
+    return BadRequest(INVALID_PARAMS, f"Unknown task: {shown[:40]}{'…' if len(shown) > 40 else ''}")
+
+
+def named_as_shown(error: UpstreamAnswered, id_: str, shown: str) -> UpstreamAnswered:
+    """The server's error, naming the task as the client does: as a string in its data, and as a word of its message."""
+    try:
+        fields = decode_fields(error.error)
+        for name, raw in fields.items():
+            if name == "message":
+                message = msgspec.json.decode(raw, type=str)
+                fields[name] = Raw(encode(re.sub(rf"(?<![\w-]){re.escape(id_)}(?![\w-])", lambda _: shown, message)))
+            elif name != "code":
+                fields[name] = _renamed(raw, encode(id_), encode(shown))
+    except (msgspec.DecodeError, RecursionError):
+        return error
+    renamed = UpstreamAnswered(error.upstream, encode_fields(fields))
+    renamed.asked = error.asked
+    return renamed
+
+
+def _renamed(raw: Raw, id_: bytes, shown: bytes) -> Raw:
+    """JSON in which whole strings that are `id_` are `shown`. Names of members stay, whatever they are."""
+
+    def instead(found: re.Match[bytes]) -> bytes:
+        return shown if found[0] == id_ else found[0]
+
+    return Raw(_STRING.sub(instead, bytes(raw)))
+
+
+def _bind(client: Client) -> tuple[str, ...]:
+    return "task", "modern" if client.modern else "legacy", client.principal
+
+
+_CAPABILITY: Mapping[str, str] = {ELICIT: "elicitation", SAMPLE: "sampling", LIST_ROOTS: "roots"}
+
+
+class SessionTasks(Protocol):
+    """The tasks of legacy sessions; `mcpbridge.downstream.tasks.session_tasks.LegacyTasks` is them."""
+
+    def created(self, client: Client, call: Call, result: Body, notify: Notify) -> Body:
+        """The answer to the call that made a task."""
+        ...
+
+    def require_room(self, client: Client) -> None:
+        """Raises Overloaded: this client has as many tasks as it may."""
+        ...
+
+
+def require_tasks(client: Client) -> None:
+    """Refuse a modern client that did not declare the extension with this request.
+
+    Raises:
+        BadRequest: −32021, naming the extension.
+    """
+    if TASKS not in extensions_of(client.capabilities):
+        required: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise BadRequest(MISSING_CAPABILITY, f"The client did not declare the extension {TASKS}", required)
+
+
+class Tasks:
+    """Tasks of modern clients at modern servers: nothing is kept here, so any replica can go on."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        pool: Pool,
+        plan: Plan,
+        ids: TaskIds,
+        server_info: bytes,
+        sessions: SessionTasks,
+    ) -> None:
+        """`server_info`: the bridge's own, encoded."""
+        self._catalog, self._pool, self._plan, self._ids = catalog, pool, plan, ids
+        self._server_info, self._sessions = server_info, sessions
+        self.extensions: frozenset[str] = frozenset()
+        """Those that the configuration lets cross, besides those that the bridge understands."""
+
+    @property
+    def modern(self) -> dict[str, Handler]:
+        """By method, for modern clients."""
+        return {
+            "tasks/get": self._get,
+            "tasks/update": self._hand_on("tasks/update"),
+            "tasks/cancel": self._hand_on("tasks/cancel"),
+        }
+
+    def way_of(self, client: Client, tool: ToolRef, params: Body) -> tuple[bool, bool]:
+        """Whether the tool needs a task of the bridge's own, and whether the client takes a task for an answer.
+
+        A client that does not know of tasks may name one all the same: that is ignored (2025-11-25, task support and
+        handling). One that was told of them may do so for tools that can run as tasks (tool-level negotiation).
+
+        Raises:
+            BadRequest: −32601, this tool cannot.
+            Overloaded: the client has as many tasks as it may.
+        """
+        is_required = tool.task_support == "required"
+        if client.modern:
+            params.drop("task")
+            return is_required, TASKS in extensions_of(client.capabilities)
+        if "task" not in params:
+            return is_required, False
+        if not client.runs_tasks:
+            params.drop("task")
+            return is_required, False
+        upstream = self._pool.upstreams.get(tool.server)
+        if not tool.task_support or upstream is None or not upstream.runs_tasks:
+            raise BadRequest(METHOD_NOT_FOUND, f"{tool.wire} does not run as a task; call it without `task`")
+        self._sessions.require_room(client)
+        return False, True
+
+    def created(self, client: Client, call: Call, result: Body, notify: Notify) -> Body:
+        """The answer to a call that may have made a task; any other result is left as it is."""
+        if not client.modern:
+            return self._sessions.created(client, call, result, notify)
+        if is_task(result):
+            state = read_task(call.upstream, result)
+            result.put("taskId", self._ids.seal(client, call.upstream, state.id, state.seconds_to_live))
+        return result
+
+    async def look(self, client: Client, server: str, id_: str, shown: str, params: Body | None = None) -> Body:
+        """What the server says of a task now, as the client must get it.
+
+        Raises:
+            BadRequest: the task asks for what this client did not declare.
+            UpstreamError: the server does not know the task, or cannot be reached.
+        """
+        task = await self._ask(client, "tasks/get", server, id_, shown, params)
+        if self._knows_roots(server) and (keys := _asked_for_roots(server, task)):
+            roots = Raw(self._pool.upstreams[server].settings.roots_result)
+            answers = Body(encode({"inputResponses": dict.fromkeys(keys, roots)}))
+            await self._ask(client, "tasks/update", server, id_, shown, answers)
+        return self.as_shown(client, server, shown, task)
+
+    def as_shown(self, client: Client, server: str, shown: str, task: Body) -> Body:
+        """A task with all that stands in it, for this client."""
+        task.put("taskId", shown)
+        result = task.inner("result")
+        snapshot = self._catalog.view(client.view)
+        if result is not None and snapshot.may_hold_uris(server, result.data):
+            publish_uris("tools/call", result, lambda uri: snapshot.published_uri(server, uri))
+            task.put("result", result)
+        if read_task(server, task).status == INPUT_REQUIRED and "inputRequests" in task:
+            known = _asked_for_roots(server, task) if self._knows_roots(server) else ()
+            questions = read_questions(server, task).items()
+            task.put(
+                "inputRequests", {key: _asked(question, client) for key, question in questions if key not in known}
+            )
+        return task
+
+    def _knows_roots(self, server: str) -> bool:
+        """The configuration answers what this server asks for roots, so no client is asked."""
+        upstream = self._pool.upstreams.get(server)
+        return upstream is not None and bool(upstream.settings.roots)
+
+    async def _get(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
+        server, id_, shown, params = self._opened(client, frame)
+        task = await self.look(client, server, id_, shown, params)
+        return complete_for_modern(task, self._server_info).data
+
+    def _hand_on(self, method: str) -> Handler:
+        async def hand_on(client: Client, frame: Frame, _: Notify) -> bytes | Raw:
+            server, id_, shown, params = self._opened(client, frame)
+            result = await self._ask(client, method, server, id_, shown, params)
+            return complete_for_modern(result, self._server_info).data
+
+        return hand_on
+
+    def _opened(self, client: Client, frame: Frame) -> tuple[str, str, str, Body]:
+        require_tasks(client)
+        params = Body(frame.params)
+        shown = text(params, "taskId")
+        server, id_ = self._ids.open(client, shown)
+        if server not in self._pool.upstreams:
+            raise unknown_task(shown)
+        return server, id_, shown, params
+
+    async def _ask(
+        self, client: Client, method: str, server: str, id_: str, shown: str, params: Body | None = None
+    ) -> Body:
+        params = params if params is not None else Body()
+        params.put("taskId", id_)
+        call = Call(method, server, id_, params, params.inner("_meta"), client=_Follower(client))
+        call.extensions = encode(declared_up(extensions_of(client.capabilities), self.extensions, tasks=True))
+        try:
+            return await self._plan(call)
+        except UpstreamAnswered as error:
+            raise named_as_shown(error, id_, shown) from error
+
+
+class _Follower(Unasked):
+    """The modern client behind a request about a task. What the task asks stands in the answer."""
+
+    __slots__ = ("profile",)
+
+    relays = True
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client)
+        self.profile: Profile = client.profile
+
+
+def _asked_for_roots(server: str, task: Body) -> list[str]:
+    """The keys of the questions of a task that ask for roots."""
+    if "inputRequests" not in task:
+        return []
+    return [key for key, question in read_questions(server, task).items() if question.method == LIST_ROOTS]
+
+
+def _asked(question: Question, client: Client) -> dict[str, Any]:
+    try:
+        params = phrase(question, client.version, client.profile)
+    except QuestionRefused as refused:
+        required: dict[str, Any] = {"requiredCapabilities": {_CAPABILITY[question.method]: {}}}
+        raise BadRequest(MISSING_CAPABILITY, f"The task asks for {question.method}: {refused}", required) from refused
+    return {"method": question.method, "params": params if isinstance(params, Raw) else Raw(params)}

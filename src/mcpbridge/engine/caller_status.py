@@ -1,0 +1,84 @@
+"""What `brief` and `pulse` tell a caller: of what it may see, and of its own session only."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.search.visible_tools import Sight
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.call_options import result_conduct
+from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.engine.generation import Generation
+from mcpbridge.pipeline.observability.metrics import Tallies
+from mcpbridge.results.kept_results import Shelf
+from mcpbridge.upstream.pool import Pool
+
+_MOST_SERVERS, _MOST_RESULTS = 40, 1000
+
+
+async def tell(
+    call: Call, name: str, now: Generation, catalog: Catalog, pool: Pool, shelf: Shelf, tallies: Tallies
+) -> dict[str, Any]:
+    """What the tool of this name says to who calls it, by what is in effect `now`."""
+    caller = call.caller
+    if name == "brief":
+        snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
+        return brief(now.routing.sight(caller), snapshot, pool, now.settings)
+    stored = len(await shelf.cards(principal=caller.principal, limit=_MOST_RESULTS))
+    return pulse(call, tallies, stored, now.settings)
+
+
+def brief(sight: Sight, snapshot: Snapshot, pool: Pool, settings: Settings) -> dict[str, Any]:
+    """Tools by server, prompts and resources, servers that are not well, and limits, for who sees this."""
+    of_server = Counter(ref.server for ref in sight.tools.values() if ref.server != BRIDGE)
+    servers = [{"name": name, "tools": count} for name, count in sorted(of_server.items())[:_MOST_SERVERS]]
+    unwell = [
+        {"name": upstream.name, "state": upstream.status.state}
+        for upstream in pool.upstreams.values()
+        if upstream.status.state in ("retrying", "failed") and upstream.name in of_server
+    ]
+    told: dict[str, Any] = {
+        "tools": of_server.total(),
+        "servers": servers,
+        **({"more_servers": len(of_server) - _MOST_SERVERS} if len(of_server) > _MOST_SERVERS else {}),
+        "prompts": len(snapshot.prompts),
+        "resources": len(snapshot.resources),
+    }
+    if unwell:
+        told["not_available_now"] = unwell
+    told["limits"] = _limits(settings)
+    return told
+
+
+def pulse(call: Call, tallies: Tallies, stored: int, settings: Settings) -> dict[str, Any]:
+    """How the session of this call stands. `stored`: results that are kept for who calls."""
+    tally = tallies.of(call.caller.session.id)
+    told: dict[str, Any] = {
+        "calls": tally.calls,
+        "errors": tally.errors,
+        "tokens": tally.tokens,
+        "kept_results": stored,
+        "seconds": round(max(0.0, time.time() - tally.began), 1),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    if tally.last_error:
+        told["last_error"] = tally.last_error[:200]
+    if settings.calls.max_calls:
+        told["calls_left"] = max(0, settings.calls.max_calls - tally.calls)
+    return told
+
+
+def _limits(settings: Settings) -> Mapping[str, object]:
+    calls = settings.calls
+    limits: dict[str, object] = {"calls_at_a_time": calls.batch}
+    if calls.max_calls:
+        limits["calls_in_all"] = calls.max_calls
+    if calls.rate_limit:
+        limits["rate"] = str(calls.rate_limit)
+    if (conduct := result_conduct(settings.results)).strategy != "off":
+        limits["characters_of_a_result"] = conduct.threshold
+    return limits

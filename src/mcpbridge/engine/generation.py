@@ -1,0 +1,221 @@
+"""Everything that follows from one reading of the settings, built at once and replaced at once.
+
+A `Generation` is built beside the one in effect and changes nothing before `take_effect`, which does not wait for
+anything: no call ever sees half of each. What outlives it (the store, the catalog, upstreams, sessions, what calls left
+behind) is in `Standing`, and what runs is held by its lease (`holdings.py`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from mcpbridge.base.version import __version__
+from mcpbridge.catalog.lookup import Selector, UnmatchedNames
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.snapshot import Builder
+from mcpbridge.catalog.tool_names import Prefix
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.model import BUILTIN, TOOLS
+from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.downstream.requests.initialize import Identity
+from mcpbridge.downstream.requests.lists import Listing
+from mcpbridge.downstream.server import Service
+from mcpbridge.engine.health_checks import Every, Looking
+from mcpbridge.engine.leases import Lease
+from mcpbridge.engine.wiring.builtin import BuiltinConcerns, BuiltinParts
+from mcpbridge.engine.wiring.pipeline import Around, Conducts, Lasting, Parts, Way
+from mcpbridge.engine.wiring.results import ResultConcerns, ResultParts
+from mcpbridge.engine.wiring.search import RoutingParts, RoutingSurroundings
+from mcpbridge.engine.wiring.tools import BackendConcerns, BackendParts, Given
+from mcpbridge.pipeline.hooks.call import Hook
+from mcpbridge.pipeline.permissions.policy import Policy
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.meta import SERVER_INFO
+from mcpbridge.storage.settings import call_log_path
+from mcpbridge.tools.builtin.factory import Making
+from mcpbridge.upstream.pool import StartupWait
+from mcpbridge.upstream.settings import ServerSettings
+
+_DEFAULT_INSTRUCTIONS = "This server offers the tools, prompts and resources of several servers."
+_HOW_NAMES_BEGIN: dict[Prefix, str] = {
+    "always": " Names begin with the server they come from: server__tool.",
+    "on-collision": " A name that several servers use begins with the server it comes from: server__tool.",
+    "never": "",
+}
+
+
+class Standing(Struct, frozen=True):
+    """What one bridge has for all its life, whatever the settings are."""
+
+    catalog: Catalog
+    startup: StartupWait
+    around: Around
+    lasting: Lasting
+    results: ResultParts
+    backends: BackendParts
+    builtins: BuiltinParts
+    looking: Looking
+    making_of: Callable[[Settings], Making]
+    """What built-in tools are made with."""
+    is_whole: bool
+    """The settings have all servers that there are; otherwise what rules and hooks name may be of others."""
+
+
+class Generation(Struct, frozen=True):
+    """What follows from one reading of the settings."""
+
+    settings: Settings
+    servers: Mapping[str, ServerSettings]
+    """With what `[calls]` says where they say nothing."""
+    policy: Policy
+    results: ResultConcerns
+    routing: RoutingParts
+    way: Way
+    service: Service
+    unmatched: UnmatchedNames
+    lease: Lease
+    """What runs for it; ended once its last call is over."""
+    sources: Mapping[str, OfferSettings]
+    """What is set of all that offer tools, by server."""
+    backends: BackendConcerns
+    builtins: BuiltinConcerns
+    _builder: Builder
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """The servers that are to be there."""
+        return frozenset(name for name, server in self.servers.items() if not server.disabled)
+
+    def take_effect(self, standing: Standing) -> None:
+        """Calls and lists are by these settings from now on, lists as soon as the catalog is flushed."""
+        catalog = standing.catalog
+        standing.results.take_effect(self.results)
+        self.way.take_effect()
+        catalog.configure(self.sources, self._builder, self.policy)
+        standing.backends.take_effect(self.backends)
+        standing.builtins.take_effect(self.builtins)
+
+    def before(self, standing: Standing, after: "Generation") -> None:
+        """What is over with this one as `after` takes its place: offers of servers that are not there any more."""
+        for name in self.enabled - after.enabled:
+            standing.catalog.remove(name)
+            standing.lasting.cache.forget(name)
+
+
+def servers_of(settings: Settings) -> dict[str, ServerSettings]:
+    """The servers, with what `[calls]` says of the time of calls where they say nothing."""
+    return {name: server.within(settings.calls) for name, server in settings.servers.items()}
+
+
+def identity_of(settings: Settings) -> Identity:
+    """How the bridge presents itself."""
+    bridge = settings.bridge
+    return Identity(
+        bridge.name,
+        __version__,
+        bridge.instructions or _DEFAULT_INSTRUCTIONS + _HOW_NAMES_BEGIN[bridge.prefix],
+        instructions_budget=bridge.instructions_budget,
+        list_ttl_ms=round(bridge.list_ttl * 1000),
+        extensions=frozenset(bridge.extensions),
+    )
+
+
+def build(
+    settings: Settings,
+    standing: Standing,
+    lease: Lease,
+    before: Generation | None,
+    given: Mapping[str, Given] = MappingProxyType({}),
+) -> Generation:
+    """The generation of these settings, which is in effect nowhere yet. `before`: the one whose place it takes.
+
+    `given`: backends that the program brought, by name.
+
+    Raises:
+        ConfigError: something that the settings switch on cannot be had here.
+    """
+    around, catalog, servers = standing.around, standing.catalog, servers_of(settings)
+    backends = standing.backends.concerns(settings, given, lease)
+    offering = {**servers, **backends.sources}
+    results = standing.results.concerns(settings.results, offering, lease, _call_log(settings))
+    surroundings = RoutingSurroundings(
+        catalog, around.pool, around.store, standing.startup.settled, standing.lasting.plans
+    )
+    routing = RoutingParts(
+        settings, surroundings, lease, offering, before=before.routing if before is not None else None
+    )
+    making = standing.making_of(settings)
+    builtins = standing.builtins.concerns(settings, {**results.builtins, **routing.builtins}, making, lease)
+    sources = {**offering, **builtins.sources}
+    conducts = Conducts(sources, settings.calls, settings.results)
+    policy = Policy(settings.permissions, sources, settings.calls, conducts.of)
+    asks = standing.backends.asking(backends, builtins.asks)
+    noted = routing.ended if routing.feedback is not None else None
+    serve = {**builtins.serve, **backends.serve}
+    if every := settings.health.every:
+        lease.hold("health", every, lambda: Every(standing.looking, every), run=Every.running)
+    parts = Parts(servers, conducts, policy, results, sources, serve, asks, noted)
+    identity = identity_of(settings)
+    listing = Listing(
+        catalog,
+        around.pool,
+        standing.startup.settled,
+        routing.exposing,
+        choose=routing.choose,
+        signature=routing.signature_of,
+        is_open=lambda tool: policy.of(tool).is_open,
+        extra=standing.backends.extra,
+    )
+    return Generation(
+        settings,
+        servers,
+        policy,
+        results,
+        routing,
+        Way(settings, parts, around, standing.lasting, lease),
+        Service(identity, settings.questions, listing),
+        UnmatchedNames(
+            selectors_of(settings, around.functions) if standing.is_whole else (),
+            {**settings.servers, **{name: OfferSettings() for name in (TOOLS, BUILTIN, *backends.sources)}},
+        ),
+        lease,
+        {**settings.servers, **backends.sources, **builtins.sources},
+        backends,
+        builtins,
+        _builder_of(settings, identity),
+    )
+
+
+def _call_log(settings: Settings) -> Path | None:
+    return call_log_path(settings.call_log, settings.store) if settings.call_log.enabled else None
+
+
+def _builder_of(settings: Settings, identity: Identity) -> Builder:
+    server_info = encode({"name": identity.name, "version": identity.version})
+    return Builder(
+        name_length=settings.bridge.name_length,
+        prefix=settings.bridge.prefix,
+        page_size=settings.bridge.page_size,
+        ttl_ms=identity.list_ttl_ms,
+        modern_tail=b'"_meta":{"%b":%b}' % (SERVER_INFO.encode(), server_info),
+        results=settings.results,
+        slim=settings.expose.mildest,
+    )
+
+
+def selectors_of(settings: Settings, functions: Sequence[Hook] = ()) -> Iterator[Selector]:
+    """What the settings say of tools by name."""
+    for number, rule in enumerate(settings.permissions, 1):
+        yield Selector(f"rule {number} of `permissions`", rule.tools, rule.servers or ("*",))
+    for profile, own in settings.profiles.items():
+        if own.tools:
+            yield Selector(f"profile '{profile}' of `profiles`", own.tools, own.servers or ("*",))
+    if settings.expose.pins:
+        yield Selector("`expose.pins`", settings.expose.pins, ("*",))
+    for number, hook in enumerate(settings.hooks, 1):
+        name = f" ('{hook.name}')" if hook.name else ""
+        yield Selector(f"hook {number}{name} of `hooks`", hook.tools, hook.servers)
+    for function in functions:
+        yield Selector(f"hook '{function.name}' of the program", function.tools, function.servers)

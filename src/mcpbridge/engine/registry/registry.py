@@ -1,0 +1,372 @@
+"""Servers and tools that come, change and go while the bridge runs, over those of the configuration file.
+
+What is said here lies over the file (`overlay.py`), and putting it into effect is a reload with other settings, so
+nothing else is disturbed. It lasts as long as the bridge, or is kept in its store, or is written into the file itself.
+
+Nothing that arrives over HTTP can add or change what is run on this machine (`over_http.py`): programs, Python
+code, files that are read. Those come from the user's files, commands and programs alone (CVE-2026-42271 and its
+family). Nor does anything out of the store, which others may be able to write to: the same is refused there.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from mcpbridge.base.errors import BridgeError, StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Reloaded
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.engine.registry import rules
+from mcpbridge.engine.registry.http_rules import RegistryProblem, Section
+from mcpbridge.engine.registry.overlay import (
+    NO_OVERLAY,
+    Entry,
+    KeptEntries,
+    Key,
+    Overlay,
+    other_section,
+    section_of,
+    standing,
+    switched,
+)
+from mcpbridge.engine.registry.rules import private_texts
+from mcpbridge.storage.store import Store
+
+log = get_logger("mcpbridge.registry")
+
+Keep = bool | Literal["file"]
+"""How long something lasts: as long as the bridge, in its store (True), or in the configuration file."""
+
+
+class Apply(Protocol):
+    """Puts settings into effect: what `over` makes of those of the file, as `rebase` has these from then on."""
+
+    async def __call__(self, over: Callable[[Settings], Settings], rebase: Callable[[Settings], Settings]) -> Reloaded:
+        """What that changed."""
+        ...
+
+
+class Registry:
+    """What was said of one bridge's servers and tools. Its methods run on the event loop; changes wait for one another.
+
+    A change goes on to its end, whatever becomes of who asked for it. One that fails changes nothing.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        base: Callable[[], Settings],
+        apply: Apply,
+        redact: Callable[[str], str],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        *,
+        is_whole: bool = True,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`base`: the settings that lie below; `spawn` starts a task that somebody owns.
+
+        `is_whole`: these settings have all servers; else nothing is added to them that was kept of earlier runs.
+        """
+        self._base, self._apply, self._redact = base, apply, redact
+        self._kept = KeptEntries(store, lambda: f"config:{base().source or ''}")
+        self._spawn, self._is_whole = spawn, is_whole
+        self._environ = environ if environ is not None else os.environ
+        self._now = NO_OVERLAY
+        self._lock = asyncio.Lock()
+        self.loaded = asyncio.Event()
+        """Set once it is known what was kept of earlier runs."""
+
+    @property
+    def entries(self) -> Mapping[Key, Entry]:
+        """All that was said and lies over the file."""
+        return self._now.entries
+
+    def over(self, base: Settings) -> Settings:
+        """These settings with all entries over them."""
+        return self._now.over(base)
+
+    def standing(self) -> list[dict[str, Any]]:
+        """What was said, as JSON values, by section and name; no tables, which may hold secrets."""
+        base = self._base()
+        return [standing(entry, base) for _, entry in sorted(self._now.entries.items())]
+
+    # -- what was kept
+
+    async def load(self) -> None:
+        """Take what was kept by earlier runs, and put it into effect; what cannot be is left out, and logged."""
+        try:
+            async with self._lock:
+                entries = [entry for kept in await self._kept.all() if (entry := self._taken(kept)) is not None]
+                await self._begin_with(entries)
+        except StoreFailed as error:
+            log.error("what was added while the bridge ran cannot be read", reason=str(error))
+        finally:
+            self.loaded.set()
+
+    def _taken(self, kept: bytes) -> tuple[Entry, OfferSettings | None] | None:
+        try:
+            entry = msgspec.json.decode(kept, type=Entry)
+            if not self._is_whole and entry.name not in section_of(self._base(), entry.section):
+                return None
+            rules.refuse_keeping(self._base(), entry)
+            made = self._read(entry.section, entry.name, entry.table) if entry.table is not None else None
+        except (msgspec.DecodeError, BridgeError) as error:
+            log.error("something that was added while the bridge ran is left out", reason=self._redact(str(error)))
+            return None
+        return replace(entry, is_kept=True), made
+
+    async def _begin_with(self, entries: list[tuple[Entry, OfferSettings | None]]) -> None:
+        together = NO_OVERLAY
+        entries = [one for one in entries if (other_section(one[0].section), one[0].name) not in _keys_of(entries)]
+        for entry, made in entries:
+            together = together.having(entry, made)
+        if not together.entries:
+            return
+        with suppress(BridgeError):
+            await self._effect(together)
+            return
+        for entry, made in entries:  # one of them spoils it for the others
+            try:
+                await self._effect(self._now.having(entry, made))
+            except BridgeError as error:
+                reason = self._redact(str(error))
+                log.error("something that was added while the bridge ran is left out", name=entry.name, reason=reason)
+
+    # -- changing
+
+    async def put(
+        self,
+        section: Section,
+        name: str,
+        table: Mapping[str, Any],
+        *,
+        may_replace: bool = False,
+        by: str = "library",
+        keep: Keep = False,
+    ) -> Reloaded:
+        """Add a server or tool, or put it in the place of one.
+
+        Raises:
+            ConfigError: the table is wrong, or the file cannot be written.
+            RegistryProblem: `exists`; `forbidden`: what runs here, or reads here, cannot be kept in the store.
+            StoreFailed: it cannot be kept.
+        """
+
+        async def putting() -> Reloaded:
+            if not may_replace and self._is_known(section, name):
+                raise RegistryProblem("exists", f"there is a {rules.noun(section)} {name[:100]!r} already")
+            plain = rules.plain(table)
+            made = self._read(section, name, plain)
+            entry = Entry(section, name, table=plain, by=by, at=_now(), is_kept=keep is True)
+            if keep == "file":
+                from mcpbridge.config.edit_servers_toml import put_table
+
+                done = await self._write(entry, lambda text: put_table(text, section, name, plain, may_replace=True))
+            else:
+                done = await self._set(entry, made)
+            if isinstance(self._redact, Redactor):
+                self._redact.learn(f"{section}/{name}", private_texts(plain))
+            return done
+
+        return await self._alone(putting())
+
+    async def remove(self, section: Section, name: str, *, by: str = "library", keep: Keep = False) -> Reloaded:
+        """Take a server or tool out.
+
+        Raises:
+            RegistryProblem: `unknown`. ConfigError: the file cannot be written. StoreFailed: it cannot be kept.
+        """
+
+        async def removing() -> Reloaded:
+            self.require(section, name)
+            is_written = name in section_of(self._base(), section)
+            before = self._now.entries.get((section, name))
+            if keep == "file" and is_written:
+                from mcpbridge.config.edit_servers_toml import remove_table
+
+                return await self._write(Entry(section, name, by=by), lambda text: remove_table(text, section, name))
+            is_kept = keep is not False or (before is not None and before.is_kept)
+            return await self._set(Entry(section, name, removed=is_written, by=by, at=_now(), is_kept=is_kept), None)
+
+        return await self._alone(removing())
+
+    async def switch(
+        self, section: Section, name: str, *, on: bool, tool: str = "", by: str = "library", keep: Keep = False
+    ) -> Reloaded:
+        """Switch a server or tool on or off; `tool`: only this one of its tools, by the server's own name.
+
+        What was taken out of what the file has is put back by switching it on.
+
+        Raises:
+            RegistryProblem: `unknown`. ConfigError: the file cannot be written. StoreFailed: it cannot be kept.
+        """
+
+        async def switching() -> Reloaded:
+            before = self._now.entries.get((section, name), Entry(section, name))
+            if before.removed and on and not tool and keep != "file":
+                return await self._set(Entry(section, name, by=by, is_kept=before.is_kept), None)
+            self.require(section, name)
+            made = self._now.made.get(before.key)
+            if keep == "file":
+                from mcpbridge.config.edit_servers_toml import switch
+
+                if made is not None:
+                    raise RegistryProblem("invalid", f"{name!r} does not stand in the configuration file")
+                return await self._write(before, lambda text: switch(text, section, name, on=on, tool=tool))
+            below = made or section_of(self._base(), section).get(name)
+            said = switched(before, below, on=on, tool=tool)
+            return await self._set(replace(said, by=by, at=_now(), is_kept=keep or before.is_kept), made)
+
+        return await self._alone(switching())
+
+    async def _alone(self, work: Coroutine[Any, Any, Reloaded]) -> Reloaded:
+        """Do it after all others, to its end: who asked may be gone before."""
+        done: asyncio.Future[Reloaded] = asyncio.get_running_loop().create_future()
+
+        async def do() -> None:
+            try:
+                async with self._lock:
+                    found = await work
+            except BaseException as error:
+                if isinstance(error, Exception) and not done.done():
+                    done.set_exception(error)
+                    return
+                done.cancel()
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                if not done.done():
+                    done.set_result(found)
+            finally:
+                work.close()  # it may not have begun
+
+        if self._spawn(do()) is None:
+            work.close()
+            raise RegistryProblem("invalid", "the bridge does not run")
+        return await done
+
+    async def _set(self, entry: Entry, made: OfferSettings | None) -> Reloaded:
+        """Have an entry in effect. What cannot be kept is not put into effect, and the other way round."""
+        if entry.is_kept:
+            rules.refuse_keeping(self._base(), entry)
+        before, after = self._now, self._now.having(entry, made)
+        await self._kept.change(before.entries.get(entry.key), after.entries.get(entry.key))
+        try:
+            done = await self._effect(after)
+        except Exception:
+            with suppress(StoreFailed):
+                await self._kept.change(after.entries.get(entry.key), before.entries.get(entry.key))
+            raise
+        log.info("registry changed", section=entry.section, name=entry.name, by=entry.by)
+        return done
+
+    async def _effect(self, after: Overlay, rebase: Callable[[Settings], Settings] = lambda base: base) -> Reloaded:
+        done = await self._apply(after.over, rebase)
+        self._now = after
+        return done
+
+    async def _write(self, entry: Entry, edit: Callable[[str], str]) -> Reloaded:
+        """Have the file changed, and in effect what it then has under this name; what lay over that goes."""
+        import anyio.to_thread
+
+        from mcpbridge.config import write_servers_toml as configuration
+
+        source = self._base().source
+        if not source:
+            raise RegistryProblem("invalid", "there is no configuration file to write to")
+        change = await anyio.to_thread.run_sync(configuration.prepared, Path(source), edit, self._environ)
+        loaded = change.loaded
+        if loaded is not None:
+            if isinstance(self._redact, Redactor):
+                self._redact.know(loaded.secrets)
+            await anyio.to_thread.run_sync(configuration.write, change, self._environ)
+
+        def rebase(base: Settings) -> Settings:
+            if loaded is None:
+                return base
+            tables = dict(section_of(base, entry.section))
+            tables.pop(entry.name, None)
+            if (written := section_of(loaded.settings, entry.section).get(entry.name)) is not None:
+                tables[entry.name] = written
+            return base.model_copy(update={entry.section: tables})
+
+        before, after = self._now, self._now.having(Entry(entry.section, entry.name), None)
+        try:
+            done = await self._effect(after, rebase)
+        except Exception:
+            if loaded is not None:
+                await anyio.to_thread.run_sync(configuration.undo, change)
+            raise
+        try:
+            await self._kept.change(before.entries.get(entry.key), None)
+        except StoreFailed as error:
+            log.error("what lay over the file cannot be forgotten", name=entry.name, reason=str(error))
+        log.info("configuration file changed", section=entry.section, name=entry.name, by=entry.by)
+        return done
+
+    def _read(self, section: Section, name: str, table: dict[str, Any]) -> OfferSettings:
+        """The settings of a table, variables filled in, as if it stood in the file."""
+        rules.refuse_clash(self._base(), self.over(self._base()), section, name)
+        checked = rules.read(self._base(), section, name, table, self._environ)
+        if isinstance(self._redact, Redactor):
+            self._redact.learn(f"{section}/{name}", checked.secrets)
+        return section_of(checked.settings, section)[name]
+
+    # -- looking, and refusing
+
+    def owner(self, section: Section, name: str, tool: str = "") -> tuple[Section, str, str]:
+        """Whose setting it is to switch what a name means: section, name, and the single tool of it if it is one.
+
+        `NAME` or `tools/NAME` is a table of the section; `server/tool` a tool of a server, or of one of `[tools]`.
+
+        Raises:
+            RegistryProblem: `unknown`.
+        """
+        gone = self._now.entries.get((section, name))
+        if gone is not None and gone.removed and not tool:
+            return section, name, tool
+        return rules.owner(self.over(self._base()), section, name, tool)
+
+    def require(self, section: Section, name: str) -> OfferSettings:
+        """What is set of a server or tool, as it is in effect.
+
+        Raises:
+            RegistryProblem: `unknown`.
+        """
+        return rules.require(self.over(self._base()), section, name)
+
+    def refuse_local(self, section: Section, name: str, *, removes: bool = False) -> None:
+        """Refuse to change, or take out of the file, over HTTP what the user's configuration runs, or reads, here.
+
+        Raises:
+            RegistryProblem: it does.
+        """
+        rules.refuse_local(self._base(), section, name, removes=removes)
+
+    def refuse_switching_on(self, section: Section, name: str, tool: str) -> None:
+        """Refuse to switch on over HTTP what the user's own file switches off.
+
+        Raises:
+            RegistryProblem: it does.
+        """
+        rules.refuse_switching_on(self._base(), section, name, tool)
+
+    def _is_known(self, section: Section, name: str) -> bool:
+        return name in section_of(self.over(self._base()), section)
+
+
+def _keys_of(entries: list[tuple[Entry, OfferSettings | None]]) -> set[Key]:
+    return {entry.key for entry, _ in entries if entry.table is not None}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,221 @@
+"""All that the built-in tools of `[builtin]` need, built from the settings.
+
+Tools that do work (`web-search`, `file-read`, …) are of the server `builtin` and found, hidden and listed as those of
+any server. Tools that tell of the bridge itself (`brief`, `pulse`, …) stand beside `recall` and `find_tools`.
+
+The sandbox of one bridge: one for all that the same settings have run.
+
+What built-in tools are made with, by the settings.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from mcpbridge.base.directories import cache_directory, runtime_directory
+from mcpbridge.base.errors import ToolInactive
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.config.own_code import OwnCode
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, Tool
+from mcpbridge.core.source_settings import OfferSettings, ToolSettings
+from mcpbridge.engine.leases import Lease, until_closed
+from mcpbridge.engine.status import outside_of_sandbox
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.sandbox.job import Runner
+from mcpbridge.sandbox.settings import SandboxSettings
+from mcpbridge.storage.settings import call_log_path, state_directory, store_path
+from mcpbridge.tools.backend import ENDING_SECONDS
+from mcpbridge.tools.builtin.builtin import Builtin
+from mcpbridge.tools.builtin.factory import META, Making, make
+from mcpbridge.tools.builtin.meta.session_status import Tell
+from mcpbridge.tools.serving import Run, Serving, found
+
+if TYPE_CHECKING:
+    from mcpbridge.engine.cassettes.cassette import Cassette
+
+
+class BuiltinConcerns(Struct, frozen=True):
+    """What follows from one reading of the settings."""
+
+    tools: Mapping[str, Mapping[str, Builtin]]
+    """By server, and by name."""
+    sources: Mapping[str, OfferSettings]
+    """What is set of them, by server."""
+    serve: Mapping[str, Run]
+    """The end of the way of their calls, by server."""
+
+    def offers(self) -> Iterator[Offer]:
+        """What is listed of them now: a tool that lacks what it works with is left out (`is_ready`)."""
+        for server, tools in self.tools.items():
+            ready = [tool for tool in tools.values() if getattr(tool, "is_ready", True)]
+            yield Offer(server, tuple(encode(tool.definition) for tool in ready))
+
+    def asks(self, tool: Tool) -> Asks | None:
+        """Tells of a call why a person must agree to it, where that depends on its arguments; empty: nobody must."""
+        return getattr(self.tools.get(tool.server, {}).get(tool.name), "asks", None)
+
+    def inactive(self) -> list[dict[str, str]]:
+        """Enabled tools that cannot work here, and why."""
+        return [
+            {"name": name, "reason": str(getattr(tool, "why_not", ""))}
+            for tools in self.tools.values()
+            for name, tool in tools.items()
+            if not getattr(tool, "is_ready", True) or getattr(tool, "why_not", "")
+        ]
+
+
+class BuiltinParts:
+    """What one bridge has for all its life, whatever the settings are."""
+
+    def __init__(
+        self, catalog: Catalog, serving: Serving, noticed: Callable[[], None], cassette: "Cassette | None" = None
+    ) -> None:
+        """`noticed`: told when a tool has found out whether it can work.
+
+        `cassette` records those that reach other services, or answers in their place.
+        """
+        self._cassette = cassette
+        self._catalog, self._serving, self._noticed = catalog, serving, noticed
+        self._now = BuiltinConcerns({}, {}, {})
+
+    def concerns(self, settings: Settings, own: Mapping[str, Builtin], making: Making, lease: Lease) -> BuiltinConcerns:
+        """What these settings come to; nothing is different before `take_effect`.
+
+        `own`: the meta-tools that there are anyway. `lease` holds what runs.
+        """
+        meta, working = dict(own), dict[str, Builtin]()
+        for name in dict.fromkeys(settings.builtin.enable):
+            section = settings.builtin.section_of(name)
+            tool = lease.hold(
+                "builtin",
+                (name, section, settings.sandbox, settings.source),
+                partial(self._made, name, section, making),
+                run=_running(self._offer_again),
+                ends_in=ENDING_SECONDS,
+            )
+            (meta if name in META else working)[name] = tool
+        tools = {BRIDGE: meta, **({BUILTIN: working} if working else {})}
+        sources = {server: _source(of_server, settings) for server, of_server in tools.items()}
+        serve = {server: partial(self._run, server, of_server) for server, of_server in tools.items()}
+        return BuiltinConcerns(tools, sources, serve)
+
+    def _made(self, name: str, section: Any, making: Making) -> Builtin:
+        tool = make(name, section, making)
+        return tool if self._cassette is None else self._cassette.builtin(name, tool)
+
+    def take_effect(self, concerns: BuiltinConcerns) -> None:
+        """Offer these from now on."""
+        gone = self._now.tools.keys() - concerns.tools.keys()
+        self._now = concerns
+        for server in gone:
+            self._catalog.remove(server)
+        self._offer_again()
+
+    def why_missing(self, name: str) -> ToolInactive | None:
+        """Why an enabled tool of this name is not there."""
+        for one in self._now.inactive():
+            if name in (one["name"], f"{BUILTIN}/{one['name']}"):
+                return ToolInactive(one["name"], one["reason"], "")
+        return None
+
+    def listed(self) -> dict[str, tuple[bytes, ...]]:
+        """The definitions of the tools that are enabled, whether or not they are ready."""
+        return {BUILTIN: tuple(encode(tool.definition) for tool in self._now.tools.get(BUILTIN, {}).values())}
+
+    @property
+    def now(self) -> BuiltinConcerns:
+        """What is in effect."""
+        return self._now
+
+    @property
+    def have_settled(self) -> bool:
+        """Of each tool it is known whether it can work."""
+        return all(getattr(tool, "is_settled", True) for tools in self._now.tools.values() for tool in tools.values())
+
+    def _offer_again(self) -> None:
+        for offer in self._now.offers():
+            self._catalog.update(offer)
+        self._noticed()
+
+    def _run(self, server: str, tools: Mapping[str, Builtin], call: Call) -> Awaitable[Body]:
+        runs = {name: tool.run for name, tool in tools.items()}
+        return self._serving.serve(call, found(runs, call), self._now.sources[server].timeouts)
+
+
+def _running(changed: Callable[[], None]) -> Callable[[Any], Any]:
+    """What a tool runs within: its own `running(changed)`, or until it is closed if it holds something."""
+
+    def run(tool: Any) -> Any:
+        if hasattr(tool, "running"):
+            return tool.running(changed)
+        return until_closed(tool if hasattr(tool, "close") else _Nothing())
+
+    return run
+
+
+class _Nothing:
+    async def close(self) -> None:
+        pass
+
+
+def _source(tools: Mapping[str, Builtin], settings: Settings) -> OfferSettings:
+    """How each tool wants to be treated, where the configuration says nothing else."""
+    treated: dict[str, ToolSettings] = {}
+    for name, tool in tools.items():
+        given = {key: value for key in CallSettings.model_fields if (value := getattr(tool.treatment, key)) is not None}
+        own = settings.builtin.tool.get(name)
+        if own is not None:
+            given |= {key: getattr(own, key) for key in own.model_fields_set}
+        treated[name] = ToolSettings(**given)
+    return OfferSettings(trusted=True, tool=treated)
+
+
+class Sandboxes:
+    """Makes it when it is first asked for, and anew when its settings are others."""
+
+    def __init__(self) -> None:
+        self._made: tuple[SandboxSettings, Runner] | None = None
+
+    def of(self, settings: Settings) -> Runner:
+        """What runs programs by these settings."""
+        if self._made is None or self._made[0] != settings.sandbox:
+            from mcpbridge.sandbox.runner import Isolation
+
+            self._made = settings.sandbox, Isolation(settings.sandbox, cache=cache_directory(os.environ))
+        return self._made[1]
+
+    def standing(self, settings: Settings) -> dict[str, Any]:
+        """Which one is in use, as far as that was found out, and who runs outside of any (`off`); JSON values."""
+        mode = settings.sandbox.mode
+        standing: dict[str, Any] = {"mode": mode, "off": outside_of_sandbox(settings)}
+        known = getattr(self._made[1], "known", None) if self._made is not None and mode != "off" else None
+        return {**standing, **({"tiers": known.as_json()} if known is not None else {})}
+
+
+def making_of(settings: Settings, *, sandboxes: Sandboxes, tell: Tell) -> Making:
+    """What the tools of these settings are made with. `tell`: what `brief` and `pulse` say."""
+    directory = Path(settings.source).parent if settings.source else Path()
+    return Making(
+        runner=lambda: sandboxes.of(settings),
+        told=tell,
+        directory=directory,
+        own_files=_own_files(settings),
+        own_code=OwnCode(settings).holds,
+    )
+
+
+def _own_files(settings: Settings) -> tuple[str, ...]:
+    """Files and directories of the bridge itself, which no tool may write."""
+    own = [store_path(settings.store), call_log_path(settings.call_log, settings.store), state_directory(os.environ)]
+    kept = [cache_directory(os.environ), runtime_directory(os.environ)]
+    named = [Path(settings.source)] if settings.source else []
+    beside = [named[0].parent / spec for spec in settings.spec] if named else []
+    return tuple(str(path.absolute()) for path in (*named, *beside, *own, *kept) if str(path) not in ("", "."))

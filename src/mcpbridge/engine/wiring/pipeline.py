@@ -1,0 +1,295 @@
+"""The conduct of every tool, from the settings of its server and the defaults; looked up once a tool.
+
+The way of a call, put together from the settings: every concern in its order, and what they share.
+
+Why each stands where it does is told in `pipeline/order.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.call_options import (
+    CALL_SECONDS,
+    CallDefaults,
+    Conduct,
+    Hints,
+    ResultSettings,
+    resolve,
+    result_conduct,
+)
+from mcpbridge.core.events import EventBus
+from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Plan, Tool
+from mcpbridge.core.source_settings import OfferSettings, ToolSettings
+from mcpbridge.engine.leases import Lease
+from mcpbridge.engine.wiring.results import ResultConcerns
+from mcpbridge.pipeline.approvals.approvers import ApprovalHandler, ClientApprover, HandlerApprover
+from mcpbridge.pipeline.approvals.grants import Grants, recording
+from mcpbridge.pipeline.approvals.pending import Desk
+from mcpbridge.pipeline.deliver import Deliver
+from mcpbridge.pipeline.hooks.call import Changes, Hook
+from mcpbridge.pipeline.observability.metrics import Metrics, Tallies
+from mcpbridge.pipeline.observability.tracing import Peer, TraceReceived, TraceSent
+from mcpbridge.pipeline.permissions.policy import Policy
+from mcpbridge.pipeline.plan import Plans
+from mcpbridge.pipeline.stage import Concern
+from mcpbridge.pipeline.stages.abandoned_calls import Late
+from mcpbridge.pipeline.stages.approval import Approval, Approver
+from mcpbridge.pipeline.stages.cache import Cache
+from mcpbridge.pipeline.stages.call_budget import Budgets, Spent
+from mcpbridge.pipeline.stages.concurrency_limit import Limits, Places
+from mcpbridge.pipeline.stages.deadline import Deadline
+from mcpbridge.pipeline.stages.hooks import Hooks
+from mcpbridge.pipeline.stages.observe import Observe, Record
+from mcpbridge.pipeline.stages.permission import Guard, Permit
+from mcpbridge.pipeline.stages.rate_limit import Rates, Taken
+from mcpbridge.pipeline.stages.retry import Retry
+from mcpbridge.pipeline.stages.validate_arguments import CheckArguments
+from mcpbridge.storage.audit_log import CallLog, CallRecord
+from mcpbridge.storage.store import Store
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
+
+
+MOST_KNOWN = 50_000
+"""Tools whose conduct is kept; see `MOST_PLANS` in `pipeline/order.py`."""
+
+
+class Conducts:
+    """How the calls of each tool are treated."""
+
+    def __init__(
+        self, servers: Mapping[str, OfferSettings], calls: CallDefaults, results: ResultSettings | None = None
+    ) -> None:
+        self._servers, self._calls, self._results = servers, calls, results
+        # What is set for all tools is meant for those of servers: each of them is judged, however it is called.
+        self._own = calls.model_copy(update={"permission": None})
+        self._known: dict[str, tuple[str, Hints, Conduct]] = {}
+
+    def of(self, tool: Tool) -> Conduct:
+        """The conduct of this tool."""
+        name, hints = tool.name, tool.hints
+        known = self._known.get(tool.id)
+        if known is not None and known[0] == name and known[1] == hints:
+            return known[2]
+        server = self._servers.get(tool.server)
+        own = server.tool.get(name) if server is not None else None
+        conduct = resolve(
+            name,
+            hints,
+            tool=own,
+            server=server,
+            calls=self._own if tool.server == BRIDGE else self._calls,
+            is_trusted=_is_trusted(own, server, tool),
+            limits=(
+                own.max_concurrent if own is not None else 0,
+                own.rate_limit if own is not None else None,
+                server.rate_limit if server is not None else None,
+            ),
+            is_local=tool.server in (BRIDGE, BUILTIN),
+            results=result_conduct(
+                own.results if own is not None else None, server.results if server is not None else None, self._results
+            ),
+        )
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[tool.id] = name, hints, conduct
+        return conduct
+
+
+def _is_trusted(own: ToolSettings | None, server: OfferSettings | None, tool: Tool) -> bool:
+    if own is not None and own.trusted is not None:
+        return own.trusted
+    return server.trusted if server is not None else tool.server == BRIDGE
+
+
+class Around(Struct, frozen=True):
+    """What the way is built with besides the settings; it outlives them."""
+
+    pool: Pool
+    store: Store
+    audit: CallLog
+    """Where approvals are written down, and calls if they are."""
+    metrics: Metrics
+    events: EventBus
+    approver: ApprovalHandler | None
+    functions: Sequence[Hook]
+    """The program's hooks."""
+    redact: Callable[[str], str]
+
+
+class Parts(Struct, frozen=True):
+    """What else follows from the same settings."""
+
+    servers: Mapping[str, ServerSettings]
+    """With what `[calls]` says where they say nothing."""
+    conducts: Conducts
+    policy: Policy
+    results: ResultConcerns
+    sources: Mapping[str, OfferSettings]
+    """The same, and what is set of tools that no server has, by the server that they count as."""
+    serve: Mapping[str, Plan]
+    """Who takes calls of those, by that server."""
+    asks: Callable[[Tool], Asks | None] = lambda tool: None
+    """Where it depends on the arguments whether a person must agree: what tells that."""
+    noted: Record | None = None
+    """Hears of each call that has ended."""
+
+
+class Lasting:
+    """What calls leave behind for later ones, whatever the settings are by then; and the plans of all calls."""
+
+    def __init__(self, settings: Settings, around: Around) -> None:
+        """By the settings at the start; each `Way` that takes effect brings its own."""
+        approval = settings.approval
+        self.audit = recording(around.audit)
+        self.cache = Cache(settings.cache, {}, settings.calls)
+        self.late = Late(around.store, {}, lambda tool: Conduct(), settings.calls.late_lifetime)
+        self.grants = Grants(
+            around.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
+        )
+        self.approvals = Desk(approval, around.store, self.grants, self.audit)
+        """Calls that wait for a person to agree."""
+        self.changes = Changes()
+        self.spent, self.taken = Spent(), Taken()
+        self.tallies = Tallies()
+        """What each session called; noted while a tool tells of it."""
+        self.places = Places(queued=settings.calls.max_queued)
+        self.plans = Plans(Deliver(around.pool), (), lambda tool: Conduct())
+        """What happens to each call."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Owns what concerns do by themselves."""
+        return self.cache.running()
+
+    def end(self) -> None:
+        """The bridge stops: nobody is waited for any more."""
+        self.approvals.end()
+        self.late.end()
+
+
+class Way:
+    """All concerns, as one reading of the settings has them."""
+
+    def __init__(self, settings: Settings, parts: Parts, around: Around, lasting: Lasting, lease: Lease) -> None:
+        """Nothing is different before `take_effect`. `lease` holds what runs.
+
+        Raises:
+            ConfigError: calls are to be traced, and what that needs is not installed.
+        """
+        self._settings, self._parts, self._around, self._lasting = settings, parts, around, lasting
+        self._servers, self._sources = parts.servers, parts.sources
+        calls, policy = settings.calls, parts.policy
+        check = CheckArguments()
+        rates = {name: server.rate_limit for name, server in self._servers.items() if server.rate_limit}
+        otel, traces = _open_telemetry(settings, lease), settings.observe.otel_content
+        record = _both(around.audit.append if settings.call_log.enabled else None, parts.noted)
+        if {"pulse", "context-status"}.intersection(settings.builtin.enable):
+            record = _both(record, lasting.tallies.ended)
+        self._concerns: list[Concern] = [
+            *([TraceReceived(otel, keeps_content=traces)] if otel else []),
+            Observe(around.metrics if settings.observe.metrics else None, around.events, record),
+            parts.results.compress,
+            Guard(policy),
+            parts.results.references,
+            self._hooks(lease),
+            check,
+            Permit(policy, parts.asks),
+            Budgets(calls, spent=lasting.spent),
+            Rates(calls.rate_limit, rates, taken=lasting.taken),
+            self._approval(),
+            lasting.late,
+            lasting.cache,
+            Deadline(self._idle_of),
+            Retry(),
+            Limits(calls, self._idle_of, places=lasting.places),
+            *([TraceSent(otel, self._peer, keeps_content=traces)] if otel else []),
+        ]
+
+    def take_effect(self) -> None:
+        """Calls that begin from now on go this way; what is under way keeps its own."""
+        settings, parts, lasting = self._settings, self._parts, self._lasting
+        approval, conduct = settings.approval, parts.conducts.of
+        lasting.cache.configure(settings.cache, parts.sources, settings.calls)
+        lasting.late.configure(parts.sources, conduct, settings.calls.late_lifetime)
+        lasting.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
+        lasting.approvals.configure(approval)
+        lasting.places.queued = settings.calls.max_queued
+        self._around.audit.configure(settings.call_log)
+        deliver = Deliver(self._around.pool, parts.serve, answer_seconds=settings.questions.timeout)
+        lasting.plans.configure(deliver, self._concerns, conduct)
+
+    def _hooks(self, lease: Lease) -> Hooks:
+        settings, around = self._settings, self._around
+        directory = str(Path(settings.source).parent) if settings.source else None
+
+        def make() -> Hooks:
+            return Hooks(
+                settings.hooks,
+                around.functions,
+                directory=directory,
+                redact=around.redact,
+                arguments=CheckArguments(),
+                changes=self._lasting.changes,
+            )
+
+        return lease.hold("hooks", (settings.hooks, directory), make, run=Hooks.running)
+
+    def _idle_of(self, server: str) -> float:
+        """Seconds that calls to a server have."""
+        return self._sources[server].timeouts.idle if server in self._sources else CALL_SECONDS
+
+    def _approval(self) -> Approval:
+        settings, parts, lasting = self._settings.approval, self._parts, self._lasting
+        ways: dict[str, Approver] = {"client": ClientApprover(self._settings.bridge.name), "pending": lasting.approvals}
+        approvers: list[Approver] = (
+            [HandlerApprover(self._around.approver)] if self._around.approver is not None else []
+        )
+        approvers += [ways[way] for way in settings.ask]
+        return Approval(
+            approvers,
+            lasting.grants,
+            seconds=settings.timeout,
+            policy=lambda: parts.policy.version,
+            audit=lasting.audit,
+            needed=lambda tool, conduct: (
+                tool is not None and (parts.policy.for_tool(tool, conduct).needs_call or parts.asks(tool) is not None)
+            ),
+        )
+
+    def _peer(self, server: str) -> Peer:
+        """A server as traces name it."""
+        upstream, settings = self._around.pool.upstreams.get(server), self._servers.get(server)
+        if upstream is None or settings is None:
+            return Peer()
+        if settings.url is None:
+            return Peer(upstream.version, "pipe")
+        where = urlsplit(settings.url)
+        return Peer(upstream.version, "tcp", where.hostname or "", where.port or 0)
+
+
+def _open_telemetry(settings: Settings, lease: Lease) -> "OpenTelemetry | None":
+    if not settings.observe.otel:
+        return None
+    from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
+
+    return lease.hold("telemetry", None, OpenTelemetry.made, run=OpenTelemetry.running)
+
+
+def _both(first: Record | None, second: Record | None) -> Record | None:
+    if first is None or second is None:
+        return first or second
+
+    def told(record: CallRecord) -> None:
+        first(record)
+        second(record)
+
+    return told

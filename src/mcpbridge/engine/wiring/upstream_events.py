@@ -1,0 +1,84 @@
+"""What happens at the upstreams is taken to the parts of a bridge that it is for."""
+
+from collections.abc import Callable
+
+from msgspec import Raw
+
+from mcpbridge.base.log import get_logger
+from mcpbridge.catalog.definitions.check import KINDS, Kind
+from mcpbridge.catalog.lookup import UnmatchedNames
+from mcpbridge.catalog.offers import Offer
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.core.elicitation import Asker
+from mcpbridge.downstream.notifications.from_upstreams import UpstreamNews
+from mcpbridge.pipeline.stages.cache import Cache
+from mcpbridge.upstream.pool import StartupWait
+from mcpbridge.upstream.session.listings import Lists
+from mcpbridge.upstream.supervisor import Upstream
+
+log = get_logger("mcpbridge")
+
+
+class Observing:
+    """The `Observer` of all upstreams of a bridge. They are made before what it tells of them: see `begin`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.settled: set[str] = set()
+        """Names of upstreams that were ready or had failed once."""
+        self._stood: dict[str, tuple[Upstream, str]] = {}
+        """By name, which instance stepped last, and to which state."""
+
+    def begin(
+        self, news: UpstreamNews, cache: Cache, startup: StartupWait, unmatched: Callable[[], UnmatchedNames]
+    ) -> None:
+        """To be called before an upstream runs. `unmatched`: of the settings in effect."""
+        self._news, self._cache, self._startup, self._unmatched = news, cache, startup, unmatched
+
+    def forget(self, name: str) -> None:
+        """There is no such upstream any more."""
+        self._stood.pop(name, None)
+
+    def note_unmatched(self, name: str, lists: Lists) -> None:
+        """Warn of what the settings in effect say of tools of this upstream that it has not."""
+        for unmatched in self._unmatched().listed(name, lists.get("tools", ())):
+            log.warning("settings match no tool", note=str(unmatched))
+
+    def offered(self, upstream: Upstream, lists: Lists) -> None:
+        """An upstream listed anew."""
+        self.note_unmatched(upstream.name, lists)
+        self._cache.offered(upstream.name, lists)
+        tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
+        ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
+        self._catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
+
+    def resource_updated(self, upstream: Upstream, params: Raw) -> None:
+        """A resource of an upstream changed."""
+        self._news.resource_updated(upstream, params)
+
+    def logged(self, upstream: Upstream, params: Raw) -> None:
+        """An upstream logged something that belongs to no call."""
+        self._news.logged(upstream, params)
+
+    def elicitation_completed(self, upstream: Upstream, params: Raw) -> None:
+        """A page that an upstream had somebody open has done its work."""
+        self._news.elicitation_completed(upstream, params)
+
+    def beside(self, upstream: Upstream) -> Asker | None:
+        """Who can be asked for roots outside of any call."""
+        return self._news.beside(upstream)
+
+    def stepped(self, upstream: Upstream) -> None:
+        """An upstream changed its state."""
+        log.debug("upstream state", upstream=upstream.name, state=upstream.status.state)
+        before, state_before = self._stood.get(upstream.name, (None, ""))
+        status = upstream.status
+        self._stood[upstream.name] = upstream, status.state
+        is_lost = bool(status.reason) and status.state in ("retrying", "failed", "idle")
+        if before is not upstream or is_lost or (status.state == "starting" and state_before == "ready"):
+            # What it held in memory is gone. So it is of one that nobody used and that was stopped, but that tells
+            # nothing of what was read there.
+            self._cache.forget(upstream.name)
+        if upstream.has_settled:
+            self.settled.add(upstream.name)
+        self._startup.noticed()

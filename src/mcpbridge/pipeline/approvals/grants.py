@@ -1,0 +1,118 @@
+"""Yeses that are kept: for one later call, or for the same call throughout a session.
+
+A grant is found by what it is for (`binding_of`), so a call with other arguments, of a tool whose definition changed,
+of somebody else or under another policy finds none. Of several callers exactly one gets a grant for one call.
+
+Approvals are written down, step by step, whether or not calls are.
+"""
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.base.log import get_logger
+from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Audit, Scope
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.store import Store
+
+_KIND = "grant"
+
+
+class Grant(Struct, frozen=True):
+    """A yes that was kept."""
+
+    request: str
+    """Id of the request that it was given to."""
+    by: str
+    scope: Scope
+
+
+class Grants:
+    """The kept yeses, in the store."""
+
+    def __init__(self, store: Store, *, once_seconds: float, session_seconds: float) -> None:
+        """How long a yes holds: for one call, and for a session."""
+        self._store = store
+        self.configure(once_seconds=once_seconds, session_seconds=session_seconds)
+
+    def configure(self, *, once_seconds: float, session_seconds: float) -> None:
+        """How long a yes holds that is given from now on."""
+        self._once_seconds, self._session_seconds = once_seconds, session_seconds
+
+    @property
+    def once_seconds(self) -> float:
+        """How long a yes for one call holds."""
+        return self._once_seconds
+
+    async def put(self, request: ApprovalRequest, scope: Scope, by: str) -> None:
+        """Keep a yes."""
+        seconds = (request.lasts or self._once_seconds) if scope == "once" else self._session_seconds
+        body = msgspec.json.encode(Grant(request.id, by, scope))
+        handle = _handle(request, scope)
+        await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=handle)
+
+    async def use(self, request: ApprovalRequest) -> Grant | None:
+        """The yes that lets this call pass; one for a single call is used up by that. None: somebody must be asked."""
+        store, principal = self._store, request.principal
+        body = await store.get(_KIND, _handle(request, "session"), principal=principal)
+        if body is not None:
+            return msgspec.json.decode(body, type=Grant)
+        beginning = _beginning(request)
+        for entry in await store.entries(_KIND, principal=principal):
+            if entry.handle.startswith(beginning):
+                body = await store.take(_KIND, entry.handle, principal=principal)
+                if body is not None:  # another call may have been quicker
+                    return msgspec.json.decode(body, type=Grant)
+        return None
+
+    async def deny(self, request: ApprovalRequest, by: str) -> None:
+        """Keep a no for the call that the request is of, which is made again by whoever waited for no answer."""
+        seconds, handle = request.lasts or self._once_seconds, _denied(request.id)
+        await self._store.put(_KIND, by.encode(), principal=request.principal, expires_in=seconds, handle=handle)
+
+    async def denied(self, id_: str, *, principal: str) -> str:
+        """Who said no to the request with this id; empty: nobody did."""
+        body = await self._store.get(_KIND, _denied(id_), principal=principal)
+        return body.decode() if body is not None else ""
+
+
+def _denied(id_: str) -> str:
+    return f"denied-{id_}"
+
+
+def _beginning(request: ApprovalRequest) -> str:
+    return f"once-{request.binding}-"
+
+
+def _handle(request: ApprovalRequest, scope: Scope) -> str:
+    """A grant for one call has a name of its own: two people may each have agreed to one of two equal calls."""
+    if scope == "once":
+        return _beginning(request) + request.id
+    return f"session-{request.binding}-{request.session}"
+
+
+log = get_logger("mcpbridge")
+
+
+def recording(audit: CallLog) -> Audit:
+    """Writes what became of an approval into the log, and into `audit`."""
+
+    def write(event: ApprovalEvent) -> None:
+        request = event.request
+        log.info(
+            "approval", step=event.event, id=request.id, tool=request.tool, by=event.by, principal=request.principal
+        )
+        audit.append_event(
+            event.event,
+            {
+                "tool": request.tool,
+                "client": request.client,
+                "principal": request.principal,
+                "session": request.session,
+                "arguments": request.arguments_json,
+                "who": event.by,
+                "detail": event.scope or request.reason,
+                "approval": request.id,
+            },
+        )
+
+    return write

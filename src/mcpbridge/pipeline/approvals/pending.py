@@ -1,0 +1,303 @@
+"""The calls that wait for an answer from outside: `mcpbridge approve`, the HTTP API.
+
+Each has a record in the store, so an answer may also come through another bridge that shares it, and up to a while
+after the call gave up: then a yes becomes a grant, and the call passes when it is made again. A waiting call looks at
+its record now and then; once that is gone, somebody answered elsewhere.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from typing import TypeVar
+
+import anyio
+import msgspec
+from msgspec import Raw, Struct
+
+from mcpbridge.base.errors import Overloaded
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.approvals.grants import Grants
+from mcpbridge.pipeline.approvals.request import (
+    ApprovalEvent,
+    ApprovalRequest,
+    Audit,
+    NotWaited,
+    Scope,
+    Verdict,
+    tell_asked,
+)
+from mcpbridge.pipeline.approvals.settings import ApprovalSettings
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.storage.store import Store
+
+log = get_logger("mcpbridge.approvals")
+
+T = TypeVar("T")
+
+_KIND = "approval"
+
+LOOK = 1.0
+"""Seconds between two looks at the record of a waiting call."""
+TELL_EVERY = 10
+"""Looks between two words to the client: many give up after a minute in which they hear nothing."""
+_REMEMBERED = 1000
+"""Answers that are remembered, to tell who comes late; and as many requests that nobody waits for."""
+_CLEAN_UP = 2.0
+"""Seconds for taking a record away."""
+
+
+class UnknownApproval(LookupError):
+    """No call waits under this id, or not any more."""
+
+
+class AlreadyDecided(Exception):
+    """Somebody was quicker. `verdict` is what they said."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(f"already {'approved' if verdict.granted else 'denied'} by {verdict.by}")
+        self.verdict = verdict
+
+
+class Pending(Struct, frozen=True):
+    """One request that can be answered."""
+
+    request: ApprovalRequest
+    is_waiting: bool
+    """A call waits for it; else it gave up, and a yes lets the same call pass once it is made again."""
+    until: float
+    """Seconds since 1970, when it is forgotten."""
+    is_here: bool = False
+    """This bridge waits; else it may be another that shares the store."""
+
+
+class _Decided(Struct, frozen=True):
+    """An answer that was heard."""
+
+    verdict: Verdict
+    is_kept: bool
+    """A yes is a grant already, since no call waited for it."""
+
+
+class Desk:
+    """Approver: the request waits until somebody answers it. Also who is asked about it from outside."""
+
+    name = "pending"
+
+    def __init__(self, settings: ApprovalSettings, store: Store, grants: Grants, audit: Audit) -> None:
+        self._settings, self._store, self._grants, self._audit = settings, store, grants, audit
+        self._waiting: dict[str, tuple[ApprovalRequest, asyncio.Future[Verdict]]] = {}
+        self._count: Counter[str] = Counter()
+        self._decided: dict[str, _Decided] = {}
+        self._let_go: dict[str, ApprovalRequest] = {}
+        self._has_ended = False
+
+    def configure(self, settings: ApprovalSettings) -> None:
+        """Other settings for requests that come from now on."""
+        self._settings = settings
+
+    # -- Approver
+
+    def reaches(self, call: Call) -> bool:
+        """Everybody who may answer can. See `Approver`."""
+        return True
+
+    async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
+        """Wait for an answer. See `Approver`.
+
+        Raises:
+            Overloaded: too many calls of this principal wait already.
+            NotWaited: the call does not wait.
+        """
+        if self._has_ended:
+            return Verdict("", self.name, "was not answered: the bridge is stopping")
+        principal = request.principal
+        if request.lasts:
+            if len(await self._store.entries(_KIND, principal=principal)) >= self._settings.max_pending:
+                raise self._too_many()
+            raise NotWaited
+        if self._count[principal] >= self._settings.max_pending:
+            raise self._too_many()
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._count[principal] += 1
+        try:
+            await self._record(request)
+            self._waiting[request.id] = request, answer  # only now: whoever answers takes the record
+            if self._has_ended:
+                self.end()
+            tell_asked(request, call)
+            return await self._answer(request, answer, call)
+        finally:
+            self._waiting.pop(request.id, None)
+            self._count[principal] -= 1
+            if not self._count[principal]:
+                del self._count[principal]
+            await self._drop(request)
+
+    async def keep(self, request: ApprovalRequest) -> str:
+        """Let the request be answered for a while longer. See `Approver`."""
+        if self._has_ended:
+            return ""
+        meanwhile = self._decided.get(request.id)
+        if meanwhile is not None:  # in the moment in which the call gave up
+            return await self._keep_verdict(request, meanwhile)
+        if request.lasts:
+            _put(self._let_go, request.id, request)
+        entries = await self._store.entries(_KIND, principal=request.principal) if not request.lasts else ()
+        late = [entry for entry in entries if entry.expires <= time.time() + self._settings.grant_lifetime]
+        for entry in late[: max(0, len(late) + 1 - self._settings.max_pending)]:  # the oldest make room
+            await self._store.drop(_KIND, entry.handle, principal=request.principal)
+        await self._record(request)
+        meanwhile = self._decided.get(request.id)
+        if meanwhile is not None:  # in these moments; what was recorded must not be answered again
+            await self._drop(request)
+            return await self._keep_verdict(request, meanwhile)
+        return f"A person can still run `mcpbridge approve {request.id}`; after that, the same call passes once."
+
+    def let_go(self, id_: str) -> ApprovalRequest | None:
+        """The request of a call that did not wait for its answer, and was told so by this bridge a moment ago.
+
+        A server may say as well that a call of its waits for somebody; that is not believed.
+        """
+        return self._let_go.get(id_)
+
+    def end(self) -> None:
+        """The bridge stops: who waits gets a no."""
+        self._has_ended = True
+        for _, answer in self._waiting.values():
+            if not answer.done():
+                answer.set_result(Verdict("", self.name, "was not answered: the bridge is stopping"))
+
+    # -- for who administers the bridge
+
+    async def pending(self) -> list[Pending]:
+        """All that can be answered, oldest first."""
+        found = [
+            Pending(request, is_waiting=True, until=request.expires, is_here=True)
+            for request, _ in self._waiting.values()
+        ]
+        for entry in await self._store.entries(_KIND, principal=None):
+            if entry.handle not in self._waiting:
+                body = await self._store.get(_KIND, entry.handle, principal=entry.principal)
+                pending = _of_record(body, entry.expires) if body is not None else None
+                if pending is not None:
+                    found.append(pending)
+        return sorted(found, key=lambda pending: pending.request.at)
+
+    async def decide(self, id_: str, granted: Scope | None, by: str) -> Pending:
+        """Answer a request; `granted` None is a no. Returns what was answered.
+
+        Of all who answer, at whichever bridge that shares the store, one is heard: who takes the record.
+
+        Raises:
+            UnknownApproval: there is none, or not any more.
+            AlreadyDecided: somebody answered it before.
+        """
+        verdict = Verdict(granted or "", by)
+        if id_ in self._decided:
+            raise AlreadyDecided(self._decided[id_].verdict)
+        waiting = self._waiting.get(id_)
+        pending = await (self._take(id_) if waiting is None else self._take_here(waiting[0]))
+        if pending is None:
+            if id_ in self._decided:
+                raise AlreadyDecided(self._decided[id_].verdict)
+            raise UnknownApproval(id_)
+        if waiting is not None and id_ in self._waiting and not waiting[1].done():
+            self._remember(id_, _Decided(verdict, is_kept=False))
+            waiting[1].set_result(verdict)
+            return pending
+        self._remember(id_, _Decided(verdict, is_kept=True))
+        if waiting is not None:
+            await self._drop(pending.request)  # it gave up meanwhile, and may have been recorded anew
+        if granted is not None:
+            await self._grants.put(pending.request, granted, by)
+        elif pending.request.lasts:
+            await self._grants.deny(pending.request, by)
+        self._audit(ApprovalEvent("granted" if granted else "denied", pending.request, by, granted or ""))
+        return pending
+
+    # -- parts
+
+    async def _answer(self, request: ApprovalRequest, answer: asyncio.Future[Verdict], call: Call) -> Verdict:
+        looks = 0
+        was_gone = False
+        while True:
+            if looks % TELL_EVERY == 0:
+                _tell(call, request, looks)
+            await asyncio.wait([answer], timeout=LOOK)
+            if answer.done():
+                return answer.result()
+            looks += 1
+            if await self._store.get(_KIND, request.id, principal=request.principal) is not None:
+                continue
+            grant = await self._grants.use(request)  # given by another bridge; one for an equal call is as good
+            if grant is not None:
+                return Verdict(grant.scope, grant.by)
+            if was_gone:
+                return Verdict("", "another bridge")
+            was_gone = True  # a yes is kept after the record is taken: look once more
+
+    def _too_many(self) -> Overloaded:
+        return Overloaded(f"{self._settings.max_pending} calls wait for approval already; more are not kept")
+
+    async def _record(self, request: ApprovalRequest) -> None:
+        lasts = request.lasts or self._settings.grant_lifetime
+        seconds = max(0.0, request.expires - time.time()) + lasts
+        body = msgspec.json.encode(request)
+        await self._store.put(_KIND, body, principal=request.principal, expires_in=seconds, handle=request.id)
+
+    async def _drop(self, request: ApprovalRequest) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLEAN_UP):
+            await self._store.drop(_KIND, request.id, principal=request.principal)
+
+    async def _keep_verdict(self, request: ApprovalRequest, decided: _Decided) -> str:
+        verdict = decided.verdict
+        if not verdict.granted:
+            return ""
+        if not decided.is_kept:
+            await self._grants.put(request, verdict.granted, verdict.by)
+        return f"It was approved by {verdict.by} in the last moment: the same call passes now."
+
+    async def _take_here(self, request: ApprovalRequest) -> Pending | None:
+        body = await self._store.take(_KIND, request.id, principal=request.principal)
+        return None if body is None else Pending(request, is_waiting=True, until=request.expires, is_here=True)
+
+    async def _take(self, id_: str) -> Pending | None:
+        for entry in await self._store.entries(_KIND, principal=None):
+            if entry.handle == id_:
+                body = await self._store.take(_KIND, id_, principal=entry.principal)
+                if body is not None:
+                    return _of_record(body, entry.expires)
+        return None
+
+    def _remember(self, id_: str, decided: _Decided) -> None:
+        _put(self._decided, id_, decided)
+
+
+def _put(values: dict[str, T], id_: str, value: T) -> None:
+    values[id_] = value
+    if len(values) > _REMEMBERED:
+        del values[next(iter(values))]
+
+
+_decode_request = msgspec.json.Decoder(ApprovalRequest).decode
+
+
+def _of_record(body: bytes, until: float) -> Pending | None:
+    """None: it is of another release."""
+    try:
+        request = _decode_request(body)
+    except (msgspec.DecodeError, RecursionError):
+        log.warning("a request for approval in the store cannot be read")
+        return None
+    return Pending(request, is_waiting=request.expires > time.time(), until=until)
+
+
+def _tell(call: Call, request: ApprovalRequest, looks: int) -> None:
+    """Let the client hear what its call waits for, where it listens."""
+    text = f"Waiting for approval of {request.tool}: run `mcpbridge approve {request.id}`"
+    # Progress must increase, and the server's own may begin at 0 and comes after this.
+    progress = {"progress": (looks - 1_000_000) / 1e9, "message": text}
+    call.update("notifications/progress", Raw(encode(progress)))
+    if not looks:
+        call.update("notifications/message", Raw(encode({"level": "warning", "logger": "approval", "data": text})))

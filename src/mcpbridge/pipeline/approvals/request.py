@@ -1,0 +1,197 @@
+"""What a person is asked to agree to, and what came of it: the values that approvers, grants and records share.
+
+The arguments of a call as a person reads them before saying yes. Pure.
+
+What is shown is what would be sent: numbers and members stand as they were written, also a member that is named
+twice. What a terminal or a dialog does not show, or what turns the direction of the text, is spelled out. Too much is
+shortened at its long texts first, so that every member can be seen, and then size and digest of the whole are told.
+"""
+
+import re
+import secrets
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.json_values import canonical_digest, decoded
+
+Scope = Literal["once", "session"]
+"""What a yes is for: this call, or the same call as often as it comes in this session."""
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+"""What nobody mistakes for another letter when it is read out or typed."""
+ID_LENGTH = 8
+"""Forty bits: enough for something that is known for minutes, and that only those can answer who may."""
+
+
+PAUSE = f"pause {secrets.token_hex(16)}"
+"""What a call of the program itself says, as `APPROVALS` in its `_meta`, where it does not wait for a person: it can be
+approved for much longer than the settings let clients have it. Nobody outside of this process can say it."""
+
+
+class ApprovalRequest(Struct, frozen=True):
+    """One call that waits for a person."""
+
+    id: str
+    server: str
+    tool: str
+    """`server/tool`."""
+    arguments_json: bytes
+    """The arguments as the server would get them."""
+    reason: str
+    """Why somebody has to agree; empty if the rule does not say."""
+    principal: str
+    """Who calls: who was authenticated; empty for the local user."""
+    client: str
+    """`clientInfo.name`, as the client declared it."""
+    session: str
+    at: float
+    """Seconds since 1970."""
+    expires: float
+    """Seconds since 1970, when silence becomes a no."""
+    binding: str
+    """Digest of all that a grant is for; see `binding_of`."""
+    digest: str = ""
+    """SHA-256 of the arguments in their one spelling; empty in records of older releases."""
+    run: str = ""
+    """The run that the call belongs to."""
+    call: str = ""
+    """The model's id of the call, as the client says."""
+    lasts: float = 0.0
+    """Seconds for which the call can still be approved, and a yes holds, where that is not as the settings have it."""
+
+    @property
+    def arguments(self) -> Any:
+        """The arguments as Python values; of a member named twice the last. Numbers beyond `float` are `Decimal`.
+
+        Raises:
+            msgspec.DecodeError: they are nested too deep for that; `arguments_json` has them.
+        """
+        return decoded(self.arguments_json)
+
+
+class NotWaited(Exception):
+    """The call does not wait for a person: its request is kept, and may be answered later."""
+
+
+class Verdict(Struct, frozen=True):
+    """What a person said."""
+
+    granted: Scope | Literal[""]
+    """Empty: no."""
+    by: str
+    """Who said it: `client`, `handler`, `cli:NAME`, `api:NAME`."""
+    why: str = ""
+    """Of a no: how it came about, as the end of a sentence about the call; empty: somebody said no."""
+
+
+class ApprovalEvent(Struct, frozen=True):
+    """One step of an approval, to be written down."""
+
+    event: Literal["asked", "granted", "denied", "expired", "cancelled", "unavailable", "used"]
+    """`expired`: nobody answered in time; `cancelled`: the call was withdrawn; `used`: a grant let a call pass."""
+    request: ApprovalRequest
+    by: str = ""
+    """Who answered, or who is asked; of `used`: who had given the grant."""
+    scope: str = ""
+
+
+Audit = Callable[[ApprovalEvent], object]
+"""Writes an event down, without waiting."""
+
+
+ASKED = "approval.asked"
+"""The event with an `ApprovalRequest` that can be answered from now on (`Bridge.approve`, `Bridge.deny`)."""
+
+
+def tell_asked(request: ApprovalRequest, call: Call) -> None:
+    """Tell whoever listens to events that somebody may answer."""
+    if call.around.events.is_heard:
+        call.context.events.publish(ASKED, request)
+
+
+def new_id() -> str:
+    """A name for a request that nobody guesses while it is open, and that can be typed."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(ID_LENGTH))
+
+
+def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str, tenant: str = "") -> str:
+    """A digest of what a grant is for: who calls which tool, as it is defined, with what, under which policy.
+
+    `digest`: of the arguments, by `wire/canonical.py`: order and blanks do not count, numbers as they are written do.
+    """
+    parts = (principal, tool, sha256(definition).hexdigest(), digest, policy, *([tenant] if tenant else []))
+    whole = sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        whole.update(b"%d:%b" % (len(data), data))
+    return whole.hexdigest()
+
+
+LONGEST = 3000
+"""Characters of arguments that are shown whole."""
+LONGEST_TEXT = 400
+"""Characters of one text in them, once they are longer than that."""
+
+_TEXTS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_UNSEEN = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u205f-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]"
+)
+
+
+def shown(arguments: bytes, digest: str = "") -> str:
+    """The arguments on several lines. `digest`: theirs, if it is known (`canonical_digest`).
+
+    Takes a few milliseconds for what is large: no more is spelled out than is shown.
+    """
+    text = _formatted(arguments, indent=2)
+    if len(text) <= LONGEST and len(text := _UNSEEN.sub(_spelled, text)) <= LONGEST:
+        return text
+    text = _UNSEEN.sub(_spelled, _shorter(text))
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}\n…"
+    return f"{text}\n(shortened; in all {len(arguments)} bytes, SHA-256 {digest or canonical_digest(arguments)})"
+
+
+def one_line_of(arguments: bytes, longest: int) -> str:
+    """The arguments on one line of at most so many characters."""
+    text = _UNSEEN.sub(_spelled, _formatted(arguments, indent=-1)[: longest + 1])
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _formatted(arguments: bytes, *, indent: int) -> str:
+    try:
+        formatted = msgspec.json.format(arguments, indent=indent)
+    except (msgspec.DecodeError, RecursionError):
+        formatted = arguments
+    return formatted.decode("utf-8", "replace")
+
+
+def _shorter(text: str) -> str:
+    """With its long texts shortened, as far as somewhat beyond `LONGEST`."""
+    parts, size, at = list[str](), 0, 0
+    for found in _TEXTS.finditer(text):
+        parts += text[at : found.start()], _shortened(found)
+        size += len(parts[-1]) + len(parts[-2])
+        at = found.end()
+        if size > LONGEST:
+            break
+    return "".join([*parts, text[at : at + LONGEST + 1 - size] if size <= LONGEST else ""])
+
+
+def _shortened(match: re.Match[str]) -> str:
+    text = match[0]
+    return text if len(text) <= LONGEST_TEXT else f'{text[:LONGEST_TEXT]}…" [{len(text) - 2} characters]'
+
+
+def _spelled(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code > 0xFFFF:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    return f"\\u{code:04x}"

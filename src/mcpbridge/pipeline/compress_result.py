@@ -1,0 +1,352 @@
+"""Where work on results happens: here, in a thread, or in a process, by how much it is about.
+
+Python's parsers hold on to the interpreter: a list of ten million numbers in a thread would stop all other calls for a
+second. So huge results go to a process, which also gives their memory back when it is done.
+
+A large result in its new form: kept whole, shown in a budget, with what it says in every part the same.
+
+What is shown is decided in `results/`; here the parts come together: the store, the model that summarizes, the script
+that the caller brought. Whatever fails on the way, the result of the call is never lost: it may have had effects, and
+the caller must learn of them.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+import anyio.to_thread
+import msgspec
+from anyio import CapacityLimiter
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.call_options import ResultConduct
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.meta import app_uris
+from mcpbridge.protocol.revisions import FIRST_WITH_STRUCTURE
+from mcpbridge.results.content import (
+    Contents,
+    contents_of,
+    large_blocks,
+    small_block,
+    structured_output,
+    text_of,
+    text_of_block,
+    with_blocks,
+)
+from mcpbridge.results.header_line import Form, defused, uri_of
+from mcpbridge.results.kept_results import Card, Shelf
+from mcpbridge.results.shorten import Frame, Noted, Shown, noted, script_source, shown, shown_output, shown_summary
+from mcpbridge.results.spoof_check import honest
+from mcpbridge.results.summary import Summarizer, SummaryFailed
+from mcpbridge.results.token_count import Tokenizer, counter
+from mcpbridge.sandbox.javascript.scripts import Scripts, TransformFailed
+from mcpbridge.sandbox.worker_process import ProcessBroke, in_process
+
+log = get_logger("mcpbridge.results")
+
+LARGE = 16 * 1024
+"""Bytes of a result from which on work on it is done in a thread: it would hold up all other calls."""
+HUGE = 4 * 1024**2
+"""Bytes from which on it is done in a process, where the work can be handed to one."""
+
+_THREADS, _PROCESSES = 4, 2
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Aside:
+    """The places of one bridge for such work; further work waits, so that a burst of it cannot take all memory."""
+
+    def __init__(self) -> None:
+        self._threads, self._processes = CapacityLimiter(_THREADS), CapacityLimiter(_PROCESSES)
+
+    async def __call__(self, size: int, work: Callable[[], _T]) -> _T:
+        """Do the work here, or in a thread if it is about much."""
+        if size <= LARGE:
+            return work()
+        return await anyio.to_thread.run_sync(work, limiter=self._threads)
+
+    async def far(self, size: int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """The same, and in a process if it is about very much; see `in_process`."""
+        if size > HUGE:
+            try:
+                async with self._processes:
+                    return await in_process(function, *args, **kwargs)
+            except ProcessBroke as error:
+                log.warning("a large result is read in the bridge itself", reason=str(error)[:200])
+        return await self(size, partial(function, *args, **kwargs))
+
+
+_LONGEST_ARGUMENTS, _LONGEST_ERROR = 2000, 400
+_MOST_SMALLER = 4
+"""Images of one result that are scaled down; further ones become links, since each takes up to a second."""
+_WHOLE = 64_000
+"""Characters of a result that passes whole where it cannot be kept; of a longer one the rest is lost, and that said."""
+
+
+class Rewritten(Struct, frozen=True):
+    """A result in its new form, and what that cost and saved in tokens."""
+
+    result: Body
+    form: Form
+    came: int
+    shown: int
+    stored: int
+    is_large: bool = True
+    """It was rewritten since it is too large, not for another reason."""
+
+
+class _Job(Struct, frozen=True):
+    """One result on its way."""
+
+    call: Call
+    data: bytes
+    """As it came up, perhaps with what the stages below tell of it in `_meta`."""
+    original: bytes
+    """As the server sent it."""
+    contents: Contents
+    how: ResultConduct
+    above: Frame
+    is_app: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    @property
+    def handle(self) -> str:
+        return self.above.handle
+
+    @property
+    def is_over(self) -> bool:
+        """Its text is too long to be shown."""
+        return self.how.strategy != "off" and self.contents.chars > self.how.threshold
+
+
+class _Texts(Struct, frozen=True):
+    """What is shown in place of the text of a result."""
+
+    form: Form
+    texts: Sequence[str] | None
+    """None: its own."""
+    noted: Noted
+    structured: object = None
+    """In place of `structuredContent`, where there is one; None: it stays."""
+    further: str = ""
+    """A line of ours that comes after its own texts."""
+
+
+class Rewriter:
+    """Gives large results their new form."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        scripts: Scripts,
+        summarizer: Summarizer,
+        *,
+        tokenizer: Tokenizer,
+        recall: Callable[[Call], str],
+    ) -> None:
+        """`recall`: what that tool is called for who makes a call; empty: it has none."""
+        self._shelf, self._scripts, self._summarizer = shelf, scripts, summarizer
+        self._tokenizer: Tokenizer = tokenizer
+        self._recall = recall
+        self._count, self._aside = counter(tokenizer), Aside()
+
+    async def rewrite(
+        self,
+        call: Call,
+        result: Body,
+        how: ResultConduct,
+        *,
+        expression: str = "",
+        problem: str = "",
+        is_app: bool = False,
+    ) -> Rewritten | None:
+        """The result as it is to be shown; None: as it came.
+
+        `expression`: what the caller brought as `_transform`; `problem`: why that cannot be evaluated. `is_app`: what
+        is no text is for an app, and stays.
+        """
+        data = bytes(result.data)
+        original = bytes(call.original or data)
+        contents = await self._aside(len(data), partial(contents_of, Body(data)))
+        job = _Job(call, data, original, contents, how, Frame(transforms=how.transforms), is_app)
+        media: Sequence[int] = ()
+        if how.strategy != "off" and how.stores:
+            media = await self._aside(len(data), partial(large_blocks, contents, how.media_limit))
+        if expression and contents.is_error:
+            expression, problem = "", "it is not run on a result that tells of a failure"
+        if not job.is_over and not expression and not problem and not media:
+            return None
+        if how.stores:
+            job = await self._on_shelf(job)
+            if not job.handle and not expression and contents.chars <= _WHOLE:
+                return None  # better too long than lost
+        if not job.handle:
+            media = ()
+        texts = await self._texts(job, expression, problem)
+        told = sum(self._count(text) for text in texts.texts or ()) + self._count(texts.further)
+        came = texts.noted.came
+        if texts.texts is None:
+            told += came
+        if told >= came and not media and not expression and not problem:
+            return None  # never worse than what came
+        if job.handle:
+            await self._describe(job, texts.noted)
+        smaller = await self._smaller(job, media)
+        new = await self._aside(len(data), partial(_put_together, job, texts, smaller))
+        return Rewritten(new, texts.form, came, told, came if job.handle else 0, is_large=job.is_over)
+
+    async def honest(self, result: Body, *, own: Sequence[str] = (), is_ours: bool = False) -> Body:
+        """The result, in which nothing but `own` looks like the bridge's word."""
+        data = bytes(result.data)
+        changed = await self._aside(len(data), partial(honest, data, own, is_ours=is_ours))
+        return result if changed is None else Body(changed)
+
+    # -- text
+
+    async def _texts(self, job: _Job, expression: str, problem: str) -> _Texts:
+        """What is shown in place of the text."""
+        above = job.above
+        if expression:
+            try:
+                return await self._transformed(job, expression)
+            except TransformFailed as failed:
+                problem = str(failed)
+        if problem:
+            problem = f"[mcpbridge: _transform failed: {defused(problem)[:_LONGEST_ERROR]}]"
+            above = replace(above, error=problem)
+        if not job.is_over:
+            note = await self._aside.far(job.size, noted, job.data, self._tokenizer)
+            return _Texts("as sent", None, note, further=problem)
+        if job.how.strategy == "summarize" and not job.contents.is_error:
+            made = await self._summarized(job, above)
+        else:
+            made = await self._aside.far(job.size, shown, job.data, job.how, above, self._tokenizer)
+        is_large = len(job.contents.structured or b"") > job.how.budget
+        return _Texts(made.form, [made.text], made.noted, {"text": made.text} if is_large else None)
+
+    async def _summarized(self, job: _Job, above: Frame) -> Shown:
+        text = await self._aside(job.size, partial(text_of, job.data))
+        note = await self._aside.far(job.size, noted, job.data, self._tokenizer)
+        room = job.how.budget - len(above.line("summary", note.headline, job.contents.chars)) - 1
+        try:
+            summary = await self._summarizer.summarize(job.call, text, room)
+        except SummaryFailed as failed:
+            log.info("no summary", tool=_tool(job.call), reason=str(failed)[:200])
+            job.call.note("summary", str(failed)[:200])
+            return await self._aside.far(job.size, shown, job.data, job.how, above, self._tokenizer)
+        return shown_summary(summary, note, above, job.contents.chars)
+
+    async def _transformed(self, job: _Job, expression: str) -> _Texts:
+        """What a script makes of a result: alone in its block, so that programs can read it, and where the rest is.
+
+        What is too large is fitted as a result is.
+        """
+        how, call = job.how, job.call
+        source, note = await self._aside.far(job.size, script_source, job.data, self._tokenizer)
+        owner = f"{call.caller.principal}/{call.caller.session.id}"
+        output = await self._scripts.evaluate(
+            expression, source.text, binding=source.binding, rows=source.rows, owner=owner
+        )
+        has_structure = job.contents.structured is not None and how.strategy != "off"
+        if len(output) <= how.threshold:
+            texts = [defused(output), job.above.line("transformed", note.headline, job.contents.chars)]
+            return _Texts("transformed", texts, note, structured_output(output) if has_structure else None)
+        text = await self._aside.far(len(output), shown_output, output, how, job.above)
+        return _Texts("transformed", [text], note, {"text": text} if has_structure else None)
+
+    # -- what is kept
+
+    async def _on_shelf(self, job: _Job) -> _Job:
+        """The job with its handle; the original is kept before anything else is done with it, since that may take long.
+
+        Without a handle if it cannot be kept.
+        """
+        principal = job.call.caller.principal
+        try:
+            handle = await self._shelf.handle_of(job.original, principal=principal)
+            kept = replace(job, above=replace(job.above, handle=handle, recall=self._recall(job.call)))
+            await self._put(kept, Noted("", "", 0))
+        except StoreFailed as failed:
+            log.warning("a result cannot be kept", tool=_tool(job.call), reason=str(failed))
+            return job
+        job.call.note("kept", handle)
+        return kept
+
+    async def _describe(self, job: _Job, note: Noted) -> None:
+        """Write down what is known of the kept original now."""
+        try:
+            await self._put(job, note)
+        except StoreFailed as failed:
+            log.info("what a kept result is cannot be written down", reason=str(failed))
+
+    async def _put(self, job: _Job, note: Noted) -> None:
+        call = job.call
+        arguments = call.params.get("arguments") or b""
+        card = Card(
+            handle=job.handle,
+            tool=_tool(call),
+            arguments=str(memoryview(arguments)[:_LONGEST_ARGUMENTS], "utf-8", "replace"),
+            outcome="tool_error" if job.contents.is_error else "ok",
+            kind=note.kind,
+            headline=note.headline,
+            chars=job.contents.chars,
+            at=time.time(),
+            client=call.caller.name,
+        )
+        await self._shelf.keep(job.original, card, principal=call.caller.principal)
+
+    async def _smaller(self, job: _Job, places: Sequence[int]) -> Mapping[int, bytes]:
+        """What stands in place of the blocks that are too large."""
+        version = job.call.caller.version
+        knows_links = not version or version >= FIRST_WITH_STRUCTURE
+        smaller: dict[int, bytes] = {}
+        for number, place in enumerate(places):
+            block, uri = job.contents.blocks[place], f"{uri_of(job.handle)}/content/{place}"
+            side = job.how.image_side if number < _MOST_SMALLER else 0
+            make = partial(small_block, block, place, job.how.media_limit, uri, side=side, knows_links=knows_links)
+            smaller[place] = await self._aside(len(block.raw), make)
+        return smaller
+
+
+def _put_together(job: _Job, texts: _Texts, smaller: Mapping[int, bytes]) -> Body:
+    """The new result."""
+    contents = job.contents
+    blocks: list[bytes] | None = None
+    if texts.texts is not None:
+        like = contents.texts if len(texts.texts) == 1 else ()
+        blocks = [text_of_block(text, like) for text in texts.texts]
+    elif texts.further:
+        blocks = [*(bytes(block.raw) for block in contents.texts), text_of_block(texts.further)]
+    keeps_structure = job.is_app or _names_app(Body(job.data))
+    structured = None if contents.structured is None else texts.structured
+    facts: Mapping[str, object] | None = None
+    if job.handle:
+        facts = {"handle": job.handle, "uri": uri_of(job.handle), "form": texts.form, "kind": texts.noted.kind}
+        facts = {**facts, "chars": contents.chars}
+    new = with_blocks(job.data, contents, blocks, smaller, structured, facts, keeps_structure=keeps_structure)
+    own = [*(texts.texts or ()), *([texts.further] if texts.further else [])]
+    changed = honest(bytes(new.data), own, is_ours=facts is not None)
+    return new if changed is None else Body(changed)
+
+
+def _names_app(result: Body) -> bool:
+    """Whether the result itself names an app that shows it (MCP Apps 2026-01-26)."""
+    meta = result.inner("_meta")
+    try:
+        return meta is not None and bool(app_uris(meta.value()))
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _tool(call: Call) -> str:
+    return call.tool.id if call.tool is not None else call.target

@@ -1,0 +1,25 @@
+"""The `observe` section of the configuration: what is counted and traced of calls, and who is told."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ObserveSettings(BaseModel):
+    """The `observe` section: what is counted and traced of calls."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    metrics: bool = True
+    """Whether calls are counted, per tool, server and client: for `/metrics`, `mcpbridge status` and `stats`."""
+
+    max_tools: int = Field(default=2000, ge=1)
+    """Tools that are counted by themselves; further ones count together, as `other`, for each server."""
+
+    max_clients: int = Field(default=50, ge=1)
+    """Client names that are counted by themselves; further ones count together, as `other`."""
+
+    otel: bool = False
+    """Whether traces and metrics are sent by OpenTelemetry. Where to stands in the usual `OTEL_*` variables of the
+    environment, such as `OTEL_EXPORTER_OTLP_ENDPOINT`. Needs the extra `otel`: `pip install 'mcpbridge[otel]'`."""
+
+    otel_content: bool = False
+    """Whether traces hold the arguments and results of calls themselves. They may hold secrets."""

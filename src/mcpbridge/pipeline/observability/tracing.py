@@ -1,0 +1,234 @@
+"""Traces and metrics of calls for OpenTelemetry, by the semantic conventions of MCP (and of GenAI, for tools).
+
+Two stages: the outermost makes a SERVER span of the client's request, the innermost a CLIENT span of each request to a
+server. A trace that a client began goes on here and at the server, by `traceparent` in `_meta`. The packages are the
+extra `otel`; nothing of them is imported here, since who turns this on hands their objects in (`tracing_setup.py`).
+
+Arguments and results are content of people: they are in no span unless the configuration says so.
+"""
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Protocol
+
+from msgspec import Raw, Struct
+
+from mcpbridge.base.errors import UpstreamAnswered
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.pipeline.observability.metrics import BUCKETS, KNOWN_METHODS, OTHER, TOOL_ERROR, error_name, says_error
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import code_of
+
+_PARENT, _STATE = "traceparent", "tracestate"
+
+Attributes = dict[str, str | int]
+
+
+class Peer(Struct, frozen=True):
+    """One server, as spans name it."""
+
+    version: str = ""
+    """The protocol revision that it speaks; empty while it is not known."""
+    transport: str = ""
+    """`pipe` or `tcp`."""
+    address: str = ""
+    port: int = 0
+
+
+class Otel(Protocol):
+    """What is needed of OpenTelemetry; `tracing_setup.OpenTelemetry` is made of its SDK."""
+
+    def start(
+        self, name: str, attributes: Attributes, *, carried: Mapping[str, str], parent: object, is_client: bool
+    ) -> object:
+        """A new span, whose parent is `parent`, else what `carried` (traceparent, tracestate) tells of."""
+        ...
+
+    def carry(self, span: object) -> Mapping[str, str]:
+        """What tells the next one of this span; empty if it is not to go on."""
+        ...
+
+    def finish(self, span: object, attributes: Attributes, error: str) -> None:
+        """The span ends. `error`: of which type; empty: none."""
+        ...
+
+    def measure(self, name: str, seconds: float, attributes: Attributes) -> None:
+        """Put a duration into the histogram of this name."""
+        ...
+
+
+class _Traced:
+    """What both kinds of spans share."""
+
+    operation = ""
+    is_client = False
+
+    def __init__(self, otel: Otel, *, keeps_content: bool) -> None:
+        self._otel, self._keeps_content = otel, keeps_content
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """See `Concern`."""
+        return self
+
+    async def __call__(self, call: Call, proceed: Plan) -> Body:
+        """See `Stage`."""
+        raise NotImplementedError
+
+    async def _traced(self, call: Call, proceed: Plan, span: object, attributes: Attributes) -> Body:
+        began = perf_counter()
+        failed: BaseException | None = None
+        result: Body | None = None
+        try:
+            result = await proceed(call)
+            return result
+        except BaseException as error:
+            failed = error
+            raise
+        finally:
+            # The arguments as they are now: stages may have changed them.
+            more = _end(call, result, failed, keeps_content=self._keeps_content)
+            if not self.is_client:
+                more |= _notes(call)
+            error = str(more.get("error.type", ""))
+            self._otel.finish(span, more, error)
+            measured = {key: attributes[key] for key in _MEASURED if key in attributes}
+            if call.method not in KNOWN_METHODS:
+                measured["mcp.method.name"] = OTHER
+            if error:
+                measured["error.type"] = error
+            self._otel.measure(self.operation, perf_counter() - began, measured)
+
+
+class TraceReceived(_Traced):
+    """Concern and stage: a SERVER span of each request of a client. Requests about tasks make none: they are polled."""
+
+    operation = "mcp.server.operation.duration"
+
+    async def __call__(self, call: Call, proceed: Plan) -> Body:
+        """See `Stage`."""
+        if call.method.startswith("tasks/"):
+            return await proceed(call)
+        shown = call.tool.wire if call.tool is not None else call.target
+        attributes = _begin(call, shown) | {"mcp.session.id": call.caller.session.id}
+        if call.caller.version:
+            attributes["mcp.protocol.version"] = call.caller.version
+        name = _span_name(call, shown)
+        call.trace = self._otel.start(name, attributes, carried=_carried(call.meta), parent=None, is_client=False)
+        return await self._traced(call, proceed, call.trace, attributes)
+
+
+class TraceSent(_Traced):
+    """Concern and stage: a CLIENT span of each request to a server, of which the server is told."""
+
+    operation = "mcp.client.operation.duration"
+    is_client = True
+
+    def __init__(self, otel: Otel, peer: Callable[[str], Peer], *, keeps_content: bool) -> None:
+        """`peer` tells about a server by name."""
+        super().__init__(otel, keeps_content=keeps_content)
+        self._peer = peer
+
+    async def __call__(self, call: Call, proceed: Plan) -> Body:
+        """See `Stage`."""
+        if call.method.startswith("tasks/"):
+            return await proceed(call)
+        attributes = _begin(call, call.target) | _of_peer(self._peer(call.upstream))
+        name, parent = _span_name(call, call.target), call.trace
+        carried = {} if parent is not None else _carried(call.meta)
+        span = self._otel.start(name, attributes, carried=carried, parent=parent, is_client=True)
+        if told := self._otel.carry(span):
+            meta = call.meta = Body(call.meta.data) if call.meta is not None else Body()
+            meta.drop(_STATE)
+            for key, value in told.items():
+                meta.put(key, value)
+        return await self._traced(call, proceed, span, attributes)
+
+
+_MEASURED = (
+    "mcp.method.name",
+    "gen_ai.tool.name",
+    "gen_ai.operation.name",
+    "mcp.protocol.version",
+    "network.transport",
+    "server.address",
+    "server.port",
+    "mcpbridge.server",
+)
+"""Attributes that durations are told apart by; the rest would make too many series."""
+
+
+_LONGEST_METHOD = 100
+"""Characters; clients may send methods of any name to a server that is shown alone."""
+
+
+def _begin(call: Call, shown: str) -> Attributes:
+    attributes: Attributes = {"mcp.method.name": call.method[:_LONGEST_METHOD], "mcpbridge.server": call.upstream}
+    if call.method == "tools/call":
+        attributes |= {"gen_ai.tool.name": shown, "gen_ai.operation.name": "execute_tool"}
+    elif call.method == "prompts/get":
+        attributes["gen_ai.prompt.name"] = shown
+    elif call.method == "resources/read":
+        attributes["mcp.resource.uri"] = shown
+    return attributes
+
+
+def _span_name(call: Call, shown: str) -> str:
+    """Not the URI of a resource: names are what spans are grouped by."""
+    return f"{call.method} {shown}" if call.method in ("tools/call", "prompts/get") else call.method[:_LONGEST_METHOD]
+
+
+def _of_peer(peer: Peer) -> Attributes:
+    attributes: Attributes = {}
+    if peer.version:
+        attributes["mcp.protocol.version"] = peer.version
+    if peer.transport:
+        attributes["network.transport"] = peer.transport
+    if peer.address:
+        attributes["server.address"] = peer.address
+    if peer.port:
+        attributes["server.port"] = peer.port
+    return attributes
+
+
+def _end(call: Call, result: Body | None, failed: BaseException | None, *, keeps_content: bool) -> Attributes:
+    attributes: Attributes = {}
+    if failed is not None:
+        attributes["error.type"] = error_name(failed)
+        if isinstance(failed, UpstreamAnswered):
+            attributes["rpc.response.status_code"] = str(code_of(failed.error))
+    elif result is not None and says_error(result):
+        attributes["error.type"] = TOOL_ERROR
+    if keeps_content and call.method == "tools/call":
+        attributes["gen_ai.tool.call.arguments"] = _text(call.params.get("arguments") or b"{}")
+        if result is not None:
+            attributes["gen_ai.tool.call.result"] = _text(result.data)
+    return attributes
+
+
+def _text(data: bytes | Raw) -> str:
+    return bytes(data).decode("utf-8", "replace")
+
+
+def _notes(call: Call) -> Attributes:
+    """What stages noted that is no content: how often it was tried, and what the cache did."""
+    facts = call.facts or {}
+    noted = {f"mcpbridge.{name}": facts[name] for name in ("retries", "cache") if name in facts}
+    return {key: value for key, value in noted.items() if isinstance(value, str | int)}
+
+
+def _carried(meta: Body | None) -> dict[str, str]:
+    """The trace that the client says the request belongs to; what cannot be read counts as none."""
+    found: dict[str, str] = {}
+    try:
+        for key in (_PARENT, _STATE):
+            if meta is not None and key in meta:
+                found[key] = meta.text(key)
+    except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
+        return {}
+    return found
+
+
+OPERATION_BUCKETS = list(BUCKETS)
+"""Seconds; bounds for both histograms, as the conventions give them."""

@@ -1,0 +1,339 @@
+"""One rule of `permissions`, ready to be compared: with a tool, with who calls, and with the call itself.
+
+Who may call what: one answer for listing, searching and calling. Pure.
+
+Rules are tried in order and the first that matches decides; if none does, the `permission` that is set for the tool,
+its server or all calls. For each tool only the rules are kept that can match it, so most tools have none left and cost
+nothing. Which rules are about a caller is its `Audience`, found once for each caller, not once for each tool.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from hashlib import sha256
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.core.call_options import CallDefaults, CallSettings, Conduct, Permission
+from mcpbridge.core.model import Tool
+from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.pipeline.permissions.conditions import Condition, Undecidable, condition_of
+from mcpbridge.pipeline.permissions.settings import PermissionRule, ToolGlobs, globs
+from mcpbridge.protocol.body import Body
+
+
+class Outcome(Struct, frozen=True):
+    """What is left of a rule for one tool: when it applies, and what it then says."""
+
+    permission: Permission
+    reason: str = ""
+    rule: int | None = None
+    """Its place in `permissions`, from 0; None: it is the `permission` of the tool itself."""
+    names_callers: bool = False
+    """It applies to the audiences that have its number."""
+    condition: Condition | None = None
+    """It applies where this holds."""
+    problem: str = ""
+    """Why its condition cannot be evaluated for this tool, whatever the call."""
+
+    @property
+    def is_final(self) -> bool:
+        """It applies to every call that gets as far."""
+        return not self.names_callers and self.condition is None
+
+
+class Rule:
+    """One rule."""
+
+    def __init__(self, number: int, settings: PermissionRule) -> None:
+        self.number, self.settings = number, settings
+        self._tools = ToolGlobs(settings.tools) if settings.tools else None
+        self._servers = globs(settings.servers) if settings.servers else None
+        self._clients = globs(settings.clients) if settings.clients else None
+        self._principals = globs(settings.principals) if settings.principals else None
+        self._risks = frozenset(settings.risk)
+        self._condition = None if settings.when is None else condition_of(settings.when)
+
+    @property
+    def names_callers(self) -> bool:
+        """Whether it depends on who calls."""
+        return self._clients is not None or self._principals is not None
+
+    def is_about(self, client: str, principal: str) -> bool:
+        """Whether this is one of its callers."""
+        by_client = self._clients is None or self._clients.fullmatch(client) is not None
+        return by_client and (self._principals is None or self._principals.fullmatch(principal) is not None)
+
+    def covers(self, tool: Tool, conduct: Conduct) -> bool:
+        """Whether it can match a call of this tool at all."""
+        wanted = self.settings
+        return (
+            (not self._risks or conduct.risk in self._risks)
+            and wanted.read_only in (None, conduct.effect == "read")
+            and wanted.side_effects in (None, conduct.effect == "write")
+            and wanted.destructive in (None, conduct.is_destructive)
+            and wanted.idempotent in (None, conduct.is_idempotent)
+            and (self._servers is None or self._servers.fullmatch(tool.server) is not None)
+            and (self._tools is None or self._tools.cover(tool))
+        )
+
+    def outcome(self, condition: Condition | None, problem: str = "") -> Outcome:
+        """What it says, under this much of its condition."""
+        wanted = self.settings
+        return Outcome(wanted.permission, wanted.reason, self.number, self.names_callers, condition, problem)
+
+    @property
+    def condition(self) -> Condition | None:
+        """What a call must be like besides."""
+        return self._condition
+
+
+Audience = frozenset[int]
+"""The numbers of the rules that name callers and are about this one."""
+
+ANYBODY: Audience = frozenset()
+"""A caller that no rule is about in particular."""
+
+_MOST_CALLERS, _LONGEST_CALLER, _MOST_PLAIN = 1024, 256, 1024
+_DECIDES = ("permission", "risk", "read_only", "destructive", "idempotent")
+
+
+class Asked(Protocol):
+    """One call, as conditions see it; nothing of it is looked at that no condition reads."""
+
+    @property
+    def client(self) -> Mapping[str, object]:
+        """`name` and `principal`."""
+        ...
+
+    @property
+    def arguments(self) -> Body:
+        """As the tool gets them."""
+        ...
+
+    @property
+    def context(self) -> Mapping[str, object]:
+        """`run`, `session`, `user`, `tenant`, `metadata`."""
+        ...
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What becomes of a call."""
+
+    permission: Permission
+    reason: str = ""
+    """What the rule gives as its reason, and why its condition cannot be evaluated; may be empty."""
+    rule: int | None = None
+    """Its place in `permissions`, from 0; None: no rule decided."""
+
+
+class ToolPolicy:
+    """What the rules say of the calls of one tool."""
+
+    def __init__(self, outcomes: Sequence[Outcome], about: Mapping[str, object]) -> None:
+        """`outcomes` in order, the last one final. `about`: the variable `tool` of conditions."""
+        self._outcomes, self._about = tuple(outcomes), about
+        permissions = {outcome.permission for outcome in outcomes}
+        self.is_open = permissions == {"allow"}
+        """Every call is allowed."""
+        self.is_hidden: bool | None = None
+        """Every call is denied, so it is not listed; None where that depends on who calls."""
+        if "deny" not in permissions:
+            self.is_hidden = False
+        elif not any(outcome.names_callers for outcome in outcomes):
+            self.is_hidden = self.hides(ANYBODY)
+        self.needs_call = any(
+            outcome.condition is not None or outcome.permission == "require_approval" for outcome in outcomes
+        )
+        """Who calls is not all that decides, or a person may have to."""
+        self.judges_arguments = any(
+            outcome.permission == "require_approval"
+            or (outcome.condition is not None and "args" in outcome.condition.reads)
+            for outcome in outcomes
+        )
+        """The arguments decide, or a person who is shown them."""
+
+    def hides(self, audience: Audience) -> bool:
+        """Whether every call of this audience is denied, whatever its arguments are."""
+        if self.is_hidden is not None:
+            return self.is_hidden
+        return self._denies(audience)
+
+    def decide(self, audience: Audience, asked: Asked) -> Decision:
+        """What becomes of a call of this audience."""
+        for outcome in self._outcomes:
+            if outcome.names_callers and outcome.rule not in audience:
+                continue
+            problem = outcome.problem
+            if outcome.condition is not None:
+                try:
+                    if not outcome.condition.holds(self._values(outcome.condition, asked)):
+                        continue
+                except Undecidable as error:
+                    problem = str(error)
+                    if outcome.permission == "allow":
+                        continue
+            return Decision(outcome.permission, _reason(outcome, problem), outcome.rule)
+        raise AssertionError("the last outcome is final")
+
+    def _denies(self, audience: Audience) -> bool:
+        for outcome in self._outcomes:
+            if outcome.names_callers and outcome.rule not in audience:
+                continue
+            if outcome.permission != "deny":
+                return False
+            if outcome.condition is None:
+                return True
+        raise AssertionError("the last outcome is final")
+
+    def _values(self, condition: Condition, asked: Asked) -> dict[str, object]:
+        """The variables that the condition reads; of the arguments only those that it names are parsed."""
+        reads = condition.reads
+        values: dict[str, object] = {}
+        if "args" in reads:
+            try:
+                fields = asked.arguments.fields
+                names = fields.keys() if condition.arguments is None else condition.arguments & fields.keys()
+                values["args"] = {name: msgspec.json.decode(fields[name]) for name in names}
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise Undecidable("the arguments cannot be read") from error
+        if "tool" in reads:
+            values["tool"] = self._about
+        if "client" in reads:
+            values["client"] = asked.client
+        if "context" in reads:
+            values["context"] = asked.context
+        return values
+
+
+class Policy:
+    """All rules, and what they say of each tool."""
+
+    def __init__(
+        self,
+        rules: Sequence[PermissionRule],
+        servers: Mapping[str, OfferSettings],
+        calls: CallDefaults,
+        conduct: Callable[[Tool], Conduct],
+    ) -> None:
+        """`servers` and `calls` have a permission of their own; `conduct`: what is resolved of them for a tool."""
+        self._rules = [Rule(number, rule) for number, rule in enumerate(rules)]
+        self._servers, self._calls, self._conduct = servers, calls, conduct
+        self._tools: dict[str, tuple[str, Conduct, ToolPolicy]] = {}
+        self._plain: dict[tuple[int | Permission, ...], ToolPolicy] = {}
+        """Without conditions nothing depends on the tool but which rules cover it: most tools share one of these."""
+        self._naming = [rule for rule in self._rules if rule.names_callers]
+        self._audiences: dict[tuple[str, str], Audience] = {}
+        levels: list[CallSettings] = [calls, *servers.values()]
+        levels += [tool for server in servers.values() for tool in server.tool.values()]
+        self.may_hide = any(rule.permission == "deny" for rule in (*rules, *levels))
+        """Some tool may be denied to somebody."""
+        self.names_callers = bool(self._naming)
+        """What a client sees may depend on who it is."""
+
+    def audience(self, client: str, principal: str) -> Audience:
+        """Which rules are about this caller: `clientInfo.name` and who was authenticated."""
+        if not self._naming:
+            return ANYBODY
+        audience = self._audiences.get((client, principal))
+        if audience is None:
+            audience = frozenset(rule.number for rule in self._naming if rule.is_about(client, principal))
+            if len(self._audiences) >= _MOST_CALLERS:
+                self._audiences.clear()
+            if len(client) <= _LONGEST_CALLER:
+                self._audiences[client, principal] = audience
+        return audience
+
+    def of(self, tool: Tool) -> ToolPolicy:
+        """What the rules say of this tool; worked out once for each."""
+        conduct = self._conduct(tool)
+        known = self._tools.get(tool.id)
+        if known is not None and known[1] is conduct and known[0] == tool.name:
+            return known[2]
+        policy = self.for_tool(tool, conduct)
+        self._tools[tool.id] = tool.name, conduct, policy
+        return policy
+
+    def for_tool(self, tool: Tool, conduct: Conduct) -> ToolPolicy:
+        """The rules that can match this tool, up to the first that always does."""
+        rules: list[int] = []
+        for rule in self._rules:
+            if rule.covers(tool, conduct):
+                rules.append(rule.number)
+                if rule.condition is None and not rule.names_callers:
+                    break
+        is_plain = all(self._rules[number].condition is None for number in rules)
+        key = (*rules, conduct.permission)
+        policy = self._plain.get(key) if is_plain else None
+        if policy is None:
+            policy = self._put_together(rules, tool, conduct)
+            if is_plain and len(self._plain) < _MOST_PLAIN:
+                self._plain[key] = policy
+        return policy
+
+    def _put_together(self, rules: Sequence[int], tool: Tool, conduct: Conduct) -> ToolPolicy:
+        about = {
+            "id": tool.id,
+            "name": tool.name,
+            "server": tool.server,
+            "risk": conduct.risk,
+            "read_only": conduct.effect == "read",
+            "side_effects": conduct.effect == "write",
+            "destructive": conduct.is_destructive,
+            "idempotent": conduct.is_idempotent,
+        }
+        outcomes: list[Outcome] = []
+        for number in rules:
+            outcome = _outcome(self._rules[number], about)
+            if outcome is not None:
+                outcomes.append(outcome)
+                if outcome.is_final:
+                    return ToolPolicy(outcomes, about)
+        return ToolPolicy([*outcomes, Outcome(conduct.permission)], about)
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of all that decides: another one, and what was agreed to before is not agreed to any more."""
+        calls = self._calls
+        decides = {
+            "rules": [rule.settings.model_dump() for rule in self._rules],
+            "names": [calls.write_names, calls.destructive_names, calls.read_names],
+            "calls": _deciding(calls),
+            "servers": {
+                name: [
+                    server.trusted,
+                    _deciding(server),
+                    {own: [tool.rename, tool.trusted, *_deciding(tool)] for own, tool in sorted(server.tool.items())},
+                ]
+                for name, server in sorted(self._servers.items())
+            },
+        }
+        return sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def _outcome(rule: Rule, about: Mapping[str, object]) -> Outcome | None:
+    """What the rule says of a tool that it covers; None: it cannot match a call of it."""
+    condition = rule.condition
+    if condition is None or condition.reads - {"tool"}:
+        return rule.outcome(condition)
+    try:
+        return rule.outcome(None) if condition.holds({"tool": about} if condition.reads else {}) else None
+    except Undecidable as error:
+        return None if rule.settings.permission == "allow" else rule.outcome(None, str(error))
+
+
+def _reason(outcome: Outcome, problem: str) -> str:
+    if not problem:
+        return outcome.reason
+    number = (outcome.rule or 0) + 1
+    why = (
+        f"the condition of rule {number} of `permissions` cannot be evaluated ({problem}); "
+        "whoever wrote it can say what counts without it: `has(args.x) && …`"
+    )
+    return f"{outcome.reason}: {why}" if outcome.reason else why
+
+
+def _deciding(settings: CallSettings) -> list[object]:
+    return [getattr(settings, key) for key in _DECIDES]

@@ -1,0 +1,133 @@
+"""The `permissions` of the configuration: rules about who may call what; the first one that matches decides.
+
+Which tools a glob of the configuration, of a program or of a command is about: one rule for all of them.
+
+A glob without a slash is about names, `server/name` about both. A tool that the configuration renames goes by either
+name, so that who renames a tool takes no rule and no hook off it. Case counts.
+"""
+
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from mcpbridge.core.call_options import Permission, Risk
+from mcpbridge.core.model import Tool
+from mcpbridge.pipeline.permissions.conditions import LONGEST, Faulty, condition_of
+
+_LISTS = ("tools", "servers", "risk", "clients", "principals")
+
+
+def or_one(schema: dict[str, Any]) -> None:
+    """The JSON schema of a setting that may also be one of what stands in its list; for editors."""
+    kinds = {"type": schema.pop("type"), "items": schema.pop("items")}
+    schema["anyOf"] = [kinds, kinds["items"]]
+
+
+class PermissionRule(BaseModel):
+    """One rule. It matches a call that all its selectors match; one that is left out matches every call.
+
+    Where a list stands, a single value may stand as well.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    permission: Permission
+    """What becomes of the calls that it matches: `allow`, `require_approval` (a person is asked each time) or `deny`. A
+    tool of which every call is denied is not listed either."""
+
+    reason: str = Field(default="", max_length=500)
+    """Why: shown with a refusal to the client, and with the question to the person who is to agree."""
+
+    tools: list[str] = Field(default=[], json_schema_extra=or_one)
+    """Globs, of which one must match: on tool ids (`github/delete_*`), or without a slash on names without a server. A
+    renamed tool goes by either name."""
+
+    servers: list[str] = Field(default=[], json_schema_extra=or_one)
+    """Globs on names of servers, of which one must match."""
+
+    risk: list[Risk] = Field(default=[], json_schema_extra=or_one)
+    """`low`, `medium`, `high`: how much harm a call can do. Told from what the tool does where `risk` is not set."""
+
+    read_only: bool | None = None
+    """Whether the tool is known to change nothing, by its `read_only` or by annotations of a `trusted` server (a name
+    such as `get_…` proves nothing); `false` also matches those of which that is not known."""
+
+    side_effects: bool | None = None
+    """Whether the tool is known to change something; `false` also matches those of which that is not known."""
+
+    destructive: bool | None = None
+    """Whether the tool may destroy something."""
+
+    idempotent: bool | None = None
+    """Whether doing it twice is doing it once."""
+
+    clients: list[str] = Field(default=[], json_schema_extra=or_one)
+    """Globs on what clients call themselves (`clientInfo.name`), of which one must match. Any client can call itself
+    anything, so this keeps nobody out who means to get in; `principals` does."""
+
+    principals: list[str] = Field(default=[], json_schema_extra=or_one)
+    """Globs on names of `http.tokens`, of which one must match. A client on standard input has the empty name."""
+
+    when: str | None = Field(default=None, max_length=LONGEST)
+    """A condition on the call, in the Common Expression Language: `args.amount > 100`. It knows `args`, `tool`,
+    `client` and `context`. What stands in `context` the client says itself, so it keeps nobody out: only
+    `context.tenant` is proved, where the client's token has a `tenant`, and `client.principal`. If it cannot be
+    evaluated, `deny` and `require_approval` match, and `allow` does not."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_one(cls, value: object) -> object:
+        """Take a single value for a list of one."""
+        if not isinstance(value, dict):
+            return value
+        members = cast("dict[str, object]", value)
+        return {key: [one] if key in _LISTS and isinstance(one, str) else one for key, one in members.items()}
+
+    @field_validator("when")
+    @classmethod
+    def _can_be_evaluated(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                condition_of(value)
+            except Faulty as error:
+                raise ValueError(f"not a condition: {error}") from error
+        return value
+
+
+class ToolGlobs:
+    """Globs, of which one must match. Without any, nothing does."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        texts = list(texts)
+        with_server = [text.partition("/") for text in texts if "/" in text]
+        self._ids = [(globs([server]), globs([name])) for server, _, name in with_server]
+        self._names = globs(text for text in texts if "/" not in text)
+
+    def cover(self, tool: Tool) -> bool:
+        """Whether they are about this tool."""
+        return self.match(tool.server, names_of(tool))
+
+    def match(self, server: str, names: Iterable[str]) -> bool:
+        """The same, for a tool of this server that goes by these names."""
+        names = list(names)
+        if any(map(self._names.fullmatch, names)):
+            return True
+        # Server and name each by its own part: a slash inside a name must not make it another server's.
+        return any(of.fullmatch(server) and any(map(name.fullmatch, names)) for of, name in self._ids)
+
+
+def names_of(tool: Tool) -> frozenset[str]:
+    """The server's own name of a tool, and the one that the configuration gives it."""
+    return frozenset((tool.name, tool.id.removeprefix(f"{tool.server}/")))
+
+
+def globs(texts: Iterable[str]) -> re.Pattern[str]:
+    """One pattern for all, for whole names; where there are none it matches nothing."""
+    patterns = [translate(text) for text in texts]
+    return re.compile("|".join(patterns)) if patterns else _NOTHING
+
+
+_NOTHING = re.compile(r"(?!)")

@@ -1,0 +1,252 @@
+"""Calls whose client stopped waiting: they go on, and what comes of them is kept for it.
+
+A client's patience often ends before a tool's work does. Such a call is not cancelled, and not lost: it runs on, up to
+its own deadlines, and its result is kept under a handle, for the principal that made the call. The same call made again
+(same tool, same arguments) joins the one that still runs, or gets the kept result. Once: the next one runs anew, since
+whoever asks a second time may want to know how things are now. By its handle a result can be read until it expires.
+
+Who stopped waiting, and who can be told, is the business of `downstream/patience`.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.call_options import LONGEST_SECONDS, Conduct
+from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.pipeline.input_required import needs_driving
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.pipeline.task_polling import is_task
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.json_values import canonical_digest
+from mcpbridge.storage.store import Store, new_handle
+
+log = get_logger("mcpbridge.late")
+
+LATE_META = "mcpbridge/late"
+"""In `_meta` of a result that an earlier call brought: its `handle` and `finishedAt`."""
+RESULTS = "result"
+"""The kind of value that results are in the store."""
+MAX_LATE = 32
+"""Late calls of one principal, running and kept; for a further one the oldest kept result is forgotten."""
+
+_CANCELLED = "the call that this one joined was cancelled; check whether it took effect before you repeat it"
+_RUNS_STILL = "The same call, made earlier, still runs. Make it again later to get its result; it is not run twice."
+
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(slots=True, eq=False)
+class LateCall:
+    """A call that nobody waits for, or its result."""
+
+    key: _Key
+    principal: str
+    handle: str
+    outcome: asyncio.Future[bytes]
+    """Its result, or its error."""
+    waiting: int = 0
+    """How many of the same call wait for it."""
+    finished_at: float = 0.0
+    """Seconds since 1970; 0 while it runs."""
+    expiry: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+
+class Late:
+    """Concern: knows the late calls, and answers the same calls made again."""
+
+    def __init__(
+        self, store: Store, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], Conduct], lifetime: float
+    ) -> None:
+        """`lifetime`: seconds that a result is kept."""
+        self.store = store
+        self.configure(servers, conduct, lifetime)
+        self.known: dict[_Key, list[LateCall]] = {}
+        """What the same call gets when it is made again: the oldest first, each once."""
+        self.running: dict[Call, LateCall] = {}
+        """The calls that go on without their clients."""
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """One for tools whose late results are kept."""
+        if tool is None or conduct.late != "keep":
+            return None
+        server = self._servers.get(tool.server)
+        timeouts = conduct.timeouts or (server.timeouts if server is not None else None)
+        return _Again(self, timeouts.total if timeouts is not None else LONGEST_SECONDS)
+
+    def configure(
+        self, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], Conduct], lifetime: float
+    ) -> None:
+        """Other settings from now on; what is late already stays known."""
+        self._servers, self._conduct, self.lifetime = servers, conduct, lifetime
+
+    # -- for who knows that a client stopped waiting
+
+    def begin(self, call: Call) -> LateCall | None:
+        """From now on a call goes on without its client. None: it is not to, so it should be cancelled."""
+        if call in self.running:
+            return self.running[call]
+        if call.tool is None or call.takes_task or self._conduct(call.tool).late != "keep":
+            return None
+        if not self._has_room(call.caller.principal):
+            return None
+        key = self._key(call, call.tool)
+        outcome: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        late = LateCall(key, call.caller.principal, new_handle(), outcome)
+        self.running[call] = late
+        self.known.setdefault(key, []).append(late)
+        log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=late.handle)
+        return late
+
+    async def finished(self, call: Call, result: Body) -> LateCall | None:
+        """A late call has a result. Returns what is kept for later; None: nothing is, or the same call waits for it.
+
+        What is no success, or asks back, is not kept; nor what is cancelled before it is. Those who wait for it get it.
+        """
+        late, data = self.running.pop(call), bytes(call.original or result.data)
+        late.finished_at = time.time()
+        is_kept = False
+        try:
+            is_kept = _is_worth_keeping(result) and await self._keep(late, data)
+        finally:  # the storing may be cancelled: nobody must wait for it then
+            outcome = late.outcome
+            if not is_kept or late.waiting:
+                self._forget(late)
+            else:
+                loop = asyncio.get_running_loop()
+                late.outcome = loop.create_future()
+                late.outcome.set_result(b"")  # it is in the store, and not in memory
+                late.expiry = loop.call_later(self.lifetime, self._forget, late)
+            outcome.set_result(data)
+        return late if is_kept and late.expiry is not None else None
+
+    def failed(self, call: Call, error: Exception | None = None) -> None:
+        """A late call ended without a result; nothing if it had one. Those who wait for it get the error."""
+        late = self.running.pop(call, None)
+        if late is None or late.outcome.done():
+            return
+        self._forget(late)
+        late.outcome.set_exception(error or UpstreamError(call.upstream, _CANCELLED))
+        late.outcome.exception()  # nobody may wait for it, and that is fine
+
+    def end(self) -> None:
+        """The bridge stops."""
+        for late in self._all():
+            if late.expiry is not None:
+                late.expiry.cancel()
+        self.known.clear()
+
+    # -- for the same call, made again
+
+    def find(self, call: Call) -> LateCall | None:
+        """The late call that this one repeats."""
+        if call.tool is None or call.takes_task or call.continues or "requestState" in call.params:
+            return None
+        lates = self.known.get(self._key(call, call.tool))
+        return lates[0] if lates else None
+
+    async def fetch(self, late: LateCall, seconds: float) -> bytes | None:
+        """Its result, waiting for it if need be, for so many seconds; None when it is there no more.
+
+        Raises:
+            UpstreamTimeout: it still runs.
+            BridgeError: what it failed with.
+        """
+        outcome = late.outcome
+        late.waiting += 1
+        try:
+            # Not for the future itself: one that is cancelled must not take it from others.
+            await asyncio.wait([outcome], timeout=seconds)
+        finally:
+            late.waiting -= 1
+        if not outcome.done():
+            error = UpstreamTimeout(late.key[0].partition("/")[0], seconds)
+            error.advice = _RUNS_STILL
+            raise error
+        data = outcome.result()
+        if late.finished_at and late in self.known.get(late.key, ()):
+            self._forget(late)
+        return data or await self.store.get(RESULTS, late.handle, principal=late.principal)
+
+    async def _keep(self, late: LateCall, data: bytes) -> bool:
+        try:
+            await self.store.put(RESULTS, data, principal=late.principal, expires_in=self.lifetime, handle=late.handle)
+        except StoreFailed as error:
+            log.warning("a late result cannot be kept", tool=late.key[0], reason=str(error))
+            return False
+        return True
+
+    def _forget(self, late: LateCall) -> None:
+        """The same call made again runs anew."""
+        if late.expiry is not None:
+            late.expiry.cancel()
+            late.expiry = None
+        lates = self.known.get(late.key, [])
+        if late in lates:
+            lates.remove(late)
+            if not lates:
+                del self.known[late.key]
+
+    def _all(self) -> list[LateCall]:
+        return [late for lates in self.known.values() for late in lates]
+
+    def _has_room(self, principal: str) -> bool:
+        own = [late for late in self._all() if late.principal == principal]
+        if len(own) < MAX_LATE:
+            return True
+        kept = [late for late in own if late.finished_at]
+        if kept:
+            self._forget(min(kept, key=lambda late: late.finished_at))
+        return bool(kept)
+
+    def _key(self, call: Call, tool: Tool) -> _Key:
+        """What must be the same for a call to be the same.
+
+        The session too: what another client of the same principal calls with the same arguments may be meant as a
+        second deed, and only the one that gave up knows of the first.
+        """
+        caller = call.caller
+        return tool.id, caller.principal, caller.session.id, canonical_digest(call.params.get("arguments"))
+
+
+class _Again:
+    """Stage: answers a call that repeats a late one. `seconds`: how long it waits for one that still runs."""
+
+    def __init__(self, late: Late, seconds: float) -> None:
+        self._late, self._seconds = late, seconds
+
+    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+        """No coroutine of its own while nothing is late: every call would pay for it."""
+        if not self._late.known:
+            return proceed(call)
+        late = self._late.find(call)
+        return proceed(call) if late is None else self._fetch(late, call, proceed)
+
+    async def _fetch(self, late: LateCall, call: Call, proceed: Plan) -> Body:
+        data = await self._late.fetch(late, self._seconds)
+        if data is None:
+            return await proceed(call)
+        call.note("late", late.handle)
+        call.note("recalled", late.handle)
+        call.original = data
+        return _told(Body(data), late)
+
+
+def _is_worth_keeping(result: Body) -> bool:
+    """A success, and the final one."""
+    has_failed = b'"isError"' in bytes(result.data) and bytes(result.get("isError") or b"") == b"true"
+    return not has_failed and not needs_driving(result) and not is_task(result)
+
+
+def _told(result: Body, late: LateCall) -> Body:
+    """The result, saying that an earlier call brought it."""
+    meta = result.inner("_meta") or Body()
+    finished = datetime.fromtimestamp(late.finished_at or time.time(), UTC).isoformat(timespec="seconds")
+    meta.put(LATE_META, {"handle": late.handle, "finishedAt": finished})
+    result.put("_meta", meta)
+    return result

@@ -1,0 +1,195 @@
+"""A person has to agree before some calls go on: asks whoever can be asked, and lets nothing pass without a yes.
+
+Which calls those are is decided above (`Call.approval`). A yes that was kept (for a call that could not wait, or for
+the session) lets the same call pass without a question. Silence is a no, and so is nobody to ask. While a person
+thinks, no place at a server is held and no deadline of one runs.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
+from mcpbridge.base.units import show_seconds
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.context import run_of, text_in
+from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.pipeline.approvals.grants import Grants
+from mcpbridge.pipeline.approvals.request import (
+    PAUSE,
+    ApprovalEvent,
+    ApprovalRequest,
+    Audit,
+    NotWaited,
+    Verdict,
+    binding_of,
+    new_id,
+    tell_asked,
+)
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.pipeline.validation.json_text import refuse_doubles
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.json_values import canonical_digest
+from mcpbridge.protocol.meta import APPROVAL, APPROVALS, CALL
+
+PAUSED_SECONDS = 7 * 24 * 3600.0
+"""How long a call of the program can be approved that does not wait for it, and then be made. Clients that do not wait
+have what the settings give them."""
+
+
+class Approver(Protocol):
+    """One way to ask a person."""
+
+    @property
+    def name(self) -> str:
+        """What records call it."""
+        ...
+
+    def reaches(self, call: Call) -> bool:
+        """Whether somebody can be asked this way about this call, as far as one can tell."""
+        ...
+
+    async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
+        """The person's answer, or None where nobody could be asked after all; then the next is.
+
+        It waits for as long as it takes: the time is up when it is cancelled.
+        """
+        ...
+
+    async def keep(self, request: ApprovalRequest) -> str:
+        """Nobody answered in time: take an answer later, if this can. Tells what a person can do; empty: nothing."""
+        ...
+
+
+class Approval:
+    """Concern: asks the approvers in their order."""
+
+    def __init__(
+        self,
+        approvers: Sequence[Approver],
+        grants: Grants,
+        *,
+        seconds: float,
+        policy: Callable[[], str],
+        audit: Audit,
+        needed: Callable[[Tool | None, Conduct], bool] = lambda tool, conduct: tool is not None,
+    ) -> None:
+        """Make the stages.
+
+        `seconds` that a person has; `policy`: the version that grants are bound to; `needed`: whether it may ever be
+        that calls of a tool need somebody to agree.
+        """
+        self._approvers, self._grants, self._seconds = approvers, grants, seconds
+        self._policy, self._audit, self._needed = policy, audit, needed
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """See `Concern`."""
+        return self._pass_or_ask if self._needed(tool, conduct) else None
+
+    def _pass_or_ask(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+        if not call.approval:
+            return proceed(call)
+        return self._ask_first(call, proceed)
+
+    async def _ask_first(self, call: Call, proceed: Plan) -> Body:
+        request = self._request_of(call)
+        refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
+        earlier = text_in(call.meta, APPROVAL)
+        if earlier and (by := await self._grants.denied(earlier, principal=request.principal)):
+            call.note("approval", f"denied by {by}")
+            raise ApprovalRefused(f"The call of {request.tool} was not approved")
+        if call.agreed == request.binding:  # in an earlier round: nobody is asked twice about one call
+            return await proceed(call)
+        grant = await self._grants.use(request)
+        if grant is not None:
+            self._audit(ApprovalEvent("used", request, grant.by, grant.scope))
+            call.note("approval", f"{grant.scope} by {grant.by}, given before")
+            call.agreed = request.binding
+            return await proceed(call)
+        record = partial(ApprovalEvent, request=request)
+        try:
+            verdict = await self._ask(request, call)
+        except asyncio.CancelledError:
+            self._audit(record("cancelled"))
+            raise
+        except CallRefused as refused:
+            if not isinstance(refused, ApprovalRefused):
+                self._audit(record("unavailable"))
+            raise
+        if not verdict.granted:
+            self._audit(record("denied", by=verdict.by))
+            call.note("approval", f"denied by {verdict.by}")
+            raise ApprovalRefused(f"The call of {request.tool} {verdict.why or 'was not approved'}")
+        if verdict.granted == "session":
+            await self._grants.put(request, "session", verdict.by)
+        self._audit(record("granted", by=verdict.by, scope=verdict.granted))
+        call.note("approval", f"{verdict.granted} by {verdict.by}")
+        call.agreed = request.binding
+        return await proceed(call)
+
+    async def _ask(self, request: ApprovalRequest, call: Call) -> Verdict:
+        try:
+            async with asyncio.timeout(self._seconds):
+                for approver in self._approvers:
+                    if not approver.reaches(call):
+                        continue
+                    self._audit(ApprovalEvent("asked", request, approver.name))
+                    verdict = await approver.ask(request, call)
+                    if verdict is not None:
+                        return verdict
+        except TimeoutError:
+            raise await self._nobody_answered(request, call) from None
+        except NotWaited:
+            raise await self._not_waited(request, call) from None
+        why = f" ({request.reason})" if request.reason else ""
+        raise ApprovalUnavailable(f"A person has to approve calls of {request.tool}{why}, and nobody can be asked")
+
+    async def _nobody_answered(self, request: ApprovalRequest, call: Call) -> ApprovalRefused:
+        self._audit(ApprovalEvent("expired", request))
+        call.note("approval", "nobody answered")
+        span = show_seconds(self._seconds)
+        return await self._kept(
+            request, ApprovalRefused(f"Nobody answered within {span} whether {request.tool} may be called")
+        )
+
+    async def _not_waited(self, request: ApprovalRequest, call: Call) -> ApprovalRefused:
+        call.note("approval", "not waited for")
+        refused = ApprovalRefused(f"A person has to approve this call of {request.tool} first")
+        refused = await self._kept(request, refused)
+        tell_asked(request, call)
+        return refused
+
+    async def _kept(self, request: ApprovalRequest, refused: ApprovalRefused) -> ApprovalRefused:
+        ways = [way for approver in self._approvers if (way := await approver.keep(request))]
+        if ways:
+            refused.advice = f"Nothing was sent. {' '.join(ways)}"
+            refused.facts = {APPROVAL: request.id}
+        return refused
+
+    def _request_of(self, call: Call) -> ApprovalRequest:
+        tool, caller, now = call.tool, call.caller, time.time()
+        name = tool.id if tool is not None else f"{call.upstream}/{call.target}"
+        arguments = bytes(call.params.get("arguments") or b"{}")
+        definition = tool.definition if tool is not None else call.method.encode()
+        digest = canonical_digest(arguments)
+        said = text_in(call.meta, APPROVALS)
+        lasts = PAUSED_SECONDS if said == PAUSE else self._grants.once_seconds if said == "pause" else 0.0
+        return ApprovalRequest(
+            id=new_id(),
+            server=call.upstream,
+            tool=name,
+            arguments_json=arguments,
+            reason=call.approval,
+            principal=caller.principal,
+            client=caller.name,
+            session=caller.session.id,
+            at=now,
+            expires=now if lasts else now + self._seconds,
+            binding=binding_of(caller.principal, name, definition, digest, self._policy(), call.context.tenant),
+            digest=digest,
+            run=run_of(call.meta),
+            call=text_in(call.meta, CALL),
+            lasts=lasts,
+        )

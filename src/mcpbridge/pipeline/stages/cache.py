@@ -1,0 +1,351 @@
+"""Which runs are for several calls, and which results: none that came of what one client alone was asked.
+
+Answer a call with the result that the same call had a moment ago; run concurrent identical calls once.
+
+Kept is what a tool with `cache` returned, in memory, for whoever may have it: the same tool as it is defined now, the
+same arguments, the same principal (or everybody, as configured), and where a server may know its clients apart, the
+same session. Not kept: failures, questions, tasks, and what came of a client's answers, which is good for this once. A
+write to a server, and any change of its lists, forgets all that is kept of it, at its start and at its end: what was
+read beside a write is told to those who asked, and to nobody else.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, structs
+from msgspec.structs import replace
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.base.units import Bytes
+from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.context import Cancellation
+from mcpbridge.core.elicitation import Asker, Question, Through
+from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.core.tool_calls import is_paused
+from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
+from mcpbridge.pipeline.result_cache import Flight, Flights, Kept, KeptResults, Key
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.json_values import canonical, canonical_digest
+from mcpbridge.upstream.settings import ServerSettings
+
+
+class AskedAlone(Through):
+    """The client that began a run, as an `Asker`. Once it is asked something, the run is for it alone."""
+
+    __slots__ = ("_call", "_flight", "was_asked")
+
+    def __init__(self, call: Call, flight: Flight) -> None:
+        """`call`: the one that began the run; whom it can ask may change meanwhile, as when its client gives it up."""
+        self._call, self._flight = call, flight
+        self.was_asked = False
+        """What comes of the run came of an answer: it is nothing to keep."""
+
+    @property
+    def asker(self) -> Asker:
+        """The client, as it can be asked now."""
+        return self._call.client
+
+    def ask(self, question: Question) -> Awaitable[Raw]:
+        """Put the question; from now on the run is for this client alone."""
+        self.was_asked = True
+        self._flight.be_personal()
+        return self.asker.ask(question)
+
+
+def is_final(result: Body, data: bytes) -> bool:
+    """It is the result of the call itself, no question, task or pause, so others may have it. `data`: its bytes."""
+    try:
+        if not result.is_object or is_paused(result, data):
+            return False
+        if b'"resultType"' in data and bytes(result.get("resultType") or b'"complete"') != b'"complete"':
+            return False
+        return b'"task"' not in data or "content" in result
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def is_error(result: Body, data: bytes) -> bool:
+    """It tells of a failure. `data`: the bytes of the result."""
+    return b'"isError"' in data and bytes(result.get("isError") or b"false") != b"false"
+
+
+_PLAIN = {"name", "arguments", "_meta"}
+_SPENT = object()
+
+
+class CacheSettings(BaseModel):
+    """The `cache` section: how much is kept of results of tools with `cache`. It is kept in memory, by each process."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_bytes: Bytes = Field(default=64 * 1024**2, ge=0)
+    """Bytes of all kept results together; the one that was not used for longest goes first. 0: nothing is kept."""
+
+    max_result: Bytes = Field(default=4 * 1024**2, ge=0)
+    """Bytes of the largest result that is kept."""
+
+    vary: list[str] = []
+    """Members of a call's `_meta` that change its result, such as `example.com/locale`: calls that differ in them are
+    not the same. All others count for nothing, since many clients number their calls there."""
+
+
+class _Use(Struct):
+    """How the cache served one tool."""
+
+    hits: int = 0
+    misses: int = 0
+    shared: int = 0
+
+
+class Cache:
+    """Concern: makes the stage of each tool that is cached, and of those whose calls make kept results stale."""
+
+    def __init__(
+        self,
+        settings: CacheSettings,
+        servers: Mapping[str, OfferSettings],
+        calls: CallDefaults,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings, self._servers, self._calls, self.clock = settings, servers, calls, clock
+        self.flights = Flights()
+        self.kept = KeptResults(settings.max_bytes, settings.max_result)
+        self.uses: dict[str, _Use] = {}
+        self._names: dict[str, frozenset[str]] = {}
+        self._epochs = Counter[str]()
+        self._offers: dict[str, object] = {}
+
+    def configure(self, settings: CacheSettings, servers: Mapping[str, OfferSettings], calls: CallDefaults) -> None:
+        """Other settings from now on. What is kept of a server stays, if they say the same of its calls."""
+        for name in {*self._servers, *servers}:
+            if _of_calls(self._servers.get(name)) != _of_calls(servers.get(name)):
+                self.forget(name)
+        if calls != self._calls:
+            self.clear()
+        self.settings, self._servers, self._calls = settings, servers, calls
+        self.kept.bound(settings.max_bytes, settings.max_result)
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """A stage for what is cached, and a smaller one for what may change what cached tools return."""
+        if tool is None:
+            return _Tasks(self) if any(map(self._is_used, self._servers)) else None
+        if conduct.cache > 0:
+            self._names[tool.id] = names_of(tool)
+            return _Cached(self, tool, conduct, self._servers.get(tool.server))
+        may_write = conduct.effect != "read" and not conduct.seems_read
+        return _Write(self) if may_write and self._is_used(tool.server) else None
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Owns the runs that several calls wait for; leaving ends them."""
+        return self.flights.running()
+
+    # -- what makes results stale
+
+    def epoch(self, server: str) -> int:
+        """Grows whenever what is known of a server may not be true any more."""
+        return self._epochs[server]
+
+    def forget(self, server: str) -> int:
+        """What was kept of a server, and what is being read there, is not to be told to later calls."""
+        self._epochs[server] += 1
+        return self.kept.drop_server(server)
+
+    def offered(self, server: str, lists: object) -> None:
+        """A server listed what it offers; if that is something else than before, the rest may be as well."""
+        before = self._offers.get(server, _SPENT)
+        self._offers[server] = lists
+        if before is not _SPENT and before != lists:
+            self.forget(server)
+
+    def clear(self, server: str = "", tool: str = "") -> int:
+        """Forget by hand: all, what is of one server, or of some tools. Says how many results.
+
+        `tool` is a glob of ids (`server/tool`), or of names without their server; renamed tools go by either name.
+        """
+        for name in [server] if server else {*self._servers, *self._epochs}:
+            self._epochs[name] += 1  # runs under way, too; which tool they are of is not worth to be known
+
+        meant = ToolGlobs([tool])
+
+        def is_meant(kept: Kept) -> bool:
+            return server in ("", kept.server) and (
+                not tool or meant.match(kept.server, self._names.get(kept.tool, ()))
+            )
+
+        return self.kept.drop(is_meant)
+
+    def status(self) -> dict[str, Any]:
+        """What is kept and how it served, as JSON values."""
+        sizes = self.kept.by_tool(self.clock())
+        return {
+            "entries": len(self.kept),
+            "bytes": self.kept.bytes,
+            "max_bytes": self.settings.max_bytes,
+            "hits": sum(use.hits for use in self.uses.values()),
+            "misses": sum(use.misses for use in self.uses.values()),
+            "shared": sum(use.shared for use in self.uses.values()),
+            "tools": [
+                {
+                    "tool": tool,
+                    "entries": sizes.get(tool, (0, 0))[0],
+                    "bytes": sizes.get(tool, (0, 0))[1],
+                    "hits": use.hits,
+                    "misses": use.misses,
+                    "shared": use.shared,
+                }
+                for tool, use in sorted(self.uses.items())
+            ],
+        }
+
+    def _is_used(self, server: str) -> bool:
+        settings = self._servers.get(server)
+        if settings is None:
+            return bool(self._calls.cache)
+        own = [settings.cache, *(tool.cache for tool in settings.tool.values())]
+        return bool(settings.cache if settings.cache is not None else self._calls.cache) or any(own)
+
+
+_OF_LISTS: dict[str, object] = {"tools": None, "prompts": None, "resources": None, "title": None, "tags": None}
+"""What says of a server only what is listed of it, and how it is found."""
+
+
+def _of_calls(settings: OfferSettings | None) -> OfferSettings | None:
+    return settings.model_copy(update=_OF_LISTS) if settings is not None else None
+
+
+class _Cached:
+    """Stage: calls of one tool whose results are kept."""
+
+    def __init__(self, cache: Cache, tool: Tool, conduct: Conduct, server: OfferSettings | None) -> None:
+        self._cache, self._id, self._seconds = cache, tool.id, conduct.cache
+        self._definition = canonical_digest(tool.definition)
+        self._is_shared = conduct.is_cache_shared
+        self._is_apart = isinstance(server, ServerSettings) and server.share != "shared"
+        self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
+        self._use = cache.uses.setdefault(tool.id, _Use())
+
+    async def __call__(self, call: Call, proceed: Plan) -> Body:
+        if call.continues or call.takes_task or call.instance is not None:
+            return await proceed(call)
+        cache, fields = self._cache, call.params.fields
+        if not fields.keys() <= _PLAIN and ("requestState" in fields or "inputResponses" in fields):
+            return await proceed(call)  # a later round of a question is a call of its own
+        key = self._key(call)
+        now = cache.clock()
+        if (kept := cache.kept.get(key, now)) is not None:
+            self._use.hits += 1
+            call.note("cache", "hit")
+            call.original = kept.original
+            return kept.told(now)
+        epoch = cache.epoch(call.upstream)
+        flight = cache.flights.open((key, epoch))
+        if flight is not None:
+            call.runs_as = flight.call
+            try:
+                result = await flight.wait(call.update)
+            finally:
+                call.runs_as = None
+            if result is not None:
+                self._use.shared += 1
+                call.note("cache", "shared")
+                return self._told(call, result)
+            self._use.misses += 1
+            call.note("cache", "miss")
+            return await proceed(call)
+        self._use.misses += 1
+        call.note("cache", "miss")
+        run = partial(self._run, call, proceed, key, epoch)
+        return await cache.flights.lead((key, epoch), run, call.update, call)
+
+    async def _run(self, call: Call, proceed: Plan, key: Key, epoch: int, flight: Flight) -> Body:
+        """Run the call, in a task that is not its own, and keep what comes of it."""
+        cache = self._cache
+        run = call.runs_as = structs.replace(call, update=flight.update)
+        if call.kept_context is not None:  # others may want its outcome when this client does not any more
+            run.kept_context = replace(call.kept_context, cancellation=Cancellation())
+        asker = None
+        if call.client.profile:
+            asker = run.client = AskedAlone(call, flight)
+        try:
+            result = await proceed(run)
+        except asyncio.CancelledError:
+            run.cancelled()
+            raise
+        finally:
+            call.runs_as = None
+        call.instance, call.progress_token, call.upstream_seconds = (
+            run.instance,
+            run.progress_token,
+            run.upstream_seconds,
+        )
+        data = bytes(result.data)
+        if not is_final(result, data):
+            flight.be_personal()
+            return result
+        was_asked = asker is not None and asker.was_asked
+        if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
+            now = cache.clock()
+            cache.kept.put(key, Kept.of(call.upstream, self._id, data, now, now + self._seconds))
+        return result
+
+    def _told(self, call: Call, result: Body) -> Body:
+        now = self._cache.clock()
+        call.original = bytes(result.data)
+        kept = Kept.of(call.upstream, self._id, call.original, now, now + self._seconds)
+        return kept.told(now, is_shared=True)
+
+    def _key(self, call: Call) -> Key:
+        """What must be the same for a result to be the same."""
+        fields = call.params.fields
+        caller = call.caller
+        principal = "" if self._is_shared else f"p{caller.principal}"
+        # Where the server may ask, what it finds out about one client (its roots, say) may show in later results.
+        is_own = self._is_apart or (self._may_ask and call.client.profile)
+        session = caller.session.id if is_own else ""
+        rest = call.extensions.decode("latin-1")
+        if len(fields) > len(_PLAIN & fields.keys()):
+            rest += repr({name: canonical(value) for name, value in sorted(fields.items()) if name not in _PLAIN})
+        if call.meta is not None:
+            for name in self._cache.settings.vary:
+                if (value := call.meta.get(name)) is not None:
+                    rest += repr((name, canonical(value)))
+        return self._id, self._definition, principal, session, rest, canonical_digest(fields.get("arguments"))
+
+
+class _Write:
+    """Stage: calls that may change what cached tools of the same server return."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    async def __call__(self, call: Call, proceed: Plan) -> Body:
+        self._cache.forget(call.upstream)
+        try:
+            return await proceed(call)
+        finally:
+            self._cache.forget(call.upstream)
+
+
+class _Tasks:
+    """Stage: requests about tasks, which may be writes that go on after their call was answered."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+        return self._about_task(call, proceed) if call.method.startswith("tasks/") else proceed(call)
+
+    async def _about_task(self, call: Call, proceed: Plan) -> Body:
+        try:
+            return await proceed(call)
+        finally:
+            self._cache.forget(call.upstream)

@@ -1,0 +1,246 @@
+"""Large results out of the way: the model gets what fits, the original is kept, and nothing is lost.
+
+Stands above everything that runs or repeats a call, so that the cache, late results and hooks have whole results. What
+becomes of a large one is told in `pipeline/rewriting.py`; here is the look at every result whether it is one. It also
+takes `_transform` out of the arguments, a script over the result that any call may bring.
+
+Which tools have had large results: their definitions say what helps with those. Kept over restarts.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import StoreFailed
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.call_options import Conduct, ResultConduct
+from mcpbridge.core.model import BRIDGE, Call, Plan, Tool
+from mcpbridge.pipeline.input_required import needs_driving
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.pipeline.task_polling import is_task
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.meta import TRANSFORM, WHOLE, app_uris
+from mcpbridge.results.header_line import may_hold_frame
+from mcpbridge.results.token_ledger import Ledger, Line
+from mcpbridge.storage.store import Store
+
+if TYPE_CHECKING:
+    from mcpbridge.pipeline.compress_result import Rewriter, Rewritten
+
+
+log = get_logger("mcpbridge.results")
+
+ARGUMENT = "_transform"
+"""The argument that any call may have, whatever the tool's schema says; a tool's own of that name wins."""
+
+_QUOTED = b'"_transform"'
+_LARGE = 1024**2
+"""Bytes of a result that is not searched on the way of its call."""
+_MOST_LINES = 1000
+"""Client names that one stage remembers the line of; names are the clients' to choose."""
+_decode_text = msgspec.json.Decoder(str).decode
+
+Told = Callable[[Call, "Rewritten"], None]
+"""Hears of every result that was rewritten."""
+
+
+class Compress:
+    """Concern: what becomes of large results."""
+
+    def __init__(self, rewriter: "Callable[[], Rewriter]", ledger: Ledger, told: Told, *, is_used: bool = True) -> None:
+        """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten."""
+        self._rewriter, self._ledger, self._told, self._is_used = rewriter, ledger, told, is_used
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """For all tools but the bridge's own, unless no result is rewritten: else none may look as if it were."""
+        how = conduct.results
+        if tool is None or _is_own(tool) or not (self._is_used or how.transforms):
+            return None
+        return _Compress(tool, how, self._rewriter, self._ledger, self._told, is_guarded=self._is_used)
+
+
+def _is_own(tool: Tool) -> bool:
+    """A tool of the bridge, whose answers are short by themselves; what programs answer is not."""
+    return tool.server == BRIDGE and tool.name != "run_code"
+
+
+class _Compress:
+    """The stage of one tool."""
+
+    def __init__(
+        self,
+        tool: Tool,
+        how: ResultConduct,
+        rewriter: "Callable[[], Rewriter]",
+        ledger: Ledger,
+        told: Told,
+        *,
+        is_guarded: bool,
+    ) -> None:
+        """`is_guarded`: nothing may pretend to be the bridge's word."""
+        self._tool, self._how = tool, how
+        self._rewriter, self._ledger, self._told = rewriter, ledger, told
+        self._is_off = how.strategy == "off"
+        # An image may be too large though a text of that size is not.
+        self._smallest = _LARGE if self._is_off else min(how.threshold, how.media_limit)
+        self._is_guarded = is_guarded
+        self._lines: dict[str, Line] = {}
+        self._day = 0
+        has_own, self._is_app = _known_of(tool)
+        self._takes_script = how.transforms and not has_own
+        self._server, self._id = tool.server, tool.id
+
+    async def __call__(self, call: Call, proceed: Plan) -> Body:
+        """The result of the call, or what fits of it."""
+        arguments, expression, problem, meta = call.params.fields.get("arguments"), "", "", call.meta
+        if self._takes_script and arguments is not None and _QUOTED in bytes(arguments):
+            expression, problem = _taken_from(call)
+        if meta is not None and TRANSFORM in meta.fields and self._how.transforms:
+            expression = _text_in(meta, TRANSFORM) or expression
+        result = await proceed(call)
+        raw = result.data
+        size = len(raw)
+        if size > self._smallest or expression or problem or (self._is_guarded and may_hold_frame(bytes(raw))):
+            return await self._looked_at(call, result, expression, problem)
+        if self._is_guarded:
+            line = self._line(call.caller.name)
+            line.calls += 1
+            line.passed += size
+        return result
+
+    def _line(self, client: str) -> Line:
+        """Where calls of this client are counted. Looked up once a day: that takes as long as all the rest here."""
+        ledger = self._ledger
+        if ledger.day != self._day or len(self._lines) > _MOST_LINES:
+            self._day = ledger.day
+            self._lines.clear()
+        line = self._lines.get(client)
+        if line is None:
+            line = self._lines[client] = ledger.line(self._server, self._id, client)
+            self._day = ledger.day
+        return line
+
+    async def _looked_at(self, call: Call, result: Body, expression: str, problem: str) -> Body:
+        """A result that needs a look: most are large."""
+        if needs_driving(result) or is_task(result):
+            return result  # not the final one
+        call.original = call.original or result.data
+        size, rewritten = len(result.data), None
+        is_wanted_whole = call.meta is not None and _text_in(call.meta, WHOLE) == "whole"
+        try:
+            rewriter = self._rewriter()
+            if expression or problem or not (is_wanted_whole or self._is_off):
+                rewritten = await rewriter.rewrite(
+                    call, result, self._how, expression=expression, problem=problem, is_app=self._is_app
+                )
+            if rewritten is None:
+                result = await rewriter.honest(result) if self._is_guarded else result
+        except Exception as error:
+            log.error("a result cannot be rewritten, so it is passed whole", tool=self._id, exc_info=error)
+        if rewritten is None and not self._is_guarded:
+            return result
+        line = self._line(call.caller.name)
+        line.calls += 1
+        if rewritten is None:
+            line.passed += size
+            return result
+        line.rewritten += 1
+        line.came += rewritten.came
+        line.shown += rewritten.shown
+        line.stored += rewritten.stored
+        call.note("result", rewritten.form)
+        self._told(call, rewritten)
+        return rewritten.result
+
+
+def _known_of(tool: Tool) -> tuple[bool, bool]:
+    """Whether it has a parameter of its own called `_transform`, and whether an app shows its results."""
+    has_own = is_app = False
+    if _QUOTED in tool.definition or b'"_meta"' in tool.definition:
+        definition = Body(tool.definition)
+        schema, meta = definition.inner("inputSchema"), definition.inner("_meta")
+        properties = schema.inner("properties") if schema is not None else None
+        has_own = properties is not None and ARGUMENT in properties
+        is_app = meta is not None and bool(app_uris(meta.value()))
+    return has_own, is_app
+
+
+def _taken_from(call: Call) -> tuple[str, str]:
+    """The script among the arguments, which the tool does not get; or what is wrong with it."""
+    arguments = call.params.inner("arguments")
+    raw = arguments.get(ARGUMENT) if arguments is not None else None
+    if arguments is None or raw is None:
+        return "", ""
+    expression = _text_in(arguments, ARGUMENT)
+    is_text = bytes(memoryview(raw)[:1]) == b'"'
+    arguments.drop(ARGUMENT)
+    call.params.put("arguments", arguments)
+    return expression, "" if is_text or bytes(raw) == b"null" else 'it must be a text, such as "result.length"'
+
+
+def _text_in(body: Body, name: str) -> str:
+    raw = body.get(name)
+    try:
+        return _decode_text(raw).strip() if raw is not None else ""
+    except msgspec.DecodeError:
+        return ""
+
+
+_KIND = "large_tool"
+_SECONDS = 90 * 86400.0
+"""How long that is remembered of a tool; each large result begins it anew, once a run of the bridge."""
+MOST = 5000
+MOST_OF_SERVER = 200
+"""Servers name their tools, as many and as they like; each new one here is a new catalog."""
+_LONGEST = 300
+"""Characters of an id; longer ones are not looked at."""
+
+
+class LargeTools:
+    """The ids of these tools (`server/tool`, the server's own name), for everybody."""
+
+    def __init__(self, store: Store, tasks: OwnedTasks, changed: Callable[[frozenset[str]], None]) -> None:
+        """`changed` gets all of them when there are more."""
+        self._store, self._tasks, self._changed = store, tasks, changed
+        self._known: frozenset[str] = frozenset()
+        self._of_server = Counter[str]()
+        self._met = set[str]()
+
+    async def load(self) -> None:
+        """Take those of earlier runs."""
+        try:
+            entries = await self._store.entries(_KIND, principal="", limit=MOST)
+        except StoreFailed as error:
+            log.debug("which tools have large results is not known", reason=str(error))
+            return
+        self._learn(entry.handle for entry in entries)
+
+    def met(self, tool: str) -> None:
+        """A result of this tool was large. Beyond the bounds nothing more is learnt."""
+        if tool in self._met:
+            return
+        self._learn((tool,))
+        if tool in self._known:
+            self._met.add(tool)
+            self._tasks.spawn(self._remember(tool))
+
+    def _learn(self, tools: Iterable[str]) -> None:
+        known = set(self._known)
+        for tool in tools:
+            server = tool.partition("/")[0]
+            is_full = len(known) >= MOST or self._of_server[server] >= MOST_OF_SERVER
+            if tool not in known and not is_full and len(tool) <= _LONGEST:
+                known.add(tool)
+                self._of_server[server] += 1
+        if len(known) > len(self._known):
+            self._known = frozenset(known)
+            self._changed(self._known)
+
+    async def _remember(self, tool: str) -> None:
+        try:
+            await self._store.put(_KIND, b"", principal="", expires_in=_SECONDS, handle=tool)
+        except StoreFailed as error:
+            log.debug("that a tool has large results cannot be kept", tool=tool, reason=str(error))

@@ -1,0 +1,148 @@
+"""A token bucket, pure: the time is passed in.
+
+It holds `times` tokens at most and gets them back evenly, so that after a pause `times` calls may come at once and
+later ones one every `seconds / times`. In any span of time w no more than `times + w * times / seconds` pass, which is
+twice the rate within the first `seconds` after a pause, and the rate itself in the long run.
+
+What is kept is one number, the time at which the bucket is full again (the generic cell rate algorithm, ITU-T I.371).
+
+How often calls may come: for each client, each server, each tool. Who comes too soon is told when to come back.
+
+A call passes when each of its buckets has a token, and only then takes one of each: one that is refused costs nobody
+anything. Later rounds of a call, and its retries, count no further. Reading resources and getting prompts counts for
+the client and the server as well.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from mcpbridge.base.errors import RateLimited
+from mcpbridge.base.units import Rate
+from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.pipeline.per_client import Recent, payer_of
+from mcpbridge.pipeline.stage import Stage
+from mcpbridge.protocol.body import Body
+
+_GRAIN = 1e-6
+"""Seconds; a token that is due within these is there: sums of times are not exact."""
+
+
+class Bucket:
+    """The tokens of one rate. All times are seconds on one clock that does not go backwards."""
+
+    __slots__ = ("_gap", "_reach", "full_at")
+
+    def __init__(self, rate: Rate) -> None:
+        """It is full."""
+        self._gap = rate.seconds / rate.times
+        self._reach = rate.seconds - self._gap
+        self.full_at = float("-inf")
+        """When all tokens are there, if none is taken meanwhile."""
+
+    def wait(self, now: float) -> float:
+        """Seconds until there is a token; 0 when there is one."""
+        wait = self.full_at - self._reach - now
+        return wait if wait > _GRAIN else 0.0
+
+    def take(self, now: float) -> None:
+        """Take a token. Only when there is one."""
+        self.full_at = max(now, self.full_at) + self._gap
+
+
+_COUNTED = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+
+class _Shared:
+    """A bucket that all clients share, and how refusals name what it is for."""
+
+    __slots__ = ("bucket", "rate", "what")
+
+    def __init__(self, what: str, rate: Rate) -> None:
+        self.what, self.rate, self.bucket = what, rate, Bucket(rate)
+
+
+class Taken:
+    """The buckets, whatever the rates are at the time."""
+
+    def __init__(self) -> None:
+        self._rate: Rate | None = None
+        self._clients: Recent[Bucket] | None = None
+        self._shared: dict[tuple[str, Rate], _Shared] = {}
+
+    def by_clients(self, rate: Rate) -> Recent[Bucket]:
+        """A bucket for each client; those of the last rate that was asked for are known."""
+        if self._clients is None or rate != self._rate:
+            self._rate, self._clients = rate, Recent(partial(Bucket, rate))
+        return self._clients
+
+    def shared(self, what: str, rate: Rate) -> _Shared:
+        """The one bucket of all clients for this, at this rate."""
+        key = what, rate
+        known = self._shared.get(key)
+        if known is None:
+            known = self._shared[key] = _Shared(what, rate)
+        return known
+
+
+class Rates:
+    """Concern: the buckets of all clients, servers and tools."""
+
+    def __init__(
+        self,
+        client: Rate | None,
+        servers: Mapping[str, Rate],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        taken: "Taken | None" = None,
+    ) -> None:
+        """`client`: what each client may; `servers`: how often each server may be called, where that is limited.
+
+        `taken`: what was before the settings changed; a rate that stays the same is counted on.
+        """
+        self._taken = taken or Taken()
+        self._rate = client
+        self._clients = self._taken.by_clients(client) if client is not None else None
+        self._servers, self._clock = servers, clock
+
+    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+        """Nothing where no rate is set. Without a tool, the server is known with the call only."""
+        if tool is None:
+            return self._uncalled if self._clients is not None or self._servers else None
+        rates = (f"Tool '{tool.id}'", conduct.rate_limit), (f"Server '{tool.server}'", conduct.server_rate_limit)
+        shared = [self._taken.shared(what, rate) for what, rate in rates if rate is not None]
+        return partial(self._counted, shared) if shared or self._clients is not None else None
+
+    def _uncalled(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+        if call.method not in _COUNTED:
+            return proceed(call)
+        rate = self._servers.get(call.upstream)
+        shared = [self._taken.shared(f"Server '{call.upstream}'", rate)] if rate is not None else []
+        return self._counted(shared, call, proceed)
+
+    def _counted(self, shared: list[_Shared], call: Call, proceed: Plan) -> Awaitable[Body]:
+        if not call.continues:
+            self._take(shared, call)
+        return proceed(call)
+
+    def _take(self, shared: list[_Shared], call: Call) -> None:
+        """A token of each.
+
+        Raises:
+            RateLimited: one has none; names the one that takes longest.
+        """
+        now = self._clock()
+        own = self._clients.of(payer_of(call)) if self._clients is not None else None
+        longest, refused = 0.0, ("", self._rate)
+        if own is not None and (wait := own.wait(now)):
+            longest, refused = wait, ("This client", self._rate)
+        for one in shared:
+            if (wait := one.bucket.wait(now)) > longest:
+                longest, refused = wait, (one.what, one.rate)
+        if longest:
+            raise RateLimited(refused[0], str(refused[1]), longest)
+        if own is not None:
+            own.take(now)
+        for one in shared:
+            one.bucket.take(now)

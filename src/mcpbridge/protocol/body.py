@@ -1,0 +1,98 @@
+"""The bytes of one JSON object: parsed at the first look inside, encoded again only if changed.
+
+Params and results travel as bodies. Whoever only passes one on pays nothing; whoever looks at one member pays for
+splitting the top level, and the members stay bytes themselves. So what nobody changes leaves as it came.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Fields, decode_fields, encode, encode_fields
+
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+class Body:
+    """One JSON object. Every look inside raises msgspec.DecodeError when the bytes are no object."""
+
+    __slots__ = ("_data", "_fields")
+
+    def __init__(self, data: bytes | Raw = EMPTY_OBJECT) -> None:
+        self._data: bytes | Raw | None = data
+        self._fields: Fields | None = None
+
+    @property
+    def data(self) -> bytes | Raw:
+        """The bytes: those that came, or their encoding anew if something was changed."""
+        data = self._data
+        if data is None:
+            data = self._data = encode_fields(self.fields)
+        return data
+
+    @property
+    def fields(self) -> Fields:
+        """The members in order, unparsed. Change them through `put` and `drop` only."""
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = decode_fields(self.data)
+        return fields
+
+    @property
+    def is_object(self) -> bool:
+        """The bytes begin as an object does; cheap."""
+        return bytes(memoryview(self.data)[:1]) == b"{"
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.fields
+
+    def get(self, name: str) -> Raw | None:
+        """The bytes of a member; None when there is none."""
+        return self.fields.get(name)
+
+    def text(self, name: str) -> str:
+        """A member that must be a string. Raises KeyError when it is missing, msgspec.DecodeError when it is none."""
+        return _decode_text(self.fields[name])
+
+    def inner(self, name: str) -> "Body | None":
+        """A member that is an object, as a body of its own; None when there is none or it is not an object.
+
+        A change of it must be `put` back.
+        """
+        raw = self.fields.get(name)
+        if raw is None:
+            return None
+        body = Body(raw)
+        return body if body.is_object else None
+
+    def value(self) -> Any:
+        """Everything parsed, as Python values."""
+        return msgspec.json.decode(self.data)
+
+    def put(self, name: str, value: object) -> None:
+        """Set a member to a JSON value, a `Body`, or a `Raw` that is spliced as it is. A new one comes last."""
+        fields = self.fields
+        if isinstance(value, Body):
+            data = value.data
+            fields[name] = data if isinstance(data, Raw) else Raw(data)
+        else:
+            fields[name] = value if isinstance(value, Raw) else Raw(encode(value))
+        self._data = None
+
+    def say_once(self) -> None:
+        """Encode it anew unless its bytes are known to say nothing but its members, each once.
+
+        Of a member named twice the last counts here, while whoever gets the bytes may take the first.
+        """
+        data = self._data
+        if data is not None:
+            fields = self.fields
+            shortest = 1 + sum([len(name) + len(value) + 4 for name, value in fields.items()])
+            if len(data) != shortest:  # blanks, escapes, or more members
+                self._data = None
+
+    def drop(self, name: str) -> None:
+        """Take a member out, if there is one."""
+        if self.fields.pop(name, None) is not None:
+            self._data = None

@@ -1,0 +1,153 @@
+"""Which addresses a server may send us to: those of its own origin. Credentials go nowhere else.
+
+Puts the bearer token of one server on its requests, and takes a refusal to whoever can get another token.
+
+How a token is obtained is not known here. A request is repeated only after a refusal, so that nothing runs twice; a
+token goes to the origin of its server and nowhere else.
+"""
+
+from typing import Protocol
+
+import httpx2
+
+from mcpbridge.base.errors import BridgeError
+
+_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
+def is_same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
+    """Whether scheme, host and port agree; a default port may be left out."""
+    return _origin(one) == _origin(other)
+
+
+def redirect_target(response: httpx2.Response, statuses: frozenset[int]) -> httpx2.URL | None:
+    """Where a redirect with one of these statuses leads, if it stays on the origin; else None."""
+    location = response.headers.get("location", "")
+    if response.status_code not in statuses or not location:
+        return None
+    here = response.request.url
+    try:
+        target = here.join(location)
+    except httpx2.InvalidURL:
+        return None
+    return target if is_same_origin(target, here) else None
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
+
+
+_ROUNDS = 3
+"""How often one request is repeated: a refreshed token, a new sign-in, more rights."""
+
+
+class Unauthorized(httpx2.HTTPError):
+    """There is no token to be had; `reason` tells the caller why. Nothing was executed by the server."""
+
+    def __init__(self, reason: BridgeError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class Authorizer(Protocol):
+    """Whoever keeps the token of one server."""
+
+    @property
+    def ready(self) -> str | None:
+        """The token to use, empty for none; None when `token` has to be awaited first."""
+        ...
+
+    @property
+    def waits_for(self) -> str:
+        """What a person has to do before there is a token; empty when nobody is waited for."""
+        ...
+
+    async def token(self) -> str:
+        """The token to use, renewed if it is about to expire; empty for none.
+
+        Raises:
+            BridgeError: there will be none; says why.
+        """
+        ...
+
+    async def refused(self, used: str, status: int, challenge: str) -> bool:
+        """The server answered 401 or 403 with this `WWW-Authenticate`. True: there is another token to try.
+
+        Raises:
+            BridgeError: none can be had now; says why.
+        """
+        ...
+
+    def accepted(self) -> None:
+        """The server took the token."""
+        ...
+
+
+class Send(Protocol):
+    """Sends a request, following no redirects; the answer's body is still to be read, and the answer to be closed."""
+
+    async def __call__(self, request: httpx2.Request, /) -> httpx2.Response:
+        """The answer, whatever its status."""
+        ...
+
+
+class BearerSend:
+    """Sends requests with the token of `authorizer`, over `send`."""
+
+    def __init__(self, send: Send, authorizer: Authorizer, url: httpx2.URL) -> None:
+        self._send = send
+        self._authorizer = authorizer
+        self._url = url
+
+    async def __call__(self, request: httpx2.Request, /) -> httpx2.Response:
+        """The answer to the request, or to its last repetition.
+
+        Raises:
+            Unauthorized: no token can be had.
+            httpx2.HTTPError: as `send`.
+        """
+        authorizer = self._authorizer
+        used = authorizer.ready
+        if used is None:
+            used = await self._token()
+        if used:
+            self._put(used, request)
+        response = await self._send(request)
+        if response.status_code not in (401, 403):
+            if used:
+                authorizer.accepted()
+            return response
+        return await self._try_again(request, response, used)
+
+    async def _try_again(self, request: httpx2.Request, response: httpx2.Response, used: str) -> httpx2.Response:
+        if not is_same_origin(request.url, self._url):
+            return response
+        for _ in range(_ROUNDS):
+            challenge = response.headers.get("www-authenticate", "")
+            try:
+                if not await self._authorizer.refused(used, response.status_code, challenge):
+                    return response
+            except BridgeError as reason:
+                await response.aclose()
+                raise Unauthorized(reason) from reason
+            except BaseException:
+                await response.aclose()
+                raise
+            await response.aclose()
+            used = await self._token()
+            self._put(used, request)
+            response = await self._send(request)
+            if response.status_code not in (401, 403):
+                self._authorizer.accepted()
+                break
+        return response
+
+    async def _token(self) -> str:
+        try:
+            return await self._authorizer.token()
+        except BridgeError as reason:
+            raise Unauthorized(reason) from reason
+
+    def _put(self, token: str, request: httpx2.Request) -> None:
+        if token and is_same_origin(request.url, self._url):
+            request.headers["Authorization"] = f"Bearer {token}"

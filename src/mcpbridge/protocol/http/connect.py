@@ -1,0 +1,205 @@
+"""Connecting a TCP socket by name, all its addresses considered (RFC 8305, "happy eyeballs").
+
+asyncio has this built in and uvloop has not; without it, one dead IPv6 route makes a healthy server unreachable.
+
+A socket to a server through a proxy: HTTP `CONNECT`, or SOCKS5 with the name resolved by the proxy (RFC 1928, 1929).
+
+For WebSocket, whose library has no transport of its own here; HTTP goes through proxies by httpx2. The proxy must not
+speak before we do beyond its own answer, which holds for every protocol that the client begins.
+"""
+
+import asyncio
+import base64
+import os
+import socket
+import ssl
+from contextlib import suppress
+from itertools import chain, zip_longest
+from typing import Any
+from urllib.parse import unquote
+
+import httpx2
+
+_STAGGER = 0.25
+"""Seconds after which the next address is tried beside those still under way."""
+
+_Address = tuple[int, Any]
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """A connected, non-blocking socket; the caller closes it.
+
+    Raises:
+        OSError: no address of the name could be reached; the error of the first one.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = _alternating([(family, address) for family, _, _, _, address in found])
+    if len(addresses) == 1:
+        return await _connect(*addresses[0])
+    return await _race(addresses)
+
+
+def why_not_connected(error: Exception) -> str:
+    """Why a connection could not be made, in a few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its TLS certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}"
+    if isinstance(error, socket.gaierror):
+        return "the host name is not known"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__
+
+
+async def _race(addresses: list[_Address]) -> socket.socket:
+    waiting = list(addresses)
+    running: set[asyncio.Task[socket.socket]] = set()
+    errors: list[OSError] = []
+    try:
+        while waiting or running:
+            if waiting:
+                running.add(asyncio.ensure_future(_connect(*waiting.pop(0))))
+            done, running = await asyncio.wait(
+                running, timeout=_STAGGER if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            winner: socket.socket | None = None
+            for task in done:
+                error = task.exception()
+                if isinstance(error, OSError):
+                    errors.append(error)
+                elif winner is None:
+                    winner = task.result()
+                else:
+                    task.result().close()
+            if winner is not None:
+                return winner
+        raise errors[0]
+    finally:
+        for task in running:
+            task.cancel()
+        for result in await asyncio.gather(*running, return_exceptions=True):
+            if isinstance(result, socket.socket):
+                result.close()
+
+
+async def _connect(family: int, address: Any) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(0)
+        await asyncio.get_running_loop().sock_connect(sock, address)
+        _tune(sock)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _tune(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Let the system notice a peer that vanished: event streams may be silent for hours.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _alternating(addresses: list[_Address]) -> list[_Address]:
+    """The families in turn, beginning with that of the resolver's first choice."""
+    first = [address for address in addresses if address[0] == addresses[0][0]]
+    others = [address for address in addresses if address[0] != addresses[0][0]]
+    return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
+
+
+_HEAD_LIMIT = 64 << 10
+_SOCKS_REFUSALS = {
+    1: "general failure",
+    2: "not allowed by its rules",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "TTL expired",
+    7: "command not supported",
+    8: "address type not supported",
+}
+
+
+class TunnelError(OSError):
+    """The proxy gives no way to the server; says why."""
+
+
+async def open_tunnel(proxy: str, host: str, port: int) -> socket.socket:
+    """A connected, non-blocking socket to the server; the caller closes it and bounds the time.
+
+    Raises:
+        OSError: the proxy cannot be reached, or refuses.
+    """
+    try:
+        url = httpx2.URL(proxy)
+    except httpx2.InvalidURL as error:
+        raise TunnelError("not the URL of a proxy") from error
+    speak = {"http": _socks_connect, "socks5": _socks5, "socks5h": _socks5}.get(url.scheme)
+    if speak is None:
+        raise TunnelError(f"a proxy of the kind {url.scheme}:// is not supported here")
+    sock = await dial(url.host, url.port or (80 if url.scheme == "http" else 1080))
+    try:
+        await speak(sock, unquote(url.username), unquote(url.password), host, port)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _socks_connect(sock: socket.socket, user: str, password: str, host: str, port: int) -> None:
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    head = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n"
+    if user:
+        head += f"Proxy-Authorization: Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}\r\n"
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(sock, f"{head}\r\n".encode())
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        data = await loop.sock_recv(sock, 4096)
+        answer += data
+        if not data or len(answer) > _HEAD_LIMIT:
+            raise TunnelError("the proxy did not answer CONNECT")
+    status = answer.partition(b"\r\n")[0].decode("latin-1")
+    code = status.split(" ")[1:2]
+    if not code or not code[0].startswith("2"):
+        raise TunnelError(f"the proxy refused: {status[:100]}")
+
+
+async def _socks5(sock: socket.socket, user: str, password: str, host: str, port: int) -> None:
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(sock, b"\x05\x02\x00\x02" if user else b"\x05\x01\x00")
+    version, method = await _exactly(sock, 2)
+    if version != 5:
+        raise TunnelError("the proxy does not speak SOCKS5")
+    if method == 2 and user:
+        name, secret = user.encode()[:255], password.encode()[:255]
+        await loop.sock_sendall(sock, b"\x01%c%b%c%b" % (len(name), name, len(secret), secret))
+        if (await _exactly(sock, 2))[1]:
+            raise TunnelError("the proxy refused user and password")
+    elif method:
+        raise TunnelError("the proxy wants a user and a password")
+    name = host.encode("idna")
+    await loop.sock_sendall(sock, b"\x05\x01\x00\x03%c%b%b" % (len(name), name, port.to_bytes(2)))
+    _, reply, _, kind = await _exactly(sock, 4)
+    if reply:
+        raise TunnelError(f"the proxy refused: {_SOCKS_REFUSALS.get(reply, f'code {reply}')}")
+    size = (await _exactly(sock, 1))[0] if kind == 3 else {1: 4, 4: 16}.get(kind, 0)
+    await _exactly(sock, size + 2)
+
+
+async def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = await asyncio.get_running_loop().sock_recv(sock, size - len(data))
+        if not more:
+            raise TunnelError("the proxy closed the connection")
+        data += more
+    return data

@@ -1,0 +1,114 @@
+"""One spelling for all that say the same: the arguments of a call, told apart by what they mean.
+
+Members are sorted, blanks gone, strings spelled in one way. Numbers stay as exact as they came: `1` and `1.0` are
+different here, since a server may tell them apart. What is bound to a call (an approval, a kept result) is bound to
+this, so two that might reach a server as different arguments must never be equal here. Pure.
+
+JSON as Python values, for programs: numbers that no Python number is come as `Decimal`, not as an error.
+"""
+
+import json
+import math
+import re
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
+
+
+def canonical(arguments: bytes | Raw | None) -> bytes:
+    """The one spelling of some JSON; nothing counts as the empty object.
+
+    JSON that has no single meaning (a member named twice, of which servers take the first or the last) or that
+    cannot be read is its own spelling: equal only to the very same bytes.
+    """
+    if arguments is None:
+        return EMPTY_OBJECT
+    data = bytes(arguments)
+    if not data:
+        return EMPTY_OBJECT
+    try:
+        spelled = _encode(_decode(data))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return data
+    return spelled if _has_all_members(spelled, data) else data
+
+
+def canonical_digest(arguments: bytes | Raw | None) -> str:
+    """SHA-256 of the one spelling, in hexadecimal: what a grant or a log entry keeps in place of the arguments."""
+    return sha256(canonical(arguments)).hexdigest()
+
+
+def _exact(number: str) -> Raw:
+    return Raw(number.encode())
+
+
+_decode = msgspec.json.Decoder(float_hook=_exact).decode  # whole numbers of any size are exact as they are
+_encode = msgspec.json.Encoder(order="sorted").encode
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"([ \t\r\n]*:)?', re.DOTALL)
+_SPACED = re.compile(rb'"[ \t\r\n]+:')
+
+
+def _has_all_members(spelled: bytes, data: bytes) -> bool:
+    """Whether no member is gone from the one spelling of some JSON."""
+    # Mostly counting is enough. A quote before a colon can be a text's as well; but unless something is written as
+    # `\u0022` or `\u003a`, or a blank stands before a colon, the spelling has no more of these than the data.
+    if b"\\u" not in data and not _SPACED.search(data) and spelled.count(b'":') == data.count(b'":'):
+        return True
+    return _members(spelled) == _members(data)
+
+
+def _members(data: bytes) -> int:
+    """How many members all objects inside are spelled with."""
+    return sum(map(bool, _STRINGS.findall(data)))
+
+
+_MOST_DIGITS = 4300
+"""Of an `int` that Python reads."""
+
+
+def decoded(data: bytes) -> Any:
+    """The value of a JSON text that was read before: it is one.
+
+    Raises:
+        msgspec.DecodeError: it is nested too deep for here, or is no JSON after all.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:  # also of numbers that are too large
+        return _by_hand(data)
+    except RecursionError:
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+
+
+_TOO_DEEP = "it is nested too deep"
+
+
+def _by_hand(data: bytes) -> Any:
+    try:
+        return json.loads(data, parse_int=_int, parse_float=_float)
+    except RecursionError:
+        raise msgspec.DecodeError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise msgspec.DecodeError(str(error)) from None
+
+
+def _int(text: str) -> Any:
+    return int(text) if len(text) <= _MOST_DIGITS else _decimal(text)
+
+
+def _float(text: str) -> Any:
+    value = float(text)
+    return value if math.isfinite(value) else _decimal(text)
+
+
+def _decimal(text: str) -> Any:
+    from decimal import Context, InvalidOperation  # loaded where there is such a number
+
+    try:
+        return Context(prec=len(text) + 1, Emin=-(10**18) + 1, Emax=10**18 - 1).create_decimal(text)
+    except (InvalidOperation, ValueError, OverflowError):
+        return float(text)

@@ -1,0 +1,159 @@
+"""The JSON-RPC envelope. Payloads stay the bytes that arrived.
+
+`params`, `result` and `error` are `msgspec.Raw`: slices of the message that nobody has parsed. So
+unknown fields, numbers of any size, nulls and key order cross the bridge unchanged, and a 1 MB
+result costs a scan and a copy. An id stays raw too: `1` and `"1"` are different ids, and an answer
+must carry the very spelling that the request had (JSON-RPC 2.0, section 4).
+
+JSON-RPC error codes, and those that MCP adds (MCP 2026-07-28, Base Protocol, Error Codes).
+"""
+
+import re
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+EMPTY_OBJECT = b"{}"
+
+DEPTH_LIMIT_TEXT = "nested deeper than the limit of about 900 levels"
+"""The decoder stops at the interpreter's recursion limit; nothing below parses deeper either."""
+
+
+class Frame(msgspec.Struct, gc=False):
+    """One JSON-RPC message. An absent member is an empty `Raw` (or an empty method).
+
+    Members of the envelope that JSON-RPC does not define are dropped: the envelope is hop-by-hop.
+    """
+
+    id: Raw = Raw()
+    method: str = ""
+    params: Raw = Raw()
+    result: Raw = Raw()
+    error: Raw = Raw()
+    jsonrpc: Raw = Raw()
+    """Only whether it is there: it tells an answer without a result from a line that a logger wrote as JSON."""
+
+
+Fields = dict[str, Raw]
+"""The top level of a JSON object, in order, its values unparsed."""
+
+_frame_decoder = msgspec.json.Decoder(Frame)
+_batch_decoder = msgspec.json.Decoder(list[Raw])
+_fields_decoder = msgspec.json.Decoder(Fields)
+_encoder = msgspec.json.Encoder()
+
+decode_frame = _frame_decoder.decode
+"""Bytes of one object to a `Frame`. Raises msgspec.DecodeError, or RecursionError when nested too deeply."""
+
+decode_batch = _batch_decoder.decode
+"""Bytes of an array to its members' bytes; same errors as `decode_frame`."""
+
+decode_fields = _fields_decoder.decode
+"""Bytes of an object to `Fields`; raises msgspec.DecodeError (ValidationError when it is no object)."""
+
+encode = _encoder.encode
+"""Any JSON value (with `Raw` inside spliced as it is) to bytes without a newline of its own."""
+
+encode_fields = _encoder.encode
+
+
+def encode_request(id_: bytes, method: str, params: bytes | Raw) -> bytes:
+    """A request; `params` may be empty, then the member is left out."""
+    if params:
+        return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_, _quoted(method), params)
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b}' % (id_, _quoted(method))
+
+
+def encode_notification(method: str, params: bytes = b"") -> bytes:
+    """A notification; `params` may be empty, then the member is left out."""
+    if params:
+        return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (_quoted(method), params)
+    return b'{"jsonrpc":"2.0","method":%b}' % _quoted(method)
+
+
+def encode_response(id_: bytes | Raw, result: bytes | Raw) -> bytes:
+    """The answer to the request `id_`, both spliced as they are."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_, result)
+
+
+def encode_error(id_: bytes | Raw, code: int, message: str, data: object = None) -> bytes:
+    """An error answer; `id_` is `b"null"` when the request's id could not be read (JSON-RPC 2.0, section 5)."""
+    error: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id_ or b"null", _encoder.encode(error))
+
+
+def one_line(message: bytes) -> bytes:
+    """The same JSON without raw line breaks, fit for a line-delimited channel.
+
+    A JSON string holds no raw line break (RFC 8259, section 7), so each one found is whitespace.
+    """
+    if b"\n" in message or b"\r" in message:
+        return message.translate(_BREAKS_TO_SPACES)
+    return message
+
+
+_BREAKS_TO_SPACES = bytes.maketrans(b"\r\n", b"  ")
+_PLAIN = re.compile(r"[A-Za-z0-9_$/.:-]+")
+_quoted_methods: dict[str, bytes] = {}
+
+
+def _quoted(method: str) -> bytes:
+    known = _quoted_methods.get(method)
+    if known is not None:
+        return known
+    quoted = _encoder.encode(method)
+    if len(_quoted_methods) < 256 and _PLAIN.fullmatch(method):
+        _quoted_methods[method] = quoted
+    return quoted
+
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+STANDARD: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR})
+"""Those of JSON-RPC itself, which mean the same in every revision."""
+RESOURCE_NOT_FOUND: Final = -32002
+"""Legacy only; a modern client gets INVALID_PARAMS."""
+HEADER_MISMATCH: Final = -32020
+"""Modern only, as the next two: headers and body of a request disagree."""
+MISSING_CAPABILITY: Final = -32021
+"""`data.requiredCapabilities` names what the client did not declare."""
+UNSUPPORTED_VERSION: Final = -32022
+"""The revision of the request is not spoken; `data.supported` names those that are."""
+
+
+class _Data(msgspec.Struct):
+    supported: list[str] = []
+
+
+class _Code(msgspec.Struct):
+    code: int = 0
+
+
+class _Error(msgspec.Struct):
+    data: _Data = msgspec.field(default_factory=_Data)
+
+
+def code_of(error: bytes) -> int:
+    """The code of an encoded error object; 0 when it cannot be read."""
+    try:
+        return _decode_code(error).code
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+
+
+def supported_versions(error: bytes) -> list[str]:
+    """The revisions that the sender of an UNSUPPORTED_VERSION error speaks; empty when it does not say."""
+    try:
+        return _decode_error(error).data.supported
+    except (msgspec.DecodeError, RecursionError):
+        return []
+
+
+_decode_code = msgspec.json.Decoder(_Code).decode
+_decode_error = msgspec.json.Decoder(_Error).decode

@@ -1,0 +1,259 @@
+"""The `_meta` object of requests: which keys end at the bridge and which cross it; pure.
+
+MCP 2026-07-28, Base Protocol, `_meta`: protocol version, capabilities, client identity, log level and progress token
+belong to one hop. Trace context and every vendor's key belong to both ends.
+
+Which request a notification is about: read from its params, in the raw spelling of the id.
+
+Empty where it names none, or cannot be read.
+
+MCP Apps in the `_meta` of tools and results: which `ui://` resources it names, and for whom the tool is; pure.
+
+MCP Apps 2026-01-26, Resource Discovery: hosts know apps by the scheme, read the resource, and show it. Everything else
+that stands there (`csp`, `domain`, `permissions`, …) is between server and host.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+from msgspec import Raw
+
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields
+
+PREFIX = "io.modelcontextprotocol/"
+PROTOCOL_VERSION = PREFIX + "protocolVersion"
+CLIENT_CAPABILITIES = PREFIX + "clientCapabilities"
+CLIENT_INFO = PREFIX + "clientInfo"
+LOG_LEVEL = PREFIX + "logLevel"
+SERVER_INFO = PREFIX + "serverInfo"
+SUBSCRIPTION_ID = PREFIX + "subscriptionId"
+
+TURN = "mcpbridge/turn"
+"""In `_meta` of a request: names the model turn that it belongs to, of which only a few calls run at a time."""
+RUN = "mcpbridge/run"
+"""In `_meta` of a request: names the run (one piece of work, of several calls) that it belongs to."""
+CONTEXT = "mcpbridge/context"
+"""In `_meta` of a request: what the client says of itself: `tenant`, `user` (text), `metadata` (an object)."""
+CALL = "mcpbridge/call"
+"""In `_meta` of a tool call: the model's own id of the call."""
+APPROVALS = "mcpbridge/approvals"
+"""In `_meta` of a tool call: `pause` if it must not wait for a person; it is refused, with the id to approve it by."""
+APPROVAL = "mcpbridge/approval"
+"""In `_meta` of a call that nobody answered for: the id to approve it by. Of a request: it is that call made again."""
+CONVERSATION = "mcpbridge/conversation"
+"""In `_meta` of a modern request over HTTP: names the client's conversation that it belongs to."""
+TRANSFORM = "mcpbridge/transform"
+"""In `_meta` of a call: a script over its result, as the argument `_transform`, which some tools have themselves."""
+WHOLE = "mcpbridge/results"
+"""In `_meta` of a call: `whole` if its result must not be shortened, however large; for programs."""
+QUERY = "mcpbridge/query"
+"""In `_meta` of a list request: what the client is about to do, as text or sampling messages; the list is for that."""
+OWN = "mcpbridge/"
+"""Begins every key that is for a bridge; none crosses it."""
+
+_HOP_BY_HOP = frozenset(
+    {
+        PROTOCOL_VERSION,
+        CLIENT_CAPABILITIES,
+        CLIENT_INFO,
+        LOG_LEVEL,
+        SERVER_INFO,
+        SUBSCRIPTION_ID,
+        PREFIX + "related-task",  # whose id is the bridge's own; what is relayed of tasks puts the server's
+        PREFIX + "model-immediate-response",
+        "progressToken",
+    }
+)
+
+
+class RequestMeta:
+    """Makes the `_meta` that requests to one upstream carry."""
+
+    def __init__(self, version: str, client_info: dict[str, str], capabilities: bytes = b"{}") -> None:
+        """`version` is empty for a legacy session, whose requests carry no envelope."""
+        self._envelope: Fields = {}
+        if version:
+            self._envelope = {
+                PROTOCOL_VERSION: Raw(encode(version)),
+                CLIENT_CAPABILITIES: Raw(capabilities),
+                CLIENT_INFO: Raw(encode(client_info)),
+            }
+
+    def put(
+        self,
+        params: Body,
+        client_meta: Body | None,
+        *,
+        token: bytes = b"",
+        log_level: str = "",
+        capabilities: bytes = b"",
+    ) -> bytes | Raw:
+        """The bytes to send: `params` with its `_meta` made anew in place.
+
+        `client_meta` is what the client sent: its own keys cross, in their order. `capabilities` are those of this
+        request, in place of the usual ones.
+        """
+        if client_meta is None and not self._envelope and not token:
+            return params.data
+        sent = client_meta.fields if client_meta is not None else {}
+        meta = {key: value for key, value in sent.items() if key not in _HOP_BY_HOP and not key.startswith(OWN)}
+        if self._envelope:
+            meta |= self._envelope
+            if capabilities:
+                meta[CLIENT_CAPABILITIES] = Raw(capabilities)
+            if log_level:
+                meta[LOG_LEVEL] = Raw(encode(log_level))
+        if token:
+            meta["progressToken"] = Raw(token)
+        if meta or "_meta" in params:
+            params.put("_meta", meta)
+        return params.data
+
+
+def complete_for_modern(
+    result: Body, server_info: bytes, *, cacheable: bool = False, is_of_answers: bool = False
+) -> Body:
+    """An upstream's result as a modern client must get it: with `resultType`, our `serverInfo`, and cache hints.
+
+    The server's own hints stay, but a result that came of the client's answers (`is_of_answers`: the request carried
+    `inputResponses` or a `requestState`) is good for this once, and a question is nothing to keep.
+    """
+    data = bytes(result.data)
+    if not cacheable and b'"_meta"' not in data and b'"resultType"' not in data:
+        # The usual case without a parse: two members put before the first of the upstream's own.
+        head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO.encode(), server_info)
+        is_empty = len(data) < 100 and not data[1:-1].strip()  # `{ }` is empty too
+        return Body(head + (b"}" if is_empty else b"," + data[1:]))
+    if "resultType" not in result:
+        result.put("resultType", "complete")
+    if bytes(result.fields["resultType"]) == b'"input_required"':
+        result.drop("ttlMs")
+        result.drop("cacheScope")
+    elif cacheable:
+        if is_of_answers or "ttlMs" not in result:
+            result.put("ttlMs", 0)
+        if is_of_answers or "cacheScope" not in result:
+            result.put("cacheScope", "private")
+    meta = result.inner("_meta") or Body()
+    meta.put(SERVER_INFO, Raw(server_info))
+    result.put("_meta", meta)
+    return result
+
+
+def strip_for_legacy(result: Body) -> None:
+    """Take out of a modern upstream's result what 2026-07-28 put around it."""
+    for name in ("resultType", "ttlMs", "cacheScope"):
+        result.drop(name)
+    meta = result.inner("_meta")
+    if meta is not None and SERVER_INFO in meta:
+        meta.drop(SERVER_INFO)
+        if meta.fields:
+            result.put("_meta", meta)
+        else:
+            result.drop("_meta")
+
+
+class _ProgressParams(msgspec.Struct, rename="camel"):
+    progress_token: Raw = Raw()
+
+
+class _CancelledParams(msgspec.Struct, rename="camel"):
+    request_id: Raw = Raw()
+
+
+class _Reason(msgspec.Struct):
+    reason: str = ""
+
+
+class _Stamp(msgspec.Struct):
+    subscription: Raw = msgspec.field(default=Raw(), name=SUBSCRIPTION_ID)
+
+
+class _Stamped(msgspec.Struct):
+    meta: _Stamp = msgspec.field(default_factory=_Stamp, name="_meta")
+
+
+_SUBSCRIPTION = SUBSCRIPTION_ID.split("/")[-1].encode()
+"""The slash before it may be escaped."""
+_decode_stamped = msgspec.json.Decoder(_Stamped).decode
+_decode_progress = msgspec.json.Decoder(_ProgressParams).decode
+_decode_reason = msgspec.json.Decoder(_Reason).decode
+_decode_cancelled = msgspec.json.Decoder(_CancelledParams).decode
+
+
+def cancelled_id(params: Raw) -> bytes:
+    """The request that a `notifications/cancelled` is about."""
+    try:
+        return bytes(_decode_cancelled(params).request_id)
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+
+
+def cancelled_reason(params: Raw) -> str:
+    """Why, in the words of a `notifications/cancelled`."""
+    try:
+        return _decode_reason(params).reason
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+
+
+def progress_token(params: Raw) -> bytes:
+    """The token of a `notifications/progress`."""
+    try:
+        return bytes(_decode_progress(params).progress_token)
+    except msgspec.DecodeError:
+        return b""
+
+
+def subscription_id(params: Raw) -> bytes:
+    """The listen request that a message on a channel of one stream belongs to (MCP 2026-07-28); mostly none."""
+    if _SUBSCRIPTION not in bytes(params):
+        return b""
+    try:
+        return bytes(_decode_stamped(params).meta.subscription)
+    except msgspec.DecodeError:
+        return b""
+
+
+_NESTED, _FLAT = "resourceUri", "ui/resourceUri"
+"""Where the URI stands: in the member `ui` of `_meta`, or (deprecated) in `_meta` itself."""
+
+
+def app_uris(meta: object) -> tuple[str, ...]:
+    """The URIs that a decoded `_meta` names, each once."""
+    uris = _ui(meta).get(_NESTED), _members(meta).get(_FLAT)
+    return tuple(dict.fromkeys(uri for uri in uris if isinstance(uri, str) and uri))
+
+
+def is_for_apps_only(meta: object) -> bool:
+    """Whether the tool with this `_meta` is called by its server's apps alone, and is nothing for models."""
+    return _ui(meta).get("visibility") == ["app"]
+
+
+def respelled(meta: Raw | bytes, publish: Callable[[str], str]) -> bytes | None:
+    """The `_meta` object with its app named as `publish` does; None where that changes nothing.
+
+    Raises:
+        msgspec.DecodeError: it is no object.
+    """
+    fields = decode_fields(meta)
+    ui = decode_fields(fields["ui"]) if "ui" in fields and bytes(memoryview(fields["ui"])[:1]) == b"{" else {}
+    is_changed = False
+    for holder, member in ((ui, _NESTED), (fields, _FLAT)):
+        uri: object = msgspec.json.decode(holder[member]) if member in holder else None
+        if isinstance(uri, str) and (published := publish(uri)) != uri:
+            holder[member] = Raw(encode(published))
+            is_changed = True
+    if ui:
+        fields["ui"] = Raw(encode_fields(ui))
+    return encode_fields(fields) if is_changed else None
+
+
+def _ui(meta: object) -> dict[str, object]:
+    return _members(_members(meta).get("ui"))
+
+
+def _members(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,193 @@
+"""What is written down of a kept result, so that it can be found again without being read.
+
+Kept results: put, found again, read, dropped. Each belongs to a principal, and nobody else sees it.
+
+A handle is told from what it names (principal and bytes, with a secret of the store): the same result kept again has
+the same handle, so that what a model is shown is the same bytes each time; and nobody can guess one.
+"""
+
+import base64
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Sequence
+
+import anyio.to_thread
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.storage.store import Entry, Store
+
+
+class Card(Struct, frozen=True, omit_defaults=True):
+    """One kept result. Kept as JSON beside it (`label` in the store), so new fields need defaults."""
+
+    handle: str
+    tool: str
+    """The tool's id, `server/tool`."""
+    arguments: str = ""
+    """The arguments of the call as JSON, secrets masked, cut after some hundred characters."""
+    outcome: str = "ok"
+    """`ok`, or `tool_error` for a result with `isError`."""
+    kind: str = ""
+    """See `Document.kind`; of several parts `parts`, of pictures and the like their media type."""
+    headline: str = ""
+    """What it is in a few words, as previews begin."""
+    chars: int = 0
+    """Characters of its texts."""
+    at: float = 0.0
+    """When it was kept; seconds since 1970."""
+    client: str = ""
+    """`clientInfo.name` of who called."""
+
+
+RESULTS = "result"
+"""The kind of value that results are in the store."""
+
+_SECRET, _SECRET_NAME = "secret", "handles"
+_SECRET_BYTES = 32
+_SECRET_SECONDS = 10 * 365 * 86400.0
+_HANDLE_BYTES = 16
+"""128 bits, as the store's own handles have."""
+_SLOW = 256 * 1024
+"""Bytes from which they are hashed in a thread."""
+_LONGEST_TEXT = 300
+"""Characters of arguments and headlines that are kept in a card."""
+_LONGEST_NAME = 200
+"""Characters of names: servers and clients name things as long as they like."""
+_MARGIN = 4096
+"""Characters that are looked at beyond what is kept, so that a secret at the edge is not kept in part."""
+_SEARCHED = 10_000
+"""Results, the newest, among which words are looked for."""
+_MOST_WORDS, _LONGEST_WORD = 20, 100
+"""Words that are looked for, and characters of each that are; the rest would find nothing less."""
+
+
+class Shelf:
+    """The results kept in a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lifetime: float,
+        redact: Callable[[str], str] = lambda text: text,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`lifetime`: seconds that a result is kept after it was last used. `redact` masks secrets in cards."""
+        self._store, self._redact, self._clock = store, redact, clock
+        self.lifetime = lifetime
+        """Seconds that a result is kept after it was last used."""
+        self._secret = b""
+
+    async def handle_of(self, data: bytes, *, principal: str) -> str:
+        """The handle that `keep` gives these bytes; `[a-z2-7]{26}`, 128 bits.
+
+        Raises:
+            StoreFailed: the secret that it takes cannot be kept. Not from the bridge's own store.
+        """
+        if not self._secret:
+            self._secret = await self._store.put_if_absent(
+                _SECRET,
+                secrets.token_bytes(_SECRET_BYTES),
+                principal="",
+                expires_in=_SECRET_SECONDS,
+                handle=_SECRET_NAME,
+            )
+        if len(data) > _SLOW:
+            return await anyio.to_thread.run_sync(_handle, self._secret, principal, data, abandon_on_cancel=True)
+        return _handle(self._secret, principal, data)
+
+    async def keep(self, data: bytes, card: Card, *, principal: str) -> None:
+        """Keep the bytes of a result under `card.handle` (of `handle_of`). Kept again, it lives anew with this card.
+
+        A card without a time gets the present one. Names and texts of the card are masked and cut.
+
+        Raises:
+            ValueTooLarge, StoreFailed: it cannot be kept.
+        """
+        store, handle = self._store, card.handle
+        label = msgspec.json.encode(self._presentable(card))
+        if await store.renew(RESULTS, handle, principal=principal, expires_in=self.lifetime, label=label):
+            return
+        await store.put(RESULTS, data, principal=principal, expires_in=self.lifetime, handle=handle, label=label)
+
+    async def get(self, handle: str, *, principal: str) -> bytes | None:
+        """The result as the server sent it, and it counts as used; None if there is none for this principal."""
+        return await self._store.get(RESULTS, handle, principal=principal, renew=self.lifetime)
+
+    async def card(self, handle: str, *, principal: str) -> Card | None:
+        """What is known of one; of results that have no card, the handle and times alone."""
+        entry = await self._store.entry(RESULTS, handle, principal=principal)
+        return None if entry is None else _card(entry)
+
+    async def cards(self, *, principal: str | None, search: str = "", limit: int = 50) -> list[Card]:
+        """Those whose tool, arguments, outcome, headline, kind or client have all words of `search`; the newest first.
+
+        `principal` None: of everybody, for who administers the bridge. The 10,000 newest are searched, and for 20
+        different words at most.
+        """
+        words = searched_words(search)
+        looked_at = max(limit, _SEARCHED) if words else limit
+        entries = await self._store.entries(RESULTS, principal=principal, limit=looked_at, newest_first=True)
+        if not words:
+            return [_card(entry) for entry in entries]
+        return await anyio.to_thread.run_sync(_matching, entries, words, limit, abandon_on_cancel=True)
+
+    async def drop(self, handle: str, *, principal: str) -> bool:
+        """Forget one. False if there was none."""
+        return await self._store.drop(RESULTS, handle, principal=principal)
+
+    def _presentable(self, card: Card) -> Card:
+        return Card(
+            handle=card.handle,
+            tool=self._cut(card.tool, _LONGEST_NAME),
+            arguments=self._cut(card.arguments, _LONGEST_TEXT),
+            outcome=card.outcome,
+            kind=card.kind[:_LONGEST_NAME],
+            headline=self._cut(card.headline, _LONGEST_TEXT),
+            chars=card.chars,
+            at=card.at or self._clock(),
+            client=self._cut(card.client, _LONGEST_NAME),
+        )
+
+    def _cut(self, text: str, most: int) -> str:
+        masked = self._redact(text[: most + _MARGIN])
+        if len(masked) > most:
+            masked = masked[: most - 1] + "…"
+        return masked.encode("utf-8", "replace").decode()  # lone surrogates are no JSON
+
+
+def searched_words(search: str) -> list[str]:
+    """The words of a search that are looked for: each once, in lower case, so many of so many characters."""
+    text = search[: 4 * _MOST_WORDS * _LONGEST_WORD].casefold()
+    return list(dict.fromkeys(word[:_LONGEST_WORD] for word in text.split()))[:_MOST_WORDS]
+
+
+def _handle(secret: bytes, principal: str, data: bytes) -> str:
+    name = principal.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(len(name).to_bytes(8, "big") + name, key=secret[:64], digest_size=_HANDLE_BYTES)
+    digest.update(data)
+    return base64.b32encode(digest.digest()).decode().rstrip("=").lower()
+
+
+def _card(entry: Entry) -> Card:
+    """What the label says, as far as it can be trusted to be about this value."""
+    try:
+        card = msgspec.json.decode(entry.label, type=Card)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # late results have none
+        return Card(handle=entry.handle, tool="", at=entry.created)
+    return msgspec.structs.replace(card, handle=entry.handle)
+
+
+def _matching(entries: Sequence[Entry], words: Sequence[str], limit: int) -> list[Card]:
+    found: list[Card] = []
+    for entry in entries:
+        card = _card(entry)
+        texts = [card.tool, card.arguments, card.outcome, card.headline, card.kind, card.client]
+        text = "\n".join(texts).casefold()
+        if all(word in text for word in words):
+            found.append(card)
+            if len(found) == limit:
+                break
+    return found

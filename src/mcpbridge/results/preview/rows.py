@@ -1,0 +1,237 @@
+"""Some rows of a table, as many columns and rows as are worth most: the first ones, and always the last.
+
+Single rows as JSON, long texts and lists cut: what a row looks like.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mcpbridge.results.exact_json import NotReadable, write_json
+from mcpbridge.results.preview.column_profile import Profile, cell
+from mcpbridge.results.preview.facts import cost_of
+from mcpbridge.results.preview.wording import brief, cut, is_long_id
+from mcpbridge.results.token_count import estimated_tokens_of
+
+_MOST_COLUMNS = 9
+_MOST_ROWS = 400
+_ROW_COUNTS = (1, 2, 4, 8, 12)
+"""How many first rows are tried, beside as many as fit."""
+_COST = 0.009
+"""What a character costs in a preview of usual length, on the scale of the worth of columns."""
+_USUAL = 1000
+_SHOWN = 0.8
+"""What is gained for a column by showing what is in it; beside its worth, as the following."""
+_EACH = 0.4
+"""By each row, up to the twelfth, that can be told by its place: what it is called."""
+_EACH_OTHER = 0.05
+"""The same for what else it has."""
+_ALL = 9.0
+"""By showing all rows of a table of a few: anything can be looked up, and nothing needs to be asked for."""
+_FEW = 16
+_PART = 3.0
+"""By showing all of a large one; a part of it in proportion."""
+_LIST_TOKENS = 60
+"""Estimated, of a list of what the first rows are called: twelve numbers, three hashes."""
+_ENDS_TOKENS = 72
+"""Estimated, of the first and the last row with the names of their columns."""
+_CHEAP_TOKENS = 48
+"""Estimated, of further rows behind the first one."""
+_CELL = 56
+_ENDS_CELL = 30
+_WORTH_A_LIST = -4.0
+"""How much less than nothing what the rows are called may be worth, and is told."""
+
+
+class Rows(Struct):
+    """The rows of one table."""
+
+    columns: list[tuple[Profile, float]]
+    """Best first, with their worth."""
+    count: int
+    start: int | None = 0
+    """Rows begin with their place, counted from here; None: they do not, as those of a map have their key."""
+
+    def ends(self, room: int, items: int) -> str:
+        """The first row and the last one in short, in so many characters; empty if there is no room.
+
+        `items`: how many first rows there are at most, where they are short.
+        """
+        profiles: list[Profile] = []
+        text = ""
+        for profile, _ in self.columns:
+            if profiles and _says_little(profile):
+                continue
+            wider = self._brief([*profiles, profile], 1)
+            if len(wider) <= room and (not text or estimated_tokens_of(wider) <= _ENDS_TOKENS):
+                profiles, text = [*profiles, profile], wider
+            if len(profiles) == _MOST_COLUMNS:
+                break
+        for rows in range(2, min(items, self.count - 1) + 1):
+            longer = self._brief(profiles, rows) if profiles else ""
+            if not longer or len(longer) > room:
+                break
+            if estimated_tokens_of(longer) - estimated_tokens_of(text) > _CHEAP_TOKENS // (items - 1):
+                break
+            text = longer
+        return text
+
+    def text(self, room: int, before: int = 0, ends: str = "") -> tuple[str, bool]:
+        """The rows worth their characters, in so many at most, and whether they stand for `ends`, too.
+
+        Empty if there is no room for any. `before`: characters of the preview without them. `ends`: what `ends` gave,
+        which is told before them; rows that stand for it may be longer by its length.
+        """
+        best, replaces, best_worth = "", False, _WORTH_A_LIST if ends else float("-inf")
+        if ends and "\n…\n" not in ends:
+            return "", False
+        narrowest = max(1, ends.partition("\n")[0].count(" | ") + 1)
+        told = self._gain(narrowest, 1) - _cost(ends, before - len(ends)) if ends else 0.0
+        for width in range(1, min(_MOST_COLUMNS, len(self.columns)) + 1):
+            instead = bool(ends) and (width > 1 or len(self.columns) == 1)
+            if instead and (width < narrowest or (width > 1 and is_long_id(self.columns[0][0].present[0]))):
+                continue
+            if ends and not instead and self._are_counted():
+                continue
+            fitting = self._most(width, room + (len(ends) + 1 if instead else 0))
+            for rows in {fitting, *(few for few in _ROW_COUNTS if few < fitting)}:
+                rows = self._short_list(rows) if width == 1 else rows  # noqa: PLW2901 the same rows, fewer of them
+                if not rows or (ends and rows < min(self.count - 1, 2 if width == 1 else 4)):
+                    continue
+                text = self._render(width, rows, ends)
+                worth = self._gain(width, rows) - _cost(text, before - len(ends) if instead else before)
+                worth -= told if instead else 0.0
+                if worth > best_worth or (worth == best_worth and text < best):
+                    best, replaces, best_worth = text, instead, worth
+        return best, replaces
+
+    def _gain(self, width: int, rows: int) -> float:
+        """What so many columns of so many rows, beside the last one, are worth."""
+        first, *others = (weight for _, weight in self.columns[:width])
+        share = _ALL * min(1.0, _FEW / self.count) if rows >= self.count - 1 else _PART * rows / self.count
+        by_place = min(rows, 12)
+        return first * (_SHOWN + _EACH * by_place + share) + sum(others) * (_SHOWN + _EACH_OTHER * by_place + share)
+
+    def _most(self, width: int, room: int) -> int:
+        """How many of the first rows fit, beside the last one."""
+        used = len(self._render(width, 1))
+        if used > room:
+            return 0
+        rows = 1
+        separator = 2 if width == 1 else 1
+        while rows < min(self.count, _MOST_ROWS):
+            used += len(self._row(width, rows)) + separator
+            if used > room:
+                break
+            rows += 1
+        return rows
+
+    def _are_counted(self) -> bool:
+        """The rows are called by numbers without gaps, which their range says."""
+        name = self.columns[0][0]
+        return name.sort == "ident" and name.all_different and name.high - name.low == self.count - 1
+
+    def _short_list(self, rows: int) -> int:
+        """So many of the first rows, or fewer, lest the list of what they are called cost too much."""
+        if rows >= self.count - 1 and self.count <= _FEW:
+            return rows
+        spent = 0
+        for row in range(rows):
+            spent += estimated_tokens_of(self._row(1, row)) + 1
+            if spent > _LIST_TOKENS:
+                return max(1, row)
+        return rows
+
+    def _row(self, width: int, row: int) -> str:
+        (name, _), *others = self.columns[:width]
+        return self._placed(row, [cell(name, row), *(cell(profile, row, _CELL, brief) for profile, _ in others)])
+
+    def _placed(self, row: int, cells: Sequence[str]) -> str:
+        text = " | ".join(cells)
+        return f"{row + self.start} {text}" if len(cells) > 1 and self.start is not None else text
+
+    def _render(self, width: int, rows: int, ends: str = "") -> str:
+        everything = rows >= self.count - 1
+        if width == 1:
+            name = self.columns[0][0].path or "values"
+            shown = range(self.count if everything else rows)
+            text = f"{'all' if everything else 'first'} {name}: " + ", ".join(self._row(1, row) for row in shown)
+            last = self._row(1, self.count - 1)
+            told = last in ends.rpartition("\n")[2].split(" | ")[0].split(" ")
+            return text if everything else f"{text}, …" if told else f"{text} … last: {last}"
+        names = [profile.path for profile, _ in self.columns[:width]]
+        return self._table(names, rows, lambda row: self._row(width, row))
+
+    def _brief(self, profiles: Sequence[Profile], rows: int) -> str:
+        def told(row: int) -> str:
+            return self._placed(row, [cell(profile, row, _ENDS_CELL, brief) for profile in profiles])
+
+        return self._table([profile.path or "values" for profile in profiles], rows, told)
+
+    def _table(self, names: Sequence[str], rows: int, told: Callable[[int], str]) -> str:
+        everything = rows >= self.count - 1
+        index = "index " if self.start is not None and len(names) > 1 else ""
+        lines = [f"rows ({index}{' | '.join(names)}):"]
+        lines.extend(map(told, range(self.count if everything else rows)))
+        if not everything:
+            lines.extend(["…", told(self.count - 1)])
+        return "\n".join(lines)
+
+
+def _says_little(profile: Profile) -> bool:
+    """In a row that has a name already: addresses, hashes and numbers of other things."""
+    if profile.sort == "url":
+        return True
+    return is_long_id(profile.present[0]) or (
+        profile.sort == "ident" and profile.path.endswith(("id", "Id")) and "." in profile.path
+    )
+
+
+def _cost(text: str, before: int) -> float:
+    """The longer the preview is already, the more must be gained by what makes it longer still."""
+    return cost_of(text) * _COST * (before + len(text) / 2) / _USUAL
+
+
+_LONGEST_TEXT = 80
+_MOST_ELEMENTS = 3
+_MOST_MEMBERS = 40
+_DEEPEST = 6
+
+
+def whole_rows(rows: Sequence[Any], most: int, room: int) -> str:
+    """The first rows, at most so many, one a line; empty if there is no room for one."""
+    lines = ["first in full:"]
+    used = len(lines[0])
+    for row in rows[:most]:
+        try:
+            line = write_json(_shortened(row, 0))
+        except NotReadable:
+            break
+        used += len(line) + 1
+        if used > room:
+            break
+        lines.append(line)
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _shortened(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return cut(value, _LONGEST_TEXT)
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        if depth >= _DEEPEST:
+            return f"… {len(members)} members"
+        some = {name: _shortened(members[name], depth + 1) for name, _ in zip(members, range(_MOST_MEMBERS))}  # noqa: B905
+        if len(members) > len(some):
+            some["…"] = f"+{len(members) - len(some)} members"
+        return some
+    if isinstance(value, list):
+        elements = cast("list[Any]", value)
+        if depth >= _DEEPEST:
+            return f"… {len(elements)} elements"
+        some_elements = [_shortened(element, depth + 1) for element in elements[:_MOST_ELEMENTS]]
+        if len(elements) > _MOST_ELEMENTS:
+            some_elements.append(f"… +{len(elements) - _MOST_ELEMENTS}")
+        return some_elements
+    return value

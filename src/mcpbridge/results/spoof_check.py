@@ -1,0 +1,156 @@
+"""The last look at every finished result: nothing in it looks like the bridge's word but what is.
+
+It works on the JSON as it is spelled, not on its values: so every string is met, whatever it is called and wherever it
+stands (also a member whose name stands twice, of which a client may take the one and we the other), and all that need
+not change keeps its bytes. Only brackets are replaced, so the JSON stays what it was. Linear in the size of the result,
+whatever is in it. Pure.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+
+import msgspec
+
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.results.header_line import OTHER_BRACKETS, RESULT, in_text, mark, may_hold_frame, plain_mark, ranges
+
+_TOP = 0x10000
+_SHORT = {"\t": r"\\t", "\n": r"\\n", "\r": r"\\r", "\f": r"\\f", "/": r"\\/"}
+"""What JSON has a shorter escape for, of what can stand around the mark."""
+_BLANK, _END = r"\s|\\[tnrf]", '"'
+_PLAIN = re.compile(rf"\[({plain_mark(_BLANK, _END)})")
+_PIECE = 256 * 1024
+"""Characters that are searched at once: a search lets nobody else run."""
+
+
+def honest(data: bytes, own: Sequence[str] = (), *, is_ours: bool = False) -> bytes | None:
+    """The result, in which nothing looks like the bridge's word but what is in `own`; None: that is what came.
+
+    `data`: a whole `tools/call` result. `own`: whole texts that the bridge wrote itself, with nothing of a server's in
+    them that looks so; every string that is equal to one stays. `is_ours`: the bridge put `mcpbridge/result` into
+    `_meta` of it; else that goes. Never raises.
+    """
+    if not may_hold_frame(data):
+        return None
+    text = str(data, "utf-8", "surrogateescape")
+    said = _defused(text, own)
+    done = data if said == text else said.encode("utf-8", "surrogateescape")
+    if not is_ours and ("\\" in said or RESULT in said) and _claim().search(said):
+        done = _unclaimed(done)
+    return None if done == data else done
+
+
+def _defused(text: str, own: Sequence[str]) -> str:
+    patterns = _patterns(text)
+    parts = list(_parts(text))
+    if not any(pattern.search(part) for part in parts for pattern in patterns):
+        return text
+    ours = _spelled_out(own)
+    if ours is None:
+        return "".join([_replaced(part, patterns) for part in parts])
+    pieces = ours.split(text)  # every second one is ours
+    pieces[::2] = ["".join([_replaced(part, patterns) for part in _parts(piece)]) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text in parts that end with a quote, of which the mark has none."""
+    start = 0
+    while start < len(text):
+        end = (text.find('"', start + _PIECE) + 1) or len(text)
+        yield text[start:end]
+        start = end
+
+
+def _replaced(text: str, patterns: Iterable[re.Pattern[str]]) -> str:
+    for pattern in patterns:
+        text = pattern.sub(_without_bracket, text)
+    return text
+
+
+def _without_bracket(found: re.Match[str]) -> str:
+    text, start = found.string, found.start()
+    if text[start] == "\\":
+        before = start
+        while before and text[before - 1] == "\\":
+            before -= 1
+        if (start - before) % 2:  # a backslash that is a character itself, then letters
+            return found.group()
+    return "(" + found.group(1)
+
+
+def _spelled_out(own: Sequence[str]) -> re.Pattern[str] | None:
+    """The strings that are ours, as they were written. A quote after a backslash does not begin a string."""
+    written: list[str] = []
+    for text in own:
+        try:
+            written.append(re.escape(encode(text).decode()))
+        except UnicodeEncodeError:  # half a character: it was never written
+            continue
+    return re.compile(rf"(?<!\\)({'|'.join(written)})") if written else None
+
+
+def _unclaimed(data: bytes) -> bytes:
+    """The result without what a server says in our name to programs. Each name stands once in what is encoded anew."""
+    try:
+        result = Body(data)
+        meta = result.inner("_meta")
+        if meta is not None and RESULT in meta:
+            meta.drop(RESULT)
+            result.put("_meta", meta)
+        else:
+            result.say_once()
+        return bytes(result.data)
+    except (msgspec.DecodeError, RecursionError):
+        text = str(data, "utf-8", "surrogateescape")
+        return _claim().sub('"not of mcpbridge":', text).encode("utf-8", "surrogateescape")
+
+
+# -- patterns
+
+
+def _patterns(text: str) -> list[re.Pattern[str]]:
+    """Those that can match at all; one for each kind of beginning, since what begins alike is searched fast."""
+    has_escapes = "\\u" in text
+    if text.isascii() and not has_escapes:
+        return [_PLAIN]
+    starts = [r"\[", _escaped("[" + OTHER_BRACKETS)] if has_escapes else [r"\["]
+    starts += [f"[{OTHER_BRACKETS}]"] if any(map(text.__contains__, OTHER_BRACKETS)) else []
+    return [_wide(start, has_escapes) for start in starts]
+
+
+@cache
+def _wide(start: str, has_escapes: bool) -> re.Pattern[str]:
+    return re.compile(f"{start}({mark(_in_json if has_escapes else _unescaped, _END)})")
+
+
+@cache
+def _claim() -> re.Pattern[str]:
+    name = "".join(map(_in_json, RESULT))
+    return re.compile(rf'"{name}"\s*+:')
+
+
+def _in_json(chars: Iterable[str]) -> str:
+    """The pattern of one of these characters as JSON may spell it."""
+    chars = list(chars)
+    return f"(?:{_unescaped(chars)}|{_escaped(chars)})"
+
+
+def _unescaped(chars: Iterable[str]) -> str:
+    """The same, where nothing is spelled by its number."""
+    chars = list(chars)
+    short = [_SHORT[char] for char in chars if char in _SHORT]
+    return f"(?:{'|'.join([in_text(chars), *short])})" if short else in_text(chars)
+
+
+def _escaped(chars: Iterable[str]) -> str:
+    r"""The pattern of one of these characters as `\u005b`, or as two such where it has more than 16 bits."""
+    last_digits: dict[str, str] = defaultdict(str)
+    for code in map(ord, chars):
+        high, low = divmod(code - _TOP, 0x400)
+        digits = f"{code:04x}" if code < _TOP else rf"{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+        last_digits[digits[:-1]] += digits[-1]
+    return rf"\\u(?i:{'|'.join(f'{first}[{ranges(last)}]' for first, last in last_digits.items())})"

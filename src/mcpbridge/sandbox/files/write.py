@@ -1,0 +1,178 @@
+"""Writes a file whole or not at all: beside it first, then in its place by one rename.
+
+Whoever reads it meanwhile has the old content or the new, also after a crash. Its mode and owner stay. A name that has
+become a link meanwhile is replaced itself; nothing is written through it.
+"""
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from mcpbridge.sandbox.files.names import Parts, refused
+from mcpbridge.sandbox.files.paths import Opened, Root, kind_of
+from mcpbridge.sandbox.files.walk import Place, look
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
+
+MakeContent = Callable[[Opened | None], bytes]
+"""From the file as it is (None: there is none) to what shall stand in it."""
+
+
+class Changed(Exception):
+    """Somebody else changed the file meanwhile; nothing was written."""
+
+
+class Written(Struct, frozen=True):
+    """What came of it."""
+
+    parts: Parts
+    """Where, on the disk."""
+    size: int
+    was_there: bool
+
+
+def write(
+    root: Root,
+    parts: Parts,
+    content: MakeContent,
+    *,
+    creates: bool = True,
+    replaces: bool = True,
+    makes_directories: bool = False,
+    commit: Callable[[], None] = lambda: None,
+) -> Written:
+    """Put what `content` makes into a file. `commit` is called at the last moment, and raises to leave all as it was.
+
+    `creates`: it may be a new file; `replaces`: it may be one that is there.
+
+    Raises:
+        PathRefused: tools do not write there.
+        Changed: somebody else changed it meanwhile.
+        FileExistsError, FileNotFoundError: as `creates` and `replaces` have it.
+        IsADirectoryError: it is a directory.
+        OSError: as open(2) and write(2).
+    """
+    with root.place(parts, makes=makes_directories) as place:
+        _check(root, place)
+        if place.found is None:
+            if not creates:
+                raise FileNotFoundError(root.shown(place.parts))
+            data = content(None)
+        elif not replaces:
+            raise FileExistsError(root.shown(place.parts))
+        else:
+            data = _made_from(root, place, content)
+        _put(place, data, commit)
+        return Written(place.parts, len(data), place.found is not None)
+
+
+def _check(root: Root, place: Place) -> None:
+    found = place.found
+    why = root.why_unwritten(place.parts, found)
+    if not why and found is not None:
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(root.shown(place.parts))
+        if kind := kind_of(found):
+            why = f"it is {kind}, and only regular files are read and written"
+        elif found.st_nlink > 1:
+            why = "it has several names (hard links), so writing it could change another file"
+        elif not found.st_mode & 0o222:
+            why = "it is marked as not to be written"
+    if why:
+        raise refused(root.shown(place.parts), why)
+
+
+def _made_from(root: Root, place: Place, content: MakeContent) -> bytes:
+    """What shall stand in a file that is there, which is the one that was looked at."""
+    descriptor = os.open(place.name, _READ, dir_fd=place.directory)
+    try:
+        now = os.fstat(descriptor)
+        if not _is_as_before(place.found, now):
+            raise Changed(root.shown(place.parts))
+        return content(Opened(descriptor, place.parts, now))
+    finally:
+        os.close(descriptor)
+
+
+def _put(place: Place, data: bytes, commit: Callable[[], None]) -> None:
+    beside = f".mcpbridge-{secrets.token_hex(8)}.tmp"
+    found = place.found
+    descriptor = os.open(beside, _NEW, 0o666 if found is None else 0o600, dir_fd=place.directory)
+    try:
+        try:
+            if found is not None:
+                _take_after(descriptor, found)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        commit()
+        if found is None:
+            _name_new(place, beside)
+        else:
+            if not _is_as_before(found, look(place.directory, place.name)):
+                raise Changed(place.name)
+            os.replace(beside, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside, dir_fd=place.directory)
+        raise
+    _keep_names(place.directory)
+
+
+def _take_after(descriptor: int, found: os.stat_result) -> None:
+    """Owner and mode of the file that is replaced; what only its owner may set is left out where we are not."""
+    own = os.fstat(descriptor)
+    if (own.st_uid, own.st_gid) != (found.st_uid, found.st_gid):
+        with suppress(OSError):
+            os.fchown(descriptor, found.st_uid, found.st_gid)
+    os.fchmod(descriptor, found.st_mode & 0o777)
+
+
+def _name_new(place: Place, beside: str) -> None:
+    """Give a new file its name, if nobody else has taken it. Raises FileExistsError if so."""
+    both = {"src_dir_fd": place.directory, "dst_dir_fd": place.directory}
+    try:
+        os.link(beside, place.name, follow_symlinks=False, **both)
+    except FileExistsError:
+        raise
+    except (OSError, NotImplementedError):  # a file system, or a system, without hard links
+        os.close(os.open(place.name, _NEW, 0o600, dir_fd=place.directory))
+        os.replace(beside, place.name, **both)  # noqa: PTH105 - beneath descriptors
+    else:
+        os.unlink(beside, dir_fd=place.directory)
+
+
+def _is_as_before(found: os.stat_result | None, now: os.stat_result | None) -> bool:
+    if found is None or now is None:
+        return found is now
+    return _state(found) == _state(now)
+
+
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    return (
+        found.st_dev,
+        found.st_ino,
+        found.st_mode,
+        found.st_nlink,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
+
+
+def _keep_names(directory: int) -> None:
+    """A name survives a crash of the machine once its directory is on the disk."""
+    with suppress(OSError):  # file systems that cannot do so
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,352 @@
+"""Jobs in the best sandbox that there is here: the front of everything in this folder that isolates programs.
+
+A sandbox is used once it has stopped every canary (`canaries`), bubblewrap before the launcher alone. Where none has,
+jobs are refused, never run with less.
+
+One job in one sandbox: what it may reach is put together, it is run, and nothing of it is left.
+
+What a tool's jobs may do, and where they run: the section `sandbox` and what the tool has set otherwise.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from mcpbridge.base.errors import ToolInactive
+from mcpbridge.sandbox.isolation.launcher import reads
+from mcpbridge.sandbox.isolation.launcher_main import REFUSED
+from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport, fingerprint, recall, remember
+from mcpbridge.sandbox.isolation.supervisor import Descriptors, Outcome, supervise
+from mcpbridge.sandbox.isolation.tier import Start, Tier
+from mcpbridge.sandbox.isolation.work_folder import make_folder, remove_folder, temporary_directory
+from mcpbridge.sandbox.job import NO_ACCESS, Access, Job, Limits, Ran, Runner, files_left
+from mcpbridge.sandbox.settings import SandboxOverrides, SandboxSettings, limits_of
+
+ASK_AGAIN = 60.0
+"""Seconds after which it is asked once more, where no sandbox was ready: somebody may have mended it."""
+_SWITCHED_OFF = "`sandbox.enabled` is false", "Whoever runs the bridge can set it to true."
+
+
+class Wrapped(NamedTuple):
+    """How to start a long-running program in a sandbox; whoever starts it keeps its stdin and stdout."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """The whole environment."""
+    cwd: str
+    """Where to start the command; the program itself begins in the `cwd` that was asked for."""
+    folder: str
+    """Its private folder, HOME and TMPDIR of it: whoever started it removes it afterwards (`Isolation.discard`)."""
+    tier: str
+
+
+class Isolation:
+    """Runs jobs in the first sandbox that stops every canary; a `Runner`."""
+
+    def __init__(
+        self, settings: SandboxSettings, *, cache: Path | None = None, tiers: Sequence[Tier] | None = None
+    ) -> None:
+        """`cache`: a directory that remembers which sandboxes are ready; None: each process asks anew.
+
+        `tiers`: what to choose from, the best first; None: what the settings name.
+        """
+        self._settings, self._cache = settings, cache
+        self._tiers = tuple(tiers) if tiers is not None else None
+        self._asking: asyncio.Task[tuple[Readiness, Tier | None]] | None = None
+        self._ready: tuple[Readiness, Tier | None] | None = None
+        self._again = 0.0
+
+    @property
+    def settings(self) -> SandboxSettings:
+        """What it was made with."""
+        return self._settings
+
+    @property
+    def is_off(self) -> bool:
+        """The user switched it off: jobs run as any program of the user. Results say so."""
+        return self._settings.mode == "off"
+
+    @property
+    def known(self) -> Readiness | None:
+        """What was found out so far; None: nobody has asked yet."""
+        return self._ready[0] if self._ready else None
+
+    async def readiness(self, *, whole: bool = False) -> Readiness:
+        """Which sandboxes keep what they promise; found out at the first need, which takes about a second.
+
+        `whole`: ask all of them, also those behind the first that is ready, and nothing that is remembered.
+        """
+        if whole:
+            return (await self._found_out(whole=True))[0]
+        return (await self._chosen())[0]
+
+    async def why_none(self) -> tuple[str, str] | None:
+        """What is missing and the fix, where no sandbox is ready; None where one is, or it is switched off."""
+        return (await self.readiness()).why_none() if self._settings.enabled else _SWITCHED_OFF
+
+    async def run(self, job: Job) -> Ran:
+        """Run a job to its end. Cancelled, all its processes are killed before this returns.
+
+        Raises:
+            ToolInactive: there is no sandbox here that keeps every promise; names the missing one and the fix.
+            FileNotFoundError, PermissionError: the program is not there, or not to be run; the message says which.
+            ValueError: a name in `files` is no plain one.
+        """
+        tier = await self._tier()
+        outcome = await execute(tier, job, fork_as_root=self._forks_as_root())
+        ended, code, stdout, stderr, cut = (
+            outcome.ended,
+            outcome.code,
+            outcome.stdout,
+            outcome.stderr,
+            outcome.cut,
+        )
+        return Ran(ended, code, stdout, stderr, cut, outcome.seconds, tier.name, outcome.files)
+
+    async def wrapped(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str = "",
+        limits: Limits | None = None,
+        access: Access = NO_ACCESS,
+    ) -> Wrapped:
+        """How to start `argv` in the sandbox, for programs that live long: their time, output and disk have no limit.
+
+        `env`: its variables beside PATH, HOME, LANG and TMPDIR. `cwd` empty: its private folder. Whoever starts it ends
+        its process group when it ends it. It ends with the process that asked for this.
+
+        Raises:
+            ToolInactive, FileNotFoundError, PermissionError: as `run`.
+        """
+        from mcpbridge.sandbox.isolation.work_folder import make_folder, temporary_directory
+
+        tier = await self._tier()
+        start = prepared(
+            tier, argv, env, cwd, limits or Limits(), access, temporary_directory(), fork_as_root=self._forks_as_root()
+        )
+        folder = make_folder({}, start.identity.uid)
+        start = msgspec.structs.replace(start, cwd=start.cwd or folder, folder=folder)
+        return Wrapped(tuple(tier.command(start)), environment(env, folder), "/", folder, tier.name)
+
+    @staticmethod
+    def discard(folder: str) -> None:
+        """Remove the private folder of a program that was `wrapped`, after its end."""
+        from mcpbridge.sandbox.isolation.work_folder import remove_folder
+
+        remove_folder(folder)
+
+    def _forks_as_root(self) -> bool:
+        return self.is_off or "pids" not in self._settings.require
+
+    async def _tier(self) -> Tier:
+        if not self._settings.enabled:
+            raise ToolInactive("the sandbox", *_SWITCHED_OFF)
+        readiness, tier = await self._chosen()
+        if tier is None:
+            missing, fix = readiness.why_none() or ("no sandbox is ready", "")
+            raise ToolInactive("the sandbox", missing, fix)
+        return tier
+
+    async def _chosen(self) -> tuple[Readiness, Tier | None]:
+        now = asyncio.get_running_loop().time()
+        if self._ready is None or (self._ready[1] is None and now > self._again):
+            if self._asking is None or self._asking.done():
+                self._asking = asyncio.ensure_future(self._found_out(whole=False))
+            # Whoever is cancelled leaves the answer to those who ask next.
+            await asyncio.shield(self._asking)
+        assert self._ready is not None
+        return self._ready
+
+    async def _found_out(self, *, whole: bool) -> tuple[Readiness, Tier | None]:
+        from mcpbridge.sandbox.isolation.launcher import Bare
+        from mcpbridge.sandbox.isolation.work_folder import remove_leftovers
+
+        await asyncio.to_thread(remove_leftovers)
+        required, reports = self._settings.require, list[TierReport]()
+        chosen: Tier | None = Bare() if self.is_off else None
+        for tier in self._candidates():
+            report = await self._report(tier, is_asked_anew=whole)
+            reports.append(report)
+            if chosen is None and report.meets(required):
+                chosen = tier
+                if not whole:
+                    break
+        name = "" if chosen is None else chosen.name
+        self._ready = Readiness(self._settings.mode, required, name, tuple(reports)), chosen
+        self._again = asyncio.get_running_loop().time() + ASK_AGAIN
+        return self._ready
+
+    def _candidates(self) -> Sequence[Tier]:
+        if self._tiers is not None:
+            return self._tiers
+        from mcpbridge.sandbox.isolation.bubblewrap import Bubblewrap
+        from mcpbridge.sandbox.isolation.launcher import Launcher
+
+        mode = self._settings.mode
+        made: dict[str, Sequence[type[Tier]]] = {
+            "auto": (Bubblewrap, Launcher), "bubblewrap": (Bubblewrap,), "launcher": (Launcher,), "off": ()
+        }  # fmt: skip
+        return [make() for make in made[mode]]
+
+    async def _report(self, tier: Tier, *, is_asked_anew: bool) -> TierReport:
+        from mcpbridge.sandbox.isolation.self_test import examined
+        from mcpbridge.sandbox.isolation.work_folder import temporary_directory
+
+        if lacks := tier.lacks():
+            return TierReport(tier.name, lacks=lacks[0], fix=lacks[1])
+        may_fork = self._forks_as_root() or not tier.who(NO_ACCESS, temporary_directory()).is_root
+        key = fingerprint((*tier.fingerprint(), str(may_fork)))
+        if not is_asked_anew and (remembered := recall(self._cache, tier.name, key)):
+            return remembered
+
+        report = await examined(
+            tier.name, lambda job: execute(tier, job, fork_as_root=self._forks_as_root()), may_fork=may_fork
+        )
+        remember(self._cache, report, key)
+        return report
+
+
+SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Directories where programs are looked for."""
+
+
+async def execute(tier: Tier, job: Job, *, fork_as_root: bool) -> Outcome:
+    """Run it there. `fork_as_root`: where no limit on processes holds, start them all the same.
+
+    Raises:
+        FileNotFoundError, PermissionError: the program is not there, or not to be run; the message says which.
+        ToolInactive: something that the job was promised is not there, or the sandbox could not be set up.
+        ValueError: a file's name, or a variable, is none.
+    """
+    temporary = temporary_directory()
+    start = prepared(tier, job.argv, job.env, job.cwd, job.limits, job.access, temporary, fork_as_root=fork_as_root)
+    folder = make_folder(job.files, start.identity.uid)
+    pipes = Descriptors()
+    try:
+        start = msgspec.structs.replace(
+            start,
+            cwd=start.cwd or folder,
+            folder=folder,
+            lifeline=pipes.lifeline,
+            information=pipes.information if tier.has_processes_of_its_own else None,
+        )
+        outcome = await supervise(
+            tier.command(start),
+            environment(job.env, folder),
+            job.stdin,
+            folder,
+            job.limits,
+            pipes,
+            has_first=tier.has_processes_of_its_own,
+            is_swept=not tier.has_processes_of_its_own and tier.name == "off",
+        )
+        left = await asyncio.to_thread(files_left, folder)
+        outcome = msgspec.structs.replace(outcome, files=left)
+    finally:
+        pipes.close()
+        await _removed(folder)
+    _check(tier, outcome)
+    return outcome if not tier.has_processes_of_its_own else _as_signal(outcome)
+
+
+def prepared(
+    tier: Tier,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    limits: Limits,
+    access: Access,
+    temporary: str,
+    *,
+    fork_as_root: bool,
+) -> Start:
+    """All of a start but the folder; `temporary` is where that will be. Raises as `execute`."""
+    for path in (*access.read_only, *access.read_write):
+        if not Path(path).is_absolute() or not Path(path).exists():
+            raise ToolInactive("the sandbox", f"'{path}' of `allow_fs` is not there", "Make it, or take it out.")
+    program = _found(argv, env, cwd)
+    readable = [*reads(access), *access.read_write]
+    added = [path for path in {program, str(Path(program).resolve())} if not _is_in(path, readable)]
+    if cwd and tier.name != "off" and not _is_in(cwd, readable):
+        fix = "Add it to `allow_fs`."
+        raise ToolInactive("the sandbox", f"the working directory {cwd} is not among what may be read", fix)
+    access = msgspec.structs.replace(access, read_only=(*access.read_only, *sorted(added)))
+    who = tier.who(access, temporary)
+    may_fork = limits.pids > 1 and (fork_as_root or not who.is_root)
+    late = {name: value for name, value in env.items() if _is_for_the_loader(name)}
+    return Start((program, *argv[1:]), cwd, "", limits, access, identity=who, may_fork=may_fork, late=late)
+
+
+def environment(env: Mapping[str, str], folder: str) -> dict[str, str]:
+    """The variables of a job, without those that would change how the sandbox itself is loaded (`Start.late`)."""
+    own = {name: value for name, value in env.items() if not _is_for_the_loader(name)}
+    return {"PATH": SEARCHED, "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": folder, **own}
+
+
+def _found(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:
+    if not argv or not argv[0]:
+        raise FileNotFoundError("no program is named")
+    name = str(Path(cwd, argv[0])) if "/" in argv[0] and cwd else argv[0]
+    found = shutil.which(name, path=env.get("PATH", SEARCHED))
+    if found is None:
+        if "/" in name and Path(name).is_file():
+            raise PermissionError(f"the file is not executable: {argv[0]}")
+        raise FileNotFoundError(f"command not found: {argv[0]}")
+    return str(Path(found).absolute())
+
+
+def _is_in(path: str, places: Sequence[str]) -> bool:
+    return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
+
+
+def _is_for_the_loader(name: str) -> bool:
+    return name.startswith(("LD_", "MALLOC_", "GCONV_")) or name in ("GLIBC_TUNABLES", "LOCPATH", "NLSPATH")
+
+
+async def _removed(folder: str) -> None:
+    """In a thread: there may be much in it. Whoever is cancelled meanwhile leaves that to the thread."""
+    await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, remove_folder, folder))
+
+
+def _check(tier: Tier, outcome: Outcome) -> None:
+    """Whether it was the program that ran, and not the sandbox that failed."""
+    says = outcome.stderr[:400].decode("utf-8", "replace").strip()
+    failed = (outcome.code == 126 and says.startswith(REFUSED)) or (
+        tier.has_processes_of_its_own and outcome.code == 1 and says.startswith("bwrap: ")
+    )
+    if failed and outcome.ended == "exit":
+        raise ToolInactive("the sandbox", f"{tier.name} could not be set up: {says}", "Run `mcpbridge doctor`.")
+
+
+def _as_signal(outcome: Outcome) -> Outcome:
+    """Shells and bubblewrap say the signal that ended a program as 128 and its number."""
+    if outcome.ended == "exit" and 128 < outcome.code <= 128 + 64:
+        return msgspec.structs.replace(outcome, ended="signal", code=outcome.code - 128)
+    return outcome
+
+
+def rights_of(runner: Runner, own: SandboxOverrides | None) -> tuple[Limits, Access, dict[str, str]]:
+    """Limits, access and variables of a tool whose jobs this runs; `own`: what it has set otherwise."""
+    return limits_of(_settings_of(runner), own)
+
+
+def outside() -> Runner:
+    """What runs jobs in no sandbox at all: for a tool whose settings say so."""
+    return Isolation(SandboxSettings(mode="off"))
+
+
+async def why_none(runner: Runner) -> tuple[str, str] | None:
+    """What is missing and the fix, where it has no sandbox that is ready; None: it can run jobs."""
+    if not _settings_of(runner).enabled:
+        return "sandboxes are switched off", "Whoever runs the bridge can take out `sandbox.enabled = false`."
+    return await runner.why_none() if isinstance(runner, Isolation) else None
+
+
+def _settings_of(runner: Runner) -> SandboxSettings:
+    """Those that it was made with; the defaults where it does not say."""
+    return runner.settings if isinstance(runner, Isolation) else SandboxSettings()

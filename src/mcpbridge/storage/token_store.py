@@ -1,0 +1,232 @@
+"""Locks that all processes of one user see. The system frees them when their holder dies, however it dies.
+
+Keeps tokens and client registrations: encrypted files in the user's data directory, or memory.
+
+Each secret is one file, named by a digest of its key and sealed with AES-GCM; the key of the encryption is in the
+keyring or in a file beside them (`storage/keys.py`). A file is replaced whole: a crash leaves the old or the new one.
+"""
+
+import asyncio
+import hashlib
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.log import get_logger
+from mcpbridge.storage.encryption import KeySource, best_source, check_private
+
+_LOOK = 0.05
+"""Seconds between two tries."""
+
+
+@asynccontextmanager
+async def file_lock(path: Path, seconds: float) -> AsyncGenerator[None]:
+    """Hold the lock that the file `path` stands for; waits at most `seconds`. The file stays behind, empty.
+
+    Raises:
+        TimeoutError: another holds it all the time.
+        OSError: the file cannot be made.
+    """
+    descriptor = os.open(
+        path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0), 0o600
+    )
+    try:
+        with anyio.fail_after(seconds):
+            while not _try_lock(descriptor):  # noqa: ASYNC110 - the other holder is another process
+                await anyio.sleep(_LOOK)
+        yield
+    finally:
+        os.close(descriptor)  # frees it
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _try_lock_there(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _try_lock_there(descriptor: int) -> bool:  # pragma: no cover - Windows only
+    import importlib
+
+    msvcrt = importlib.import_module("msvcrt")
+    try:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except OSError:
+        return False
+    return True
+
+
+log = get_logger("mcpbridge.storage")
+
+_NONCE_BYTES = 12
+_MAGIC = b"mcpb1"
+_LARGEST = 1 << 20
+
+
+def secrets_directory(environ: Mapping[str, str]) -> Path:
+    """Where this user's secrets are kept: `mcpbridge/secrets` of the data directory. It may not exist yet."""
+    asked = environ.get("XDG_DATA_HOME")
+    if asked:
+        return Path(asked) / "mcpbridge" / "secrets"
+    from platformdirs import user_data_path
+
+    return user_data_path("mcpbridge", appauthor=False) / "secrets"
+
+
+class SealedFiles:
+    """A `SecretStore` (`upstream/auth_grant.py`) of encrypted files. Nothing is made before it is needed."""
+
+    def __init__(self, directory: Path | None = None, source: KeySource | None = None) -> None:
+        """`directory`: where the files are; left out, this user's own."""
+        self._given = directory
+        self._source = source
+        self._has_complained = False
+
+    @cached_property
+    def _directory(self) -> Path:
+        return self._given or secrets_directory(os.environ)
+
+    async def load(self, key: str) -> bytes | None:
+        """What is kept under `key`. See `SecretStore`."""
+        path = self._path(key)
+        try:
+            is_there = path.exists()  # usually not: nobody signed in to this server. Not worth a thread
+        except OSError as error:
+            # Another user's, say. A server that needs no sign-in must not suffer for it.
+            self._complain(error)
+            is_there = False
+        if not is_there:
+            return None
+        return await anyio.to_thread.run_sync(self._load, key, path)
+
+    async def save(self, key: str, value: bytes) -> None:
+        """Keep `value`. See `SecretStore`."""
+        await anyio.to_thread.run_sync(self._save, key, value)
+
+    async def drop(self, key: str) -> bool:
+        """Forget what is kept under `key`. See `SecretStore`."""
+        try:
+            self._path(key).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Hold a lock over all processes. See `SecretStore`."""
+        self._make_directory()
+        async with file_lock(self._directory / f"{_digest(name)}.lock", seconds):
+            yield
+
+    def _complain(self, error: OSError) -> None:
+        """Once: whoever waits for a sign-in looks every few seconds."""
+        if not self._has_complained:
+            self._has_complained = True
+            log.warning("the store of tokens cannot be read", directory=str(self._directory), reason=error.strerror)
+
+    def _path(self, key: str) -> Path:
+        return self._directory / f"{_digest(key)}.sealed"
+
+    def _load(self, key: str, path: Path) -> bytes | None:
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            check_private(self._directory)
+            with path.open("rb") as file:
+                data = file.read(_LARGEST + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"a stored sign-in cannot be read: {error.strerror}", file=str(path)) from error
+        sealed = data.removeprefix(_MAGIC)
+        try:
+            if len(sealed) == len(data) or len(data) > _LARGEST:
+                raise InvalidTag
+            return self._cipher().decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], key.encode())
+        except (InvalidTag, ValueError):
+            # Of another key or damaged: as good as not there, and the next sign-in replaces it.
+            log.warning("stored sign-in cannot be opened and is ignored", file=str(path))
+            return None
+
+    def _save(self, key: str, value: bytes) -> None:
+        self._make_directory()
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        data = _MAGIC + nonce + self._cipher().encrypt(nonce, value, key.encode())
+        path = self._path(key)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(path)
+            except BaseException:
+                draft.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise ConfigError(f"a sign-in cannot be stored: {error.strerror}", file=str(path)) from error
+
+    def _make_directory(self) -> None:
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be made: {error.strerror}", file=str(self._directory)) from error
+        check_private(self._directory)
+
+    def _cipher(self):
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        if self._source is None:
+            self._source = best_source(self._directory)
+        return AESGCM(self._source.key())
+
+
+class MemorySecrets:
+    """A `SecretStore` for the life of one process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
+
+    async def load(self, key: str) -> bytes | None:
+        """What is kept under `key`. See `SecretStore`."""
+        return self._values.get(key)
+
+    async def save(self, key: str, value: bytes) -> None:
+        """Keep `value`. See `SecretStore`."""
+        self._values[key] = value
+
+    async def drop(self, key: str) -> bool:
+        """Forget what is kept under `key`. See `SecretStore`."""
+        return self._values.pop(key, None) is not None
+
+    @asynccontextmanager
+    async def lock(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Hold a lock. See `SecretStore`."""
+        lock = self._locks[name]
+        with anyio.fail_after(seconds):
+            await lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:40]

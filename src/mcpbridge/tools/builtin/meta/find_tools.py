@@ -1,0 +1,120 @@
+"""`find_tools`: which tools do what somebody wants, and how they are called.
+
+What a caller may not call is not found. What is wrong with a call is told in a result with `isError`, so that the
+model reads it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from mcpbridge.catalog.search.visible_tools import Look
+from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.body import Body
+from mcpbridge.tools.builtin.builtin import UNTREATED
+from mcpbridge.tools.builtin.meta.definitions import FIND_TOOLS, Refused, arguments_of, text_result
+
+if TYPE_CHECKING:  # loaded with the first call
+    from mcpbridge.catalog.search.answers import Detail
+    from mcpbridge.catalog.search.found import Finding
+    from mcpbridge.catalog.search.ranker import Hit
+    from mcpbridge.catalog.search.usage_feedback import Feedback
+
+
+_FITS = 0.6
+"""Share of the best score from which tools beyond the limit count as fitting too."""
+_LIMIT_NAMES = ("limit", "top_k", "k", "n", "count", "max_results", "maxResults")
+_QUERY_NAMES = ("query", "q", "search", "text", "task")
+_DETAILS = ("names", "signatures", "schemas")
+
+
+class FindTools:
+    """The tool."""
+
+    def __init__(
+        self,
+        look: Look,
+        *,
+        limit: int = 8,
+        tokens: int = 500,
+        feedback: "Feedback | None" = None,
+        found: Callable[[Call, Sequence[str]], object] | None = None,
+    ) -> None:
+        """`look`: what a caller may find. `limit`, `tokens`: of an answer, where the call does not say.
+
+        `feedback`: what earlier calls of the same principal tell of searches; None: nobody notes that. `found`: hears
+        of the ids of the tools that a search was answered with.
+        """
+        self._found = found
+        self._look, self._limit, self._tokens, self._feedback = look, limit, tokens, feedback
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """See `Builtin`."""
+        return FIND_TOOLS
+
+    @property
+    def treatment(self) -> CallSettings:
+        """See `Builtin`."""
+        return UNTREATED
+
+    async def run(self, call: Call) -> Body:
+        """See `Builtin`."""
+        from mcpbridge.catalog.search.answers import MOST, nothing_fits
+        from mcpbridge.catalog.search.found import find
+
+        try:
+            arguments = arguments_of(call.params, {"query": _QUERY_NAMES, "limit": _LIMIT_NAMES, "detail": ("detail",)})
+            query = _query(arguments.get("query"))
+            limit = max(1, min(MOST, _number(arguments.get("limit"), self._limit)))
+            detail = arguments.get("detail") or "signatures"
+            if detail not in _DETAILS:
+                raise Refused(f"detail: one of {', '.join(_DETAILS)}")
+        except Refused as error:
+            return text_result(str(error), is_error=True)
+        sight = await self._look(call)
+        principal = call.caller.principal
+        if self._feedback is not None:
+            await self._feedback.recall(principal)
+        found = find(query, limit, sight, await sight.ranker(query), adjust=partial(self._adjusted, principal, query))
+        call.note("found", len(found.hits))
+        if not found.fits:
+            return text_result(nothing_fits(list(found.tools.values()), sight.map, tokens=self._tokens))
+        shown = [ability.id for ability in found.abilities[:limit]]
+        if self._feedback is not None:
+            self._feedback.searched(principal, query, shown)
+        if self._found is not None:
+            self._found(call, shown)
+        return text_result(self._answer(found, limit, cast("Any", detail)))
+
+    def _adjusted(self, principal: str, query: str, hits: "list[Hit]") -> "list[Hit]":
+        return hits if self._feedback is None else self._feedback.adjust(principal, query, hits)
+
+    def _answer(self, found: "Finding", limit: int, detail: "Detail") -> str:
+        from mcpbridge.catalog.search.answers import Found, answer
+        from mcpbridge.catalog.search.found import FURTHER
+
+        hits, scores = found.hits, found.scores
+        further = found.abilities[limit:]
+        more = sum(scores[ability.id].score >= _FITS * hits[0].score for ability in further)
+        is_open = more > 0 and more == len(further) and len(hits) == limit + FURTHER
+        return answer(Found(found.abilities[:limit], found.tools, more, is_open), detail, tokens=self._tokens)
+
+
+def _query(value: object) -> str:
+    if isinstance(value, list):  # some send words one by one
+        value = " ".join(str(part) for part in cast("list[object]", value)[:50])
+    if not isinstance(value, str) or not value.strip():
+        raise Refused('query: what the tool should do, in a few words, such as "create an issue"')
+    return value
+
+
+def _number(value: object, otherwise: int) -> int:
+    if value is None or value == "":
+        return otherwise
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 10:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise Refused("limit: how many tools, 1 to 50")
+    return int(max(-1, min(value, 1000)))

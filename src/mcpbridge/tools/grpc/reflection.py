@@ -1,0 +1,250 @@
+"""Asks a gRPC server for the types of its services (server reflection, v1 or the older v1alpha), or reads a file.
+
+Whether a gRPC server is well: what its health service says (grpc.health.v1), else whether it answers at all.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.tools.grpc.channel import Server, why
+from mcpbridge.tools.grpc.message_types import (
+    REFLECTIONS,
+    DescriptorsInvalidError,
+    Libraries,
+    Types,
+    known_file,
+    no_such_service,
+)
+from mcpbridge.tools.grpc.settings import GrpcSettings
+
+MOST_FILES = 5000
+"""Files of one server; more are refused."""
+
+
+class NoReflectionError(Exception):
+    """The server has no reflection, or does not let us use it."""
+
+
+class Reflection:
+    """Asks one server. Each question is a line of its own, answered in order."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._libraries = server, server.libraries
+
+    async def types(self, wanted: Iterable[str]) -> Types:
+        """The types of these services, or of all that the server names.
+
+        Raises:
+            ConfigError: it has no such service.
+            NoReflectionError: the server has none.
+            DescriptorsInvalidError: what it answers cannot be used.
+            grpc.RpcError: it cannot be asked.
+        """
+        for package in REFLECTIONS:
+            try:
+                return await self._types(package, list(wanted))
+            except self._libraries.aio.AioRpcError as error:
+                if error.code() is not self._libraries.grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+        raise NoReflectionError
+
+    async def services(self) -> list[str]:
+        """The names of its services. Raises: as `types`."""
+        for package in REFLECTIONS:
+            try:
+                services = await self._services(package)
+            except self._libraries.aio.AioRpcError as error:
+                if error.code() is not self._libraries.grpc.StatusCode.UNIMPLEMENTED:
+                    raise
+            else:
+                if services is None:
+                    break
+                return services
+        raise NoReflectionError
+
+    async def _services(self, package: str) -> list[str] | None:
+        """The names of its services; None: it does not list them.
+
+        The first question to a version of reflection: it goes out at once with the end of what we send. Of a stream
+        that the server ends while we write, as it does where it lacks the version, the library tells that something is
+        wrong and not what.
+        """
+        method = self._server.known.reflection(package)
+        ask = self._server.channel.unary_stream(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        stream = ask(method.request(list_services="*"), metadata=self._server.metadata)
+        try:
+            answer = self.answer(await stream.read())
+        finally:
+            stream.cancel()
+        return [one.name for one in answer.list_services_response.service] if answer is not None else None
+
+    async def _types(self, package: str, wanted: list[str]) -> Types:
+        services = await self._services(package)
+        if not wanted:
+            if services is None:
+                raise NoReflectionError
+            wanted = [name for name in services if not _is_known(name)]
+        files: dict[str, Any] = {}
+        async with _Questions(self, package) as questions:
+            for symbol in wanted:
+                await self._take(files, await questions.ask(file_containing_symbol=symbol))
+            missing = deque(_missing(files))
+            while missing:
+                name = missing.popleft()
+                if name in files:
+                    continue
+                found = await self._take(files, await questions.ask(file_by_filename=name))
+                if name not in files:
+                    data = known_file(name)
+                    if data is None:
+                        raise DescriptorsInvalidError(f"the server does not hand out {name}, which its types need")
+                    files[name] = self._libraries.descriptors.FileDescriptorProto.FromString(data)
+                    found = [name]
+                missing += [needed for one in found for needed in files[one].dependency if needed not in files]
+                if len(files) > MOST_FILES:
+                    raise DescriptorsInvalidError(f"its types are in more than {MOST_FILES} files")
+        types = Types(self._libraries, files)
+        for name in wanted:
+            if types.service(name) is None:
+                raise no_such_service(name, services or [])
+        return types
+
+    async def _take(self, files: dict[str, Any], answer: Any) -> list[str]:
+        """Keep the files of an answer; the names of those that are new."""
+        new: list[str] = []
+        for data in answer.file_descriptor_response.file_descriptor_proto if answer is not None else ():
+            try:
+                file = self._libraries.descriptors.FileDescriptorProto.FromString(data)
+            except self._libraries.DecodeError as error:
+                raise DescriptorsInvalidError("its descriptors cannot be read") from error
+            if file.name not in files:
+                files[file.name] = file
+                new.append(file.name)
+        return new
+
+    def open(self, package: str) -> Any:
+        """The stream of questions and answers, and the class of questions."""
+        method = self._server.known.reflection(package)
+        call = self._server.channel.stream_stream(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+        return call(metadata=self._server.metadata), method.request
+
+    def answer(self, read: Any) -> Any | None:
+        """What was read of a stream of answers; None: it says that there is no such thing.
+
+        Raises:
+            NoReflectionError: the stream ended without it.
+            DescriptorsInvalidError: it cannot be read.
+        """
+        if read is self._libraries.aio.EOF:
+            raise NoReflectionError
+        if read is None:
+            raise DescriptorsInvalidError("its answers cannot be read")
+        return None if read.HasField("error_response") else read
+
+
+class _Questions:
+    """One stream of questions, ended in any case."""
+
+    def __init__(self, reflection: Reflection, package: str) -> None:
+        self._reflection, self._package = reflection, package
+
+    async def __aenter__(self) -> "_Questions":
+        self._stream, self._question = self._reflection.open(self._package)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stream.cancel()
+
+    async def ask(self, **question: str) -> Any | None:
+        """The answer; None: it says that there is no such thing."""
+        await self._stream.write(self._question(**question))
+        return self._reflection.answer(await self._stream.read())
+
+
+def types_of_file(libraries: Libraries, path: Path) -> Types:
+    """The types in a file of descriptors (`FileDescriptorSet`).
+
+    Raises:
+        ConfigError: it cannot be read, or is no such file.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", key="descriptor") from error
+    try:
+        found = libraries.descriptors.FileDescriptorSet.FromString(data)
+        return Types(libraries, {file.name: file for file in found.file})
+    except (libraries.DecodeError, DescriptorsInvalidError) as error:
+        what = str(error) if isinstance(error, DescriptorsInvalidError) else "no descriptors are in it"
+        raise ConfigError(
+            f"{path} cannot be used: {what}",
+            key="descriptor",
+            hint="Make it with: protoc --include_imports --include_source_info --descriptor_set_out=FILE …",
+        ) from error
+
+
+def _missing(files: dict[str, Any]) -> list[str]:
+    return [needed for file in files.values() for needed in file.dependency if needed not in files]
+
+
+def _is_known(service: str) -> bool:
+    """Services about the server itself are no tools."""
+    return service.startswith(("grpc.reflection.", "grpc.health.", "grpc.channelz."))
+
+
+_SERVING = 1
+_STATUSES = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
+
+
+async def health_of(server: Server, settings: GrpcSettings) -> tuple[bool, str]:
+    """Whether it is well, and what was found."""
+    method = server.known.health
+    ask = server.channel.unary_unary(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    for service in dict.fromkeys([settings.service or "", ""]):
+        try:
+            answer = await ask(method.request(service=service), metadata=server.metadata)
+        except server.libraries.aio.AioRpcError as error:
+            if error.code().name == "UNIMPLEMENTED":
+                return await _answers(server, settings)
+            if error.code().name != "NOT_FOUND" or not service:
+                return False, why_not(error, settings)
+        else:
+            status = _STATUSES.get(answer.status, str(answer.status))
+            return answer.status == _SERVING, f"{status}, says its health service"
+    return False, "its health service knows nothing of it"
+
+
+async def _answers(server: Server, settings: GrpcSettings) -> tuple[bool, str]:
+    """It has no health service: it is well if it answers at all."""
+    if settings.descriptor is not None:
+        return True, "it answers; it has no health service"
+    try:
+        services = await Reflection(server).services()
+    except NoReflectionError:
+        return True, "it answers; it has no health service and no reflection"
+    except server.libraries.aio.AioRpcError as error:
+        return False, why_not(error, settings)
+    return True, f"it tells {len(services)} services; it has no health service"
+
+
+def why_not(error: Any, settings: GrpcSettings) -> str:
+    """Why the server cannot be asked, for people; secrets in what it says are not masked yet."""
+    said = why(error, lambda text: text)
+    if error.code().name != "UNAVAILABLE":
+        return said
+    return f"{said} ({'with' if settings.encrypted else 'without'} TLS; `tls` says which)"

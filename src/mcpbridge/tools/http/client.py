@@ -1,0 +1,345 @@
+"""What a request shows of who it is from, by the settings.
+
+Sends the requests of one backend and reads the answers, within bounds. What they mean is for others.
+
+Nothing is kept between requests but connections: a cookie of one client's call would show in another's. Redirects are
+followed on their own host alone: elsewhere nobody may see our credentials, and nobody has said that it may be asked.
+Nothing is tried again here; the pipeline does that where it is harmless.
+
+Whether a service answers.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mcpbridge.base.errors import ConfigError, UpstreamError, UpstreamGone, UpstreamUnavailable
+from mcpbridge.base.redaction import SECRET_NAME, Redactor
+from mcpbridge.tools.backend import Health
+from mcpbridge.tools.http.request import Answer, Outgoing, Shown, origin_of, query_text, read_body, request_of
+from mcpbridge.tools.http.settings import ApiKey, BasicAuth, BearerToken, ClientCredentials, HttpReach
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from mcpbridge.protocol.http.tls_and_proxy import Network
+
+
+_EARLY = 30.0
+"""Seconds before its end that a token is taken for too old."""
+_LIFETIME = 300.0
+"""Seconds that a token is used whose lifetime nobody told."""
+
+
+class _Token(Struct):
+    access_token: str
+    expires_in: float | None = None
+
+
+def shown_of(auth: BearerToken | BasicAuth | ApiKey | None) -> Shown:
+    """What is the same for every request."""
+    match auth:
+        case None:
+            return Shown()
+        case BearerToken():
+            return Shown((("authorization", f"Bearer {auth.token}"),))
+        case BasicAuth():
+            pair = base64.b64encode(f"{auth.username}:{auth.password}".encode()).decode()
+            return Shown((("authorization", f"Basic {pair}"),))
+        case ApiKey() if auth.header is not None:
+            return Shown(((auth.header.lower(), auth.key),))
+        case ApiKey() if auth.cookie is not None:
+            return Shown((("cookie", f"{auth.cookie}={auth.key}"),))
+        case ApiKey():
+            return Shown(query=f"{query_text(auth.query or '')}={query_text(auth.key)}")
+
+
+def secrets_of(auth: BearerToken | BasicAuth | ApiKey | ClientCredentials | None) -> Iterator[str]:
+    """What of the settings nobody is to see."""
+    match auth:
+        case BearerToken():
+            yield auth.token
+        case BasicAuth():
+            yield from (auth.password, f"{auth.username}:{auth.password}")
+        case ApiKey():
+            yield auth.key
+        case ClientCredentials():
+            yield auth.client_secret
+        case None:
+            pass
+
+
+class Credentials:
+    """The credentials of one backend. A token is fetched when it is needed, by one request for all who wait."""
+
+    def __init__(self, auth: BearerToken | BasicAuth | ApiKey | ClientCredentials | None) -> None:
+        self._client = auth if isinstance(auth, ClientCredentials) else None
+        self._fixed = shown_of(None if isinstance(auth, ClientCredentials) else auth)
+        self._token, self._ends = "", 0.0
+        self.redactor = Redactor(secrets_of(auth))
+        """Masks them, tokens too that are fetched later."""
+        self._fetching = asyncio.Lock()
+
+    @property
+    def is_fetched(self) -> bool:
+        """A token that the service refuses may be replaced by a newer one."""
+        return self._client is not None
+
+    async def shown(self, upstream: str, send: Callable[[Outgoing], Awaitable[Answer]]) -> Shown:
+        """What to add to a request. `upstream`: whom errors name; `send` sends those to the authorization server.
+
+        Raises:
+            UpstreamError: there is no token.
+        """
+        if self._client is None:
+            return self._fixed
+        clock = asyncio.get_running_loop().time
+        async with self._fetching:
+            if not self._token or clock() >= self._ends:
+                token = await _fetched(upstream, self._client, send)
+                lifetime = _LIFETIME if token.expires_in is None else token.expires_in
+                self.redactor.learn("", [token.access_token])
+                self._token, self._ends = token.access_token, clock() + max(1.0, lifetime - _EARLY)
+            return Shown((("authorization", f"Bearer {self._token}"),))
+
+    def refused(self, shown: Shown) -> None:
+        """The service did not take this token: the next request gets another one."""
+        if shown.headers == (("authorization", f"Bearer {self._token}"),):
+            self._token = ""
+
+
+async def _fetched(upstream: str, client: ClientCredentials, send: Callable[[Outgoing], Awaitable[Answer]]) -> _Token:
+    fields = {"grant_type": "client_credentials", "scope": client.scope, "audience": client.audience}
+    form = "&".join(f"{name}={query_text(value)}" for name, value in fields.items() if value)
+    # RFC 6749, 2.3.1: both are encoded as in forms before they are joined.
+    pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
+    headers = (
+        ("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("accept", "application/json"),
+    )
+    answer = await send(Outgoing("POST", client.token_url, headers, form.encode()))
+    if answer.status != 200:
+        raise UpstreamUnavailable(upstream, f"no token from its authorization server: HTTP {answer.status}")
+    try:
+        token = msgspec.json.decode(answer.body, type=_Token, strict=False)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UpstreamUnavailable(upstream, "its authorization server answers with no token") from error
+    if not token.access_token or not token.access_token.isascii() or not token.access_token.isprintable():
+        raise UpstreamUnavailable(upstream, "its authorization server answers with no token")
+    return token
+
+
+_MOST_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_CLOSING = 2.0
+"""Seconds that closing the connections may take."""
+
+
+class HttpCaller:
+    """The connections of one backend, opened at the first request."""
+
+    def __init__(self, settings: HttpReach, headers: Mapping[str, str], directory: Path = Path()) -> None:
+        """`headers`: those of every request, which count more than those of one. `directory`: where paths start."""
+        self._settings, self._directory = settings, directory
+        self._headers = {name.lower(): value for name, value in headers.items()}
+        self._credentials = Credentials(settings.auth)
+        # `Bearer x` has a word before the secret, which services may repeat alone.
+        named = [value for name, value in headers.items() if SECRET_NAME.search(name)]
+        self._credentials.redactor.know(word for value in named for word in (value, value.rpartition(" ")[2]))
+        self._transport: httpx2.AsyncBaseTransport | None = None
+        self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
+        self._is_running = False
+
+    def masking(self, redact: Callable[[str], str]) -> Callable[[str], str]:
+        """`redact`, which masks what the configuration brought in, and with it all that these requests show."""
+        return lambda text: self._credentials.redactor(redact(text))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Requests may be sent meanwhile; leaving closes the connections."""
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._is_running = False
+            opened = [*([self._transport] if self._transport is not None else []), *self._proxied.values()]
+            self._transport, self._proxied = None, {}
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSING):
+                    for transport in opened:
+                        await transport.aclose()
+
+    async def send(self, upstream: str, outgoing: Outgoing, *, shows_credentials: bool = True) -> Answer:
+        """The answer, whatever its status. `upstream`: whom errors name.
+
+        Raises:
+            UpstreamUnavailable: nothing was sent.
+            UpstreamGone, UpstreamGarbled: it was sent, and there is no answer that can be read.
+        """
+        if not shows_credentials:
+            return await self._followed(upstream, outgoing, Shown(), {})
+        given = self._headers
+
+        async def ask(outgoing: Outgoing) -> Answer:
+            return await self._followed(upstream, outgoing, Shown(), {})
+
+        shown = await self._credentials.shown(upstream, ask)
+        answer = await self._followed(upstream, outgoing, shown, given)
+        if answer.status != 401 or not self._credentials.is_fetched:
+            return answer
+        self._credentials.refused(shown)  # nothing ran: a token that was called back is replaced, once
+        shown = await self._credentials.shown(upstream, ask)
+        return await self._followed(upstream, outgoing, shown, given)
+
+    async def _followed(self, upstream: str, outgoing: Outgoing, shown: Shown, given: Mapping[str, str]) -> Answer:
+        """The answer of the last of several addresses of one host."""
+        for _ in range(_MOST_REDIRECTS):
+            answer = await self._sent(upstream, outgoing, shown, given)
+            further = _redirected(outgoing, answer)
+            if further is None:
+                return answer
+            outgoing = further
+        raise UpstreamGone(upstream, f"it redirects more than {_MOST_REDIRECTS} times")
+
+    async def _sent(self, upstream: str, outgoing: Outgoing, shown: Shown, given: Mapping[str, str]) -> Answer:
+        import httpx2
+
+        from mcpbridge.protocol.http.responses import failure_of_exception
+
+        if not self._is_running:
+            raise UpstreamUnavailable(upstream, "it does not run")
+        try:
+            request = request_of(outgoing, shown, given)
+            response = await self._way_to(upstream, request.url).handle_async_request(request)
+            response.request = request
+            try:
+                body, is_cut = b"", False
+                if outgoing.method != "HEAD":  # its answer tells the length of a body that does not come
+                    body, is_cut = await read_body(upstream, response, self._settings.max_response)
+            finally:
+                await response.aclose()
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            failed = error if isinstance(error, httpx2.HTTPError) else httpx2.LocalProtocolError(str(error))
+            failure = failure_of_exception(upstream, failed).error
+            if isinstance(failure, UpstreamGone):
+                failure.advice = "Check whether the action took effect before you repeat it."
+            raise failure from error
+        return Answer(response.status_code, response.headers, body, outgoing.url, is_cut)
+
+    def _way_to(self, upstream: str, url: "httpx2.URL") -> "httpx2.AsyncBaseTransport":
+        """The connections that lead there."""
+        network = self._network()
+        try:
+            proxy = network.proxy_for(url)
+            if proxy:
+                if proxy not in self._proxied:
+                    self._proxied[proxy] = _proxied(proxy, network)
+                return self._proxied[proxy]
+            if self._transport is None:
+                from mcpbridge.protocol.http.client import LeanTransport
+
+                has_tls = self._settings.tls != type(self._settings.tls)()
+                self._transport = LeanTransport(ssl_context=network.tls.ssl_context() if has_tls else None)
+        except ConfigError as error:
+            raise UpstreamUnavailable(upstream, str(error)) from error
+        return self._transport
+
+    def _network(self) -> "Network":
+        from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
+
+        tls = self._settings.tls
+        ca, cert, key = (
+            str(self._directory / Path(file).expanduser()) if file else "" for file in (tls.ca, tls.cert, tls.key)
+        )
+        options = TlsOptions(ca, cert, key, tls.key_password or "", tls.verify)
+        return Network(options, self._settings.proxy or "")
+
+
+def told_redirect(answer: Answer, redact: Callable[[str], str]) -> str:
+    """Where an answer leads that is not followed, in a few words."""
+    import httpx2
+
+    location = answer.headers.get("location", "")
+    try:
+        target = httpx2.URL(answer.url).join(location)
+    except httpx2.InvalidURL:
+        return "it redirects to nowhere"
+    place = f"{target.scheme}://{target.host}" if target.host else "nowhere"
+    return redact(f"it redirects to {place}, which is not followed")
+
+
+def _redirected(outgoing: Outgoing, answer: Answer) -> Outgoing | None:
+    """The request that a redirect on the same host asks for; None: there is none to follow."""
+    import httpx2
+
+    from mcpbridge.protocol.http.bearer_auth import is_same_origin
+
+    location = answer.headers.get("location", "")
+    if answer.status not in _REDIRECTS or not location:
+        return None
+    here = httpx2.URL(outgoing.url)
+    try:
+        target = here.join(location)
+    except httpx2.InvalidURL:
+        return None
+    if not is_same_origin(target, here):
+        return None
+    url = str(target.copy_with(fragment=None))
+    if answer.status in (307, 308) or outgoing.method in ("GET", "HEAD"):
+        return replace(outgoing, url=url)
+    kept = tuple((name, value) for name, value in outgoing.headers if name != "content-type")
+    return Outgoing("GET", url, kept)
+
+
+def _proxied(proxy: str, network: "Network") -> "httpx2.AsyncBaseTransport":
+    import httpx2
+
+    context = network.tls.ssl_context()
+    try:
+        way = httpx2.Proxy(proxy, ssl_context=context if proxy.startswith("https") else None)
+        limits = httpx2.Limits(max_connections=None)
+        return httpx2.AsyncHTTPTransport(verify=context, trust_env=False, proxy=way, limits=limits)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise ConfigError("not the URL of a proxy", key="proxy", hint="It looks like http://host:3128") from error
+
+
+def is_elsewhere(url: str, other: str) -> bool:
+    """Whether two addresses are of different hosts, ports or schemes."""
+    return origin_of(url) != origin_of(other)
+
+
+_SECONDS = 5.0
+"""Seconds that a look may take."""
+
+
+async def look_at(caller: HttpCaller, origin: str, health: str | None, redact: Callable[[str], str]) -> Health:
+    """Ask `health`, an address or a path below `origin`; None: a HEAD of `/` there, where every answer is a good one.
+
+    Credentials go to the host of the service alone.
+    """
+    url = f"{origin}{health}" if health is not None and health.startswith("/") else health or f"{origin}/"
+    outgoing = Outgoing("GET" if health is not None else "HEAD", url)
+    is_ours = health is not None and not is_elsewhere(url, origin)
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    shown = redact(url.partition("?")[0])
+    try:
+        async with asyncio.timeout(_SECONDS):
+            answer = await caller.send("health", outgoing, shows_credentials=is_ours)
+    except TimeoutError:
+        return Health(ok=False, detail=f"{shown}: no answer within {_SECONDS:g} s", seconds=clock() - began)
+    except UpstreamError as error:
+        return Health(ok=False, detail=redact(f"{shown}: {error.what}"), seconds=clock() - began)
+    seconds = clock() - began
+    if health is None:
+        return Health(ok=True, detail=f"{shown} answers (HTTP {answer.status}); no `health` is set", seconds=seconds)
+    return Health(ok=answer.status < 400, detail=f"{shown}: HTTP {answer.status}", seconds=seconds)

@@ -1,0 +1,104 @@
+"""The settings of an API that describes itself: `[tools.petstore] openapi = "https://example.com/openapi.json"`."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from mcpbridge.base.units import Bytes
+from mcpbridge.tools.http.request import places_in, url_mistake
+from mcpbridge.tools.http.settings import HeaderName, HeaderValue, HttpReach
+
+
+class OperationFilter(BaseModel):
+    """Which operations are meant. One is meant when it matches a glob of every list that is given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tags: list[str] = []
+    """Globs of its tags, one of which must match."""
+
+    operations: list[str] = []
+    """Globs of its `operationId`."""
+
+    paths: list[str] = []
+    """Globs of its path, as the document writes it: `/pets/*`. A `*` stands for slashes as well."""
+
+    methods: list[Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]] = []
+    """Its method."""
+
+    @field_validator("methods", mode="before")
+    @classmethod
+    def _in_capitals(cls, value: object) -> object:
+        return [str(one).upper() for one in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - pydantic looks at it next
+
+    @property
+    def is_empty(self) -> bool:
+        """It says nothing."""
+        return not (self.tags or self.operations or self.paths or self.methods)
+
+
+class OpenApiSettings(HttpReach, BaseModel):
+    """The operations of an OpenAPI document (3.0 or 3.1, JSON or YAML) as tools."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    openapi: Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+    """The document: a file, from the directory of the configuration, or an address."""
+
+    base_url: str | None = None
+    """Where requests go, in place of what the document says. A document that was fetched may only name its own host:
+    with another one this must be set, so that nobody who can change the document gets the credentials."""
+
+    server_variables: dict[str, str] = {}
+    """Values for the variables of the document's server address."""
+
+    include: OperationFilter = OperationFilter()
+    """Operations to offer. Left out: all."""
+
+    exclude: OperationFilter = OperationFilter()
+    """Operations not to offer."""
+
+    deprecated: bool = False
+    """Whether to offer operations that the document calls deprecated."""
+
+    output_schemas: bool = True
+    """Whether tools tell what their results look like. What services get wrong most (required members, formats, limits)
+    is left out of it, and it is taken back from a tool whose service answers in another way."""
+
+    document_headers: dict[HeaderName, HeaderValue] | None = None
+    """Headers of the request for the document. Left out: `headers` and `auth`, where it is on the host of the API."""
+
+    max_document: Bytes = Field(default=32 * 1024**2, ge=1024)
+    """Bytes of the document."""
+
+    health: str | None = None
+    """An address, or a path on the host of the API, that answers with a status below 400 when all is well. Left out: it
+    is enough that the host answers."""
+
+    @field_validator("base_url", "health", "openapi")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        if value is None or "://" not in value:
+            return value
+        if mistake := url_mistake(value) or ("no placeholders here" if places_in(value) else ""):
+            raise ValueError(mistake)
+        return value
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_whole(cls, value: str | None) -> str | None:
+        if value is not None and ("://" not in value or "?" in value):
+            raise ValueError("expected an address without a query, such as https://api.example.com/v1")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "OpenApiSettings":
+        for name in ("input_schema", "output_schema"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"`{name}` is for single tools; here the document says it")
+        return self
+
+    @property
+    def is_fetched(self) -> bool:
+        """The document is at an address, not in a file."""
+        return "://" in self.openapi

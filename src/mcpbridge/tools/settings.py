@@ -1,0 +1,50 @@
+"""The `tools.<name>` sections of the configuration: what all kinds of backends have in common.
+
+What the tools of a pack come under. Apart from packs themselves, which load more.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.core.source_settings import OfferSettings
+
+
+class BackendSettings(OfferSettings, BaseModel):
+    """One backend. Each kind, in `backends/<kind>_settings.py`, has a key of its own that tells it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    description: str | None = None
+    """What the tool does, for models. Left out: what the backend says of it, such as a docstring."""
+
+    input_schema: dict[str, Any] | None = None
+    """JSON Schema of the arguments. Left out: what the backend tells, else any object."""
+
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema of the structured result; results that are not so are errors. Left out: none."""
+
+    annotations: dict[str, Any] = {}
+    """What to say of the tool (`readOnlyHint`, `destructiveHint`, `openWorldHint`, …)."""
+
+    examples: list[Any] = []
+    """Calls that show how it is used, for searches: arguments, or texts."""
+
+    max_concurrent: int = Field(default=16, ge=1)
+    """Calls of each of its tools that may be in flight."""
+
+    trusted: bool = True
+    """Whether to believe what its tools say of themselves (`readOnlyHint`, …): they are yours."""
+
+    unavailable: str | None = None
+    """Why this cannot be used as configured; set while loading, never by people."""
+
+
+def pack_name(reference: str) -> str:
+    """The name of the server that they count as, by what the configuration calls the pack.
+
+    Of `pkg.weather:pack` it is `weather`, of the entry point `weather` too.
+    """
+    module, colon, attribute = reference.partition(":")
+    last = attribute.rpartition(".")[2]
+    return module.rpartition(".")[2] if last.lower() in ("pack", "") and colon else last or module

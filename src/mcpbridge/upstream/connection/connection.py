@@ -1,0 +1,300 @@
+"""The connection to one instance as its users see it: where it stands, the session, and how to wait for one.
+
+The owner task in `supervisor` moves it on. Everybody else reads it, waits for a session, or reports that one is gone:
+
+    stopped -> starting -> ready -> (lost) -> retrying -> starting ...
+                  ^               |              |
+                  |               |              +-- failed: too many attempts in a short time; tried again rarely,
+                  |               |                  or when a call asks for it
+                  +----- idle <---+------ when nobody needs it: until somebody does
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import anyio
+from msgspec import Struct
+
+from mcpbridge.base.errors import UpstreamUnavailable
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.model import Call
+from mcpbridge.protocol.peer import Peer
+from mcpbridge.protocol.transport import Transport
+from mcpbridge.upstream.connection.backoff import Lifecycle, Wait
+from mcpbridge.upstream.instances.projects import WAITS_FOR_PROJECT
+from mcpbridge.upstream.session.elicitation import Questions
+from mcpbridge.upstream.session.session import UpstreamSession
+from mcpbridge.upstream.settings import ServerSettings
+
+log = get_logger("mcpbridge.upstream")
+
+RENEW_LOOKS, RENEW_LOOK_SECONDS = 20, 0.05
+"""How often and how long to look whether the calls on a forgotten session have ended."""
+LIST_SECONDS = 10.0
+"""Seconds that a start may take for its lists, once the server has agreed on a revision."""
+SOON = 2.0
+"""Seconds: a call waits for an attempt that begins so soon, else it is refused at once."""
+
+
+class Status(Struct, frozen=True):
+    """Where an upstream stands."""
+
+    state: str
+    """`starting`, `ready`, `idle`, `retrying`, `failed`, `stopped`; `waiting` for a project to start in; `unavailable`
+    as it is configured."""
+    reason: str = ""
+    """Why, for people: `exit code 1: <last stderr line>`. While idle: why the last start failed, if it did."""
+    next_at: float = 0.0
+    """Loop time of the next attempt, while retrying or failed; while idle, of the earliest."""
+
+
+class Link:
+    """One instance's connection through all its lives; `peer` and `questions` are those of the present one."""
+
+    def __init__(
+        self, name: str, settings: ServerSettings, transport: Transport, *, stepped: Callable[[], None]
+    ) -> None:
+        """`stepped` is called after each change of state."""
+        self._name, self._patience, self._last_words = name, settings.queue_timeout, transport.last_words
+        self._start_patience = max(settings.queue_timeout, settings.init_timeout + LIST_SECONDS)
+        self._on_step = stepped
+        self._loop = asyncio.get_running_loop()
+        self._lifecycle = Lifecycle()
+        self.status = _at_first(settings)
+        self.session: UpstreamSession | None = None
+        """The session, while it is ready for calls."""
+        self.peer: Peer | None = None
+        self.questions: Questions | None = None
+        self.has_declared = False
+        """In the present life the handshake has begun."""
+        self.lost = asyncio.Event()
+        """Set when the present life is to end."""
+        self.lost_reason = ""
+        self.is_renewing = False
+        """The present life ends for a new one at once: nothing is wrong with the server."""
+        self.waiting = 0
+        """How many wait for a session."""
+        self._was_ready = False
+        self._is_on_demand = False
+        """The present start is one that somebody who needs it has caused."""
+        self._stepped = asyncio.Event()
+        self._dial_now = asyncio.Event()
+
+    # -- for whoever uses it
+
+    @property
+    def has_settled(self) -> bool:
+        """It is ready or idle, or has failed at least once: waiting longer for it tells nothing new."""
+        return self.status.state not in ("stopped", "starting")
+
+    @property
+    def state_text(self) -> str:
+        """The state and its reason in one line: `retrying in 4 s: exit code 1: <last stderr line>`."""
+        status = self.status
+        if status.state == "idle":
+            text = f"idle: starts at its {'next' if self._was_ready or status.reason else 'first'} use"
+            return f"{text}; it ended: {status.reason}" if status.reason else text
+        text = "starting again" if status.state == "starting" and status.reason else status.state
+        if status.state in ("retrying", "failed"):
+            wait = max(0.0, status.next_at - self._loop.time())
+            text = f"retrying in {wait:.0f} s" if status.state == "retrying" else f"failed, next try in {wait:.0f} s"
+        return f"{text}: {status.reason}" if status.reason else text
+
+    @property
+    def is_asking(self) -> bool:
+        """Somebody is being asked something by the server."""
+        return self.questions is not None and self.questions.is_open
+
+    @property
+    def starts_on_demand(self) -> bool:
+        """It is idle, or on its way to ready because somebody needs it: that is worth a longer wait than a place."""
+        return self.status.state == "idle" or (self._is_on_demand and self.status.state != "ready")
+
+    async def stepped(self) -> None:
+        """Return at the next change of state."""
+        await self._stepped.wait()
+
+    def poke(self) -> None:
+        """Try now to connect, whatever the wait; start it if it is idle."""
+        self._dial_now.set()
+
+    async def wait_for_session(self, patience: float = float("inf")) -> UpstreamSession:
+        """The session, waiting for one that is about to come; `patience` in seconds, if it is less than usual.
+
+        Raises:
+            UpstreamUnavailable: none comes soon; says why.
+        """
+        self.waiting += 1
+        try:
+            return await self._session_within(patience)
+        finally:
+            self.waiting -= 1
+
+    def over(self, call: Call) -> None:
+        """Nothing more comes of a call, so what it asked is of no use any more."""
+        if self.questions is not None:
+            self.questions.over(call)
+
+    def renew(self, session: UpstreamSession) -> None:
+        """Replace a session that the server forgot; the first of several calls that find out does it."""
+        if self.session is session:
+            self.session = None
+            self.is_renewing = True
+            self._end_when_idle(session, self.peer, RENEW_LOOKS)
+
+    def closed(self, reason: str) -> None:
+        """End the present life: what waits in it fails, and the owner task goes on to the next."""
+        self.session = None
+        if self.questions is not None:
+            self.questions.end()  # first: who is being asked hears of it on the stream of a call
+        if self.peer is not None:
+            self.peer.end(self.explain(reason))
+        if not self.lost.is_set():
+            self.lost_reason = reason
+            self.lost.set()
+
+    def explain(self, reason: str) -> str:
+        """The reason, with the last thing that the server said before."""
+        words = self._last_words()
+        return f"{reason}: {words}" if words and words not in reason else reason
+
+    # -- for the owner task
+
+    def begin(self) -> None:
+        """A life begins: it is dialled."""
+        self._lifecycle.dialling(self._loop.time())
+        before = self.status
+        self._dial_now.clear()
+        self.step(Status("starting", before.reason if before.state in ("retrying", "failed", "idle") else ""))
+        self.lost, self.lost_reason, self.has_declared = asyncio.Event(), "", False
+
+    def opened(self, session: UpstreamSession) -> None:
+        """Calls may come."""
+        self.session = session
+        self._is_on_demand, self._was_ready = False, True
+        self._lifecycle.ready(self._loop.time())
+        self.step(Status("ready"))
+
+    async def pause(self, reason: str) -> None:
+        """The server is lost: wait with the next attempt, as long as it takes or until somebody needs it."""
+        wait = self._lost(reason)
+        self.step(Status("failed" if wait.given_up else "retrying", reason, self._loop.time() + wait.seconds))
+        self._dial_now.clear()
+        with anyio.move_on_after(wait.seconds):
+            await self._dial_now.wait()
+
+    def retire(self) -> None:
+        """Nobody needs it: end the present life in good order. It is idle from now on, and then to `rest`."""
+        self.closed("it was not used for a while")
+        self._turn_idle("", 0.0)
+
+    def leave(self, reason: str = "") -> None:
+        """It is idle: nobody needs it. `reason`: why its life ended, if that was by itself; the next waits a while.
+
+        Who was in a `pause` need not say why again.
+        """
+        if self.status.state in ("retrying", "failed"):
+            self._turn_idle(self.status.reason, self.status.next_at)
+        else:
+            seconds = self._lost(reason).seconds if reason else 0.0
+            self._turn_idle(reason, self._loop.time() + seconds)
+
+    async def rest(self) -> None:
+        """Stay idle until somebody needs it."""
+        await self._dial_now.wait()
+        self._is_on_demand = True
+        await anyio.sleep(max(0.0, self._next_in()))
+
+    def step(self, status: Status) -> None:
+        """It stands elsewhere now; whoever waits for that is told."""
+        self.status = status
+        stepped, self._stepped = self._stepped, asyncio.Event()
+        stepped.set()
+        self._on_step()
+
+    # -- internals
+
+    async def _session_within(self, patience: float) -> UpstreamSession:
+        if self.status.state == "idle":
+            self._wake()
+        elif not self._comes_soon() and self.status.state not in ("unavailable", "waiting"):
+            await self._dial_on_demand()
+        most = self._start_patience if self.starts_on_demand else self._patience
+        patience = max(0.0, min(patience, most))
+        try:
+            async with asyncio.timeout(patience):
+                while (session := self.session) is None:
+                    if not self._comes_soon():
+                        raise UpstreamUnavailable(self._name, self._why_not())
+                    await self._stepped.wait()
+        except TimeoutError:
+            what = f"{self.state_text} (the call waited {patience:.3g} s for it)"
+            raise UpstreamUnavailable(self._name, what) from None
+        return session
+
+    def _wake(self) -> None:
+        """Somebody needs it. One that has just failed is not started for every call that comes.
+
+        Raises:
+            UpstreamUnavailable: that is so.
+        """
+        if self._next_in() > SOON:
+            raise UpstreamUnavailable(self._name, self._why_not())
+        self._dial_now.set()
+
+    def _next_in(self) -> float:
+        """Seconds until the next attempt may be made, if somebody needs it."""
+        now = self._loop.time()
+        return min(self.status.next_at - now, self._lifecycle.on_demand_in(now))
+
+    def _why_not(self) -> str:
+        """Why there is no session, in one line."""
+        status = self.status
+        if not self.starts_on_demand or not status.reason:
+            return self.state_text
+        wait = max(1.0, self._next_in())
+        return f"it could not be started: {status.reason} (not tried again for {wait:.0f} s)"
+
+    def _lost(self, reason: str) -> Wait:
+        wait = self._lifecycle.lost(self._loop.time(), random.random())
+        log.warning("upstream lost", upstream=self._name, reason=reason, retry_in=round(wait.seconds, 2))
+        return wait
+
+    def _turn_idle(self, reason: str, next_at: float) -> None:
+        self._dial_now.clear()
+        if self.waiting:  # they were faster than the owner task
+            self._dial_now.set()
+        self.has_declared = self._is_on_demand = False
+        self.step(Status("idle", reason, next_at))
+
+    async def _dial_on_demand(self) -> None:
+        """Let a call cause an attempt out of turn, if the last one is not too recent."""
+        if self._lifecycle.may_dial_on_demand(self._loop.time()):
+            self._dial_now.set()
+            with anyio.move_on_after(1):  # the owner task takes it up in its next turn
+                await self._stepped.wait()
+
+    def _comes_soon(self) -> bool:
+        status = self.status
+        if status.state == "retrying":
+            return status.next_at - self._loop.time() <= SOON
+        if status.state == "idle":
+            return self._dial_now.is_set()
+        return status.state in ("starting", "ready")
+
+    def _end_when_idle(self, session: UpstreamSession, peer: Peer | None, looks: int) -> None:
+        """End the old session once the calls that are still on it have learned the same, or after a moment."""
+        if peer is None or peer is not self.peer:
+            return
+        if looks and peer.in_flight > session.standing_requests:
+            self._loop.call_later(RENEW_LOOK_SECONDS, self._end_when_idle, session, peer, looks - 1)
+        else:
+            self.closed("the server ended the session")
+
+
+def _at_first(settings: ServerSettings) -> Status:
+    """Where one stands that was never started."""
+    if not settings.unavailable:
+        return Status("stopped")
+    return Status("waiting" if settings.unavailable == WAITS_FOR_PROJECT else "unavailable", settings.unavailable)

@@ -1,0 +1,382 @@
+"""One live MCP session with an upstream: agree on a revision, list, call, hear notices.
+
+It knows both eras of the protocol and hides them: whoever calls `request` need not know whether the server
+gets an envelope in `_meta` or had a handshake. It does not reconnect; the supervisor does.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
+from mcpbridge.base.log import get_logger
+from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.protocol.meta import RequestMeta
+from mcpbridge.protocol.peer import Peer, Update
+from mcpbridge.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, declared_up
+from mcpbridge.protocol.transport import Channel
+from mcpbridge.upstream.session.negotiation import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
+
+log = get_logger("mcpbridge.session")
+
+LIST_METHODS = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "templates": "resources/templates/list",
+}
+"""The kinds of things a server lists, and the method for each."""
+
+_MEMBER = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resourceTemplates"}
+_CAPABILITY = {"tools": "tools", "prompts": "prompts", "resources": "resources", "templates": "resources"}
+
+MAX_PAGES = 1000
+MAX_ENTRIES = 20_000
+"""More of one kind than this is a fault of the server; the rest is left out."""
+
+PING_SECONDS = 10.0
+
+
+class _InitializeResult(msgspec.Struct, rename="camel"):
+    protocol_version: str
+    capabilities: dict[str, Any] = {}
+    server_info: dict[str, Any] = {}
+    instructions: Any = None
+
+
+_decode_initialize = msgspec.json.Decoder(_InitializeResult).decode
+
+
+class Listing(Struct, frozen=True):
+    """What came of listing one kind."""
+
+    entries: tuple[bytes, ...]
+    """The definitions, each as it came; those before the trouble when there was some."""
+    trouble: str
+    """Why the list is not whole; empty when it is."""
+    ttl_ms: int | None = None
+    """Milliseconds that the server says the list stays fresh, the least of its pages; None: it says nothing."""
+
+
+class UpstreamSession:
+    """Opened by `open`, then used until its channel ends."""
+
+    def __init__(
+        self,
+        name: str,
+        peer: Peer,
+        channel: Channel,
+        *,
+        is_plain: bool,
+        client_info: dict[str, str],
+        profile: Callable[[], Profile] = lambda: NOTHING,
+    ) -> None:
+        """`is_plain`: the channel has no statuses of its own that tell more than the protocol.
+
+        `profile` tells what to declare, at the moment of the handshake.
+        """
+        self._name = name
+        self._peer = peer
+        self._channel = channel
+        self._is_plain = is_plain
+        self._client_info = client_info
+        self._meta = RequestMeta("", client_info)
+        self._wanted_profile = profile
+        self.profile = NOTHING
+        """What this session declared that its client can be asked; a modern one declares it with each request."""
+        self._listen_numbers = itertools.count(1)
+        self.modern = False
+        self.version = ""
+        """The agreed protocol revision."""
+        self.capabilities: dict[str, Any] = {}
+        self.server_info: dict[str, Any] = {}
+        self.instructions = ""
+        self.standing_requests = 0
+        """Requests that wait by design: open listen streams."""
+
+    async def open(self, era: str, seconds: float) -> None:
+        """Agree on a revision. `era` is `auto`, `legacy` or `modern`.
+
+        Raises:
+            ProbeKilled: the server ended, or refuses everything, since it was probed: restart it as legacy.
+            UpstreamError: no agreement.
+        """
+        limits = Timeouts(seconds, seconds)
+        if era == "legacy":
+            await self._handshake(limits)
+        elif era == "modern":
+            self._adopt_discovered(await self._discover(limits))
+        elif self._is_plain:
+            await self._find_out_on_plain_channel(limits)
+        else:
+            await self._find_out_over_http(limits)
+
+    @property
+    def lists(self) -> list[str]:
+        """The kinds that this server can list, by what it declared."""
+        return [kind for kind in LIST_METHODS if self._declares(_CAPABILITY[kind])]
+
+    def offers_changes(self, capability: str) -> bool:
+        """The server says it announces changes of this list."""
+        declared = self.capabilities.get(capability)
+        return isinstance(declared, dict) and bool(declared.get("listChanged"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """The server takes subscriptions to resources."""
+        declared = self.capabilities.get("resources")
+        return isinstance(declared, dict) and bool(declared.get("subscribe"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+    def declares(self, capability: str) -> bool:
+        """The server declared this capability."""
+        return self._declares(capability)
+
+    def request(
+        self,
+        method: str,
+        params: Body,
+        timeouts: Timeouts,
+        *,
+        client_meta: Body | None = None,
+        name: str = "",
+        headers: tuple[tuple[str, str], ...] = (),
+        update: Update | None = None,
+        wants_progress: bool = False,
+        log_level: str = "",
+        capabilities: bytes = b"",
+        context: object = None,
+        id_: bytes = b"",
+    ) -> Awaitable[Raw]:
+        """Send one request of a client. `params` may be changed: their `_meta` is made anew.
+
+        `capabilities` is what the client behind it declared, for a modern server; `context` as in `Peer.request`.
+        `id_` is of `next_id`, for those who must know the progress token; else one is minted.
+
+        Raises: as `Peer.request`.
+        """
+        id_ = id_ or self._peer.next_id()
+        token = id_ if wants_progress else b""
+        data = self._meta.put(params, client_meta, token=token, log_level=log_level, capabilities=capabilities)
+        return self._peer.request(
+            method, data, timeouts, name=name, headers=headers, update=update, id_=id_, context=context
+        )
+
+    def next_id(self) -> bytes:
+        """The id of a request to come; also the progress token that the server will name."""
+        return self._peer.next_id()
+
+    def cancel_task(self, task_id: str) -> None:
+        """Tell the server that the outcome of a task is not wanted any more. Whether it hears is not waited for."""
+        params = self._meta.put(Body(encode({"taskId": task_id})), None)
+        self._peer.send_unanswered("tasks/cancel", params, name=task_id)
+
+    async def list_all(self, kind: str, timeouts: Timeouts) -> "Listing":
+        """Every entry of one kind over all pages, each as it came. A cursor seen before ends the list."""
+        entries: list[bytes] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        hints: list[int] = []
+        method = LIST_METHODS[kind]
+        for _ in range(MAX_PAGES):
+            params = Body() if cursor is None else Body(encode({"cursor": cursor}))
+            try:
+                result = Body(await self.request(method, params, timeouts))
+                page = _decode_entries(result.fields[_MEMBER[kind]])
+                cursor = _decode_cursor(result.fields["nextCursor"]) if "nextCursor" in result else None
+                hints += _freshness(result)
+            except UpstreamAnswered as error:
+                if b"-32601" in error.error and not entries:
+                    return Listing((), "")  # declared, and yet there is no such list
+                return Listing(tuple(entries), f"{method}: {error.error[:200].decode('utf-8', 'replace')}")
+            except UpstreamGone:
+                raise
+            except BridgeError as error:
+                return Listing(tuple(entries), f"{method}: {error}")
+            except (msgspec.DecodeError, KeyError) as error:
+                return Listing(tuple(entries), f"{method}: its answer has the wrong shape: {error}")
+            entries += [bytes(entry) for entry in page]
+            if cursor is None:
+                break
+            if cursor in seen or len(entries) >= MAX_ENTRIES:
+                log.warning("list cut short", upstream=self._name, kind=kind, entries=len(entries))
+                break
+            seen.add(cursor)
+        return Listing(tuple(entries[:MAX_ENTRIES]), "", min(hints, default=None))
+
+    async def ping(self) -> None:
+        """Ask for a sign of life.
+
+        Raises:
+            UpstreamError: there was none. An error answer is a sign of life too.
+        """
+        method = "server/discover" if self.modern else "ping"
+        try:
+            await self.request(method, Body(), Timeouts(PING_SECONDS, PING_SECONDS))
+        except UpstreamAnswered:
+            return
+
+    async def listen(
+        self,
+        kinds: dict[str, bool],
+        uris: list[str],
+        heard: Callable[[str, Raw], None],
+        *,
+        tasks: Sequence[str] = (),
+    ) -> None:
+        """Hold one `subscriptions/listen` stream open (modern); returns when the server ends it. `tasks` are ids."""
+        wanted: dict[str, object] = {f"{kind}ListChanged": True for kind, on in kinds.items() if on}
+        if uris:
+            wanted["resourceSubscriptions"] = uris
+        if tasks:
+            wanted["taskIds"] = tasks
+        params = self._meta.put(Body(encode({"notifications": wanted})), None)
+        # Some servers take "7" and 7 for the same id: a listen stream must not share a number with a request.
+        id_ = b'"listen-%d"' % next(self._listen_numbers)
+        self.standing_requests += 1
+        try:
+            await self._peer.request("subscriptions/listen", params, Timeouts(0, 0), update=heard, id_=id_)
+        finally:
+            self.standing_requests -= 1
+
+    async def subscribe(self, uri: str, seconds: float) -> None:
+        """Legacy: be told of changes of one resource."""
+        await self.request("resources/subscribe", Body(encode({"uri": uri})), Timeouts(seconds, seconds))
+
+    async def unsubscribe(self, uri: str, seconds: float) -> None:
+        """Legacy: not any more."""
+        await self.request("resources/unsubscribe", Body(encode({"uri": uri})), Timeouts(seconds, seconds))
+
+    def roots_changed(self) -> None:
+        """Legacy: what `roots/list` would answer is another now."""
+        self._peer.notify("notifications/roots/list_changed")
+
+    async def set_log_level(self, level: str, seconds: float) -> None:
+        """Legacy: the least severe messages to be sent."""
+        await self.request("logging/setLevel", Body(encode({"level": level})), Timeouts(seconds, seconds))
+
+    # -- opening
+
+    async def _find_out_over_http(self, limits: Timeouts) -> None:
+        verdict = judge(answer := await self._probe(limits))
+        if verdict is Verdict.UNKNOWN:
+            assert isinstance(answer, BridgeError)
+            raise answer
+        if verdict is Verdict.LEGACY:
+            await self._handshake(limits)
+        else:
+            self._adopt_discovered(verdict)
+
+    async def _find_out_on_plain_channel(self, limits: Timeouts) -> None:
+        handshake: asyncio.Task[BridgeError | None] | None = None
+        failure: BridgeError | None = None
+        async with asyncio.TaskGroup() as tasks:
+            probe = tasks.create_task(self._probe(limits))
+            await asyncio.wait([probe], timeout=min(PROBE_SECONDS, limits.total))
+            if not probe.done():
+                # Silent, or still starting: ask in the old way too, the first useful answer decides.
+                handshake = tasks.create_task(self._try_handshake(limits))
+                await asyncio.wait([probe, handshake], return_when=asyncio.FIRST_COMPLETED)
+                if handshake.done() and handshake.result() is None:
+                    probe.cancel()
+                    return
+            verdict = judge(answer := await probe)
+            if handshake is not None:
+                if isinstance(verdict, Verdict):
+                    failure = await handshake
+                else:
+                    handshake.cancel()
+        if not isinstance(verdict, Verdict):
+            self._adopt_discovered(verdict)
+            return
+        if handshake is None:
+            if verdict is Verdict.UNKNOWN and isinstance(answer, BridgeError):
+                failure = answer
+            else:
+                failure = await self._try_handshake(limits)
+        if failure is not None:
+            raise _after_probe(failure)
+
+    async def _probe(self, limits: Timeouts) -> Raw | BridgeError:
+        meta = RequestMeta(LATEST_MODERN, self._client_info, _CAPABILITIES)
+        try:
+            return await self._peer.request("server/discover", meta.put(Body(), None), limits, cancellable=False)
+        except UpstreamError as error:
+            return error
+
+    async def _discover(self, limits: Timeouts) -> Discovered | Unsupported:
+        verdict = judge(answer := await self._probe(limits))
+        if isinstance(verdict, Verdict):
+            if isinstance(answer, BridgeError):
+                raise answer
+            raise UpstreamUnavailable(self._name, 'it does not speak a modern revision; set era = "legacy" or "auto"')
+        return verdict
+
+    def _adopt_discovered(self, found: Discovered | Unsupported) -> None:
+        if isinstance(found, Unsupported):
+            raise UpstreamUnavailable(self._name, f"it speaks only {', '.join(found.versions) or 'unknown revisions'}")
+        self._meta = RequestMeta(found.version, self._client_info, _CAPABILITIES)
+        self.modern, self.version = True, found.version
+        # A server that only answered with a modern error has told nothing: ask it for everything.
+        self.capabilities = found.capabilities or {"tools": {}, "resources": {}, "prompts": {}}
+        self.server_info, self.instructions = found.server_info, found.instructions
+        self._channel.negotiated(found.version)
+
+    async def _try_handshake(self, limits: Timeouts) -> BridgeError | None:
+        try:
+            await self._handshake(limits)
+        except UpstreamError as error:
+            return error
+        return None
+
+    async def _handshake(self, limits: Timeouts) -> None:
+        profile = self._wanted_profile()
+        declared = profile.capabilities(modern=False) | {"extensions": declared_up({})}
+        params = encode({"protocolVersion": LATEST_LEGACY, "capabilities": declared, "clientInfo": self._client_info})
+        result = await self._peer.request("initialize", params, limits, cancellable=False)
+        try:
+            said = _decode_initialize(result)
+        except msgspec.DecodeError as error:
+            raise UpstreamUnavailable(self._name, f"its answer to initialize is not valid: {error}") from error
+        if said.protocol_version not in LEGACY:
+            raise UpstreamUnavailable(
+                self._name,
+                f"it wants protocol revision {said.protocol_version[:40]!r}, which the bridge does not speak",
+            )
+        self.version, self.profile = said.protocol_version, profile
+        self.capabilities, self.server_info = said.capabilities, said.server_info
+        self.instructions = said.instructions if isinstance(said.instructions, str) else ""
+        self._channel.negotiated(self.version)
+        self._peer.notify("notifications/initialized")
+
+    def _declares(self, capability: str) -> bool:
+        return self.capabilities.get(capability) is not None
+
+
+_CAPABILITIES = encode({"extensions": declared_up({}, tasks=True)})
+"""What a modern server is told with requests that are of no client, such as those for its lists."""
+
+_decode_entries = msgspec.json.Decoder(list[Raw]).decode
+_decode_cursor = msgspec.json.Decoder(str | None).decode
+_decode_whole = msgspec.json.Decoder(int).decode
+
+
+def _freshness(page: Body) -> list[int]:
+    """The caching hint of a page, if it has one that can be read (MCP 2026-07-28, caching)."""
+    try:
+        return [max(0, _decode_whole(page.fields["ttlMs"]))] if "ttlMs" in page else []
+    except msgspec.DecodeError:
+        return []  # a hint, and no reason to refuse the list
+
+
+def _after_probe(error: BridgeError) -> BaseException:
+    """What a failure after the probe means: if the server ended or answers with refusals, the probe may be why."""
+    if isinstance(error, (UpstreamGone, UpstreamAnswered)):
+        return ProbeKilled(str(error))
+    return error

@@ -1,0 +1,124 @@
+"""From the settings of a server to the transport that reaches it. What is not used is not imported: each costs time."""
+
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mcpbridge.base.log import get_logger
+from mcpbridge.base.process.process import ProcessSpec, child_environment
+from mcpbridge.protocol.transport import Transport
+from mcpbridge.sandbox.job import Runner
+from mcpbridge.upstream.auth.authorization import Authorization
+from mcpbridge.upstream.auth.oauth_tokens import Account, Surroundings
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.transports.stdio import StdioTransport
+
+if TYPE_CHECKING:
+    from mcpbridge.protocol.http.tls_and_proxy import Network
+
+
+log = get_logger("mcpbridge.upstream")
+
+
+class TransportMaker:
+    """Makes the transports of one bridge. `max_bytes` bounds a message; `redact` masks secrets in what servers say.
+
+    `around` is what signing in to servers takes; without it nobody signs in.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        redact: Callable[[str], str],
+        around: Surroundings | None = None,
+        runner: Callable[[], Runner] | None = None,
+    ) -> None:
+        """`runner`: the sandbox, for servers that are started in one; asked at each start."""
+        self._runner = runner
+        self._max_bytes = max_bytes
+        self._redact = redact
+        self._around = around
+        self.authorizations: dict[str, Authorization] = {}
+        """Of the servers that may ask for a sign-in: one for all the instances of a server."""
+        self._made_for: dict[str, object] = {}
+        """What each of them was made for: with another address or account a server needs another one."""
+        self.signed_in: Callable[[str], None] = lambda _: None
+        """Told which server there is a token for again; see `Authorization.on_signed_in`."""
+        self._sse_urls: set[str] = set()
+        """Addresses that have turned out to speak HTTP+SSE, for further instances of their servers."""
+
+    def __call__(self, name: str, settings: ServerSettings) -> Transport:
+        """A transport to this server; nothing is started or sent yet."""
+        if settings.sandbox is not None:
+            return self._sandboxed(name, settings)
+        if settings.command is not None:
+            command, args = settings.command, tuple(settings.args)
+
+            def spec() -> ProcessSpec:  # asked at each start: a daemon learns further places of programs from clients
+                environment = child_environment(settings.env, settings.inherit_env, os.environ)
+                return ProcessSpec(command, args, environment, settings.cwd)
+
+            return StdioTransport(
+                name, spec, max_bytes=self._max_bytes, redact=self._redact, memory_limit=settings.memory_limit
+            )
+        return self._remote(name, settings)
+
+    def _sandboxed(self, name: str, settings: ServerSettings) -> Transport:
+        from mcpbridge.upstream.transports.sandboxed_stdio import SandboxedTransport
+
+        return SandboxedTransport(name, settings, self._runner, max_bytes=self._max_bytes, redact=self._redact)
+
+    def _authorization(self, name: str, settings: ServerSettings, network: "Network") -> Authorization | None:
+        has_header = any(header.lower() == "authorization" for header in settings.headers)
+        if self._around is None or has_header or settings.auth.type == "none":
+            return None
+        made_for = settings.url, settings.auth, network
+        if name not in self.authorizations or self._made_for[name] != made_for:
+            # A WebSocket begins as an HTTP request, and its server describes itself over HTTP.
+            url = re.sub(r"^ws", "http", settings.url or "", flags=re.IGNORECASE)
+            authorization = Authorization(Account(name, url, settings.auth, self._around, network), self._around)
+            authorization.on_signed_in = lambda: self.signed_in(name)
+            self.authorizations[name], self._made_for[name] = authorization, made_for
+        return self.authorizations[name]
+
+    def forget(self, name: str) -> None:
+        """A server is not configured any more."""
+        self.authorizations.pop(name, None)
+        self._made_for.pop(name, None)
+
+    def _remote(self, name: str, settings: ServerSettings) -> Transport:
+        from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
+
+        url, tls = settings.url or "", settings.tls
+        options = TlsOptions(tls.ca or "", tls.cert or "", tls.key or "", tls.key_password or "", tls.verify)
+        if not tls.verify:
+            log.warning("the server's TLS certificate is not verified", upstream=name)
+        network = Network(options, settings.proxy or "")
+        network = replace(network, authorizer=self._authorization(name, settings, network))
+        if settings.kind == "websocket":
+            from mcpbridge.upstream.transports.websocket import WebSocketTransport
+
+            return WebSocketTransport(
+                name, url, headers=settings.headers, network=network, max_bytes=self._max_bytes, redact=self._redact
+            )
+        from mcpbridge.upstream.transports.sse import SseTransport
+
+        sse = SseTransport(
+            name, url, headers=settings.headers, network=network, max_bytes=self._max_bytes, redact=self._redact
+        )
+        if settings.kind == "sse":
+            return sse
+        from mcpbridge.upstream.transports.streamable_http import StreamableHttpTransport
+
+        streamable = StreamableHttpTransport(
+            name, url, headers=settings.headers, network=network, max_bytes=self._max_bytes, redact=self._redact
+        )
+        if settings.transport is not None or settings.era == "modern":
+            return streamable
+        from mcpbridge.upstream.transports.http_detect import HttpOrSse
+
+        return HttpOrSse(name, streamable, sse, is_known=url in self._sse_urls, found=lambda: self._sse_urls.add(url))

@@ -1,0 +1,124 @@
+"""A server's program in the sandbox: started with its standard input and output as ever, and ended as ever.
+
+It may read its own installation and its working directory, and whatever its settings allow. A program that fetches its
+packages when it starts (npx, uvx) needs the network and a directory for them that it may write:
+`sandbox = { allow_network = true, allow_fs = { read_write = ["~/.npm"] } }`, `env = { npm_config_cache = "…/.npm" }`.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from mcpbridge.base.errors import ToolInactive, UpstreamUnavailable
+from mcpbridge.base.log import get_logger
+from mcpbridge.base.process.process import NOT_FOUND, ProcessSpec, child_environment
+from mcpbridge.protocol.transport import Channel, Receiver
+from mcpbridge.sandbox.isolation.readable_files import brought_along
+from mcpbridge.sandbox.job import Access, Limits, Runner
+from mcpbridge.sandbox.runner import Isolation, Wrapped, rights_of, why_none
+from mcpbridge.sandbox.settings import SandboxOverrides, SandboxSettings
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.transports.stdio import StdioTransport
+
+log = get_logger("mcpbridge.upstream")
+
+_UNLIMITED = 1 << 44
+"""Bytes: more than there is."""
+_PIDS = 512
+"""Processes and threads of a server, where its settings say nothing: the engine of Node alone has a dozen."""
+_OF_THE_SANDBOX = ("HOME", "TMPDIR", "TMP", "TEMP")
+"""Variables that are its private folder's, unless the server's own `env` sets them."""
+
+
+class SandboxedTransport(StdioTransport):
+    """Starts the server anew at every `connect`, each time with an empty private folder."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ServerSettings,
+        runner: Callable[[], Runner] | None,
+        *,
+        max_bytes: int,
+        redact: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        """`runner`: what it is started in, asked at each start; None: a sandbox of its own with default settings."""
+        super().__init__(
+            name, ProcessSpec("", (), {}), max_bytes=max_bytes, redact=redact, memory_limit=settings.memory_limit
+        )
+        self._upstream, self._settings, self._runner = name, settings, runner
+        self.tier = ""
+        """Which sandbox it was last started in; empty: it was not."""
+
+    @asynccontextmanager
+    async def connect(self, receiver: Receiver) -> AsyncGenerator[Channel]:
+        """Start the server in the sandbox; leaving ends it with all its descendants.
+
+        Raises:
+            UpstreamUnavailable: it cannot be started, or there is no sandbox that is ready.
+        """
+        runner = self._runner() if self._runner is not None else Isolation(SandboxSettings())
+        try:
+            wrapped = await self._wrapped(runner)
+        except (ToolInactive, OSError) as error:
+            raise UpstreamUnavailable(self._upstream, str(error)) from error
+        self.tier = wrapped.tier
+        program, *args = wrapped.argv
+        self._spec = ProcessSpec(program, tuple(args), wrapped.env, wrapped.cwd)
+        try:
+            async with super().connect(receiver) as channel:
+                yield channel
+        finally:
+            await asyncio.shield(asyncio.to_thread(Isolation.discard, wrapped.folder))
+
+    async def _wrapped(self, runner: Runner) -> Wrapped:
+        assert isinstance(runner, Isolation), "only the real sandbox starts programs that live long"
+        if runner.is_off:
+            log.warning("the sandbox is switched off: the server runs outside of it", upstream=self._upstream)
+        if (missing := await why_none(runner)) is not None:
+            raise UpstreamUnavailable(self._upstream, f"it is to run in a sandbox, but {missing[0]}. {missing[1]}")
+        settings = self._settings
+        own = dict(settings.env)
+        environment = child_environment(own, settings.inherit_env, os.environ)
+        for name in _OF_THE_SANDBOX:
+            if name not in own:
+                environment.pop(name, None)
+        limits, access, more = _rights(runner, settings.sandbox or SandboxOverrides())
+        environment = {**more, **environment}
+        program = _found(settings.command or "", environment, settings.cwd)
+        needed = await asyncio.to_thread(brought_along, program, environment.get("PATH", os.defpath))
+        directory = _normal(settings.cwd)
+        readable = [*access.read_only, *needed, *([directory] if directory else ())]
+        access = replace(access, read_only=tuple(dict.fromkeys(readable)))
+        return await runner.wrapped([program, *settings.args], environment, directory, limits, access)
+
+
+def _rights(runner: Runner, own: SandboxOverrides) -> tuple[Limits, Access, Mapping[str, str]]:
+    """What a server may do: the limits of the section `sandbox` are those of short jobs."""
+    limits, access, env = rights_of(runner, own)
+    limits = replace(
+        limits,
+        memory=own.memory if own.memory is not None else _UNLIMITED,
+        file_size=own.file_size if own.file_size is not None else _UNLIMITED,
+        pids=own.pids if own.pids is not None else max(_PIDS, limits.pids),
+    )
+    return limits, access, env
+
+
+def _normal(directory: str | None) -> str:
+    return os.path.normpath(directory) if directory else ""
+
+
+def _found(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
+    """The file of a program, as it is found outside of the sandbox."""
+    found = shutil.which(command, path=environment.get("PATH"))
+    if found is None and os.sep in command:
+        found = shutil.which(str(Path(cwd or ".") / command))
+    if found is None:
+        raise FileNotFoundError(f"{NOT_FOUND}: {command}")
+    return str(Path(found).absolute())

@@ -1,0 +1,424 @@
+"""The streamable HTTP transport: every message is a POST, its answer a JSON body or an event stream.
+
+Both eras (spec, streamable HTTP). Legacy servers may give a session, which then has a GET stream for what belongs to
+no request, and may cut a stream that the client resumes by event id. Modern servers have neither: a request is one
+POST, and closing it cancels the request.
+
+A POST that fails fails its own request only; nothing here ends the channel but the end of its session.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import msgspec
+
+from mcpbridge.base.errors import (
+    Overloaded,
+    SessionExpired,
+    UpstreamError,
+    UpstreamGarbled,
+    UpstreamGone,
+    UpstreamHttpError,
+)
+from mcpbridge.base.log import get_logger
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.version import __version__
+from mcpbridge.protocol.http.bearer_auth import Send, redirect_target
+from mcpbridge.protocol.http.client import ClientFactory, open_client
+from mcpbridge.protocol.http.responses import (
+    Answers,
+    Failure,
+    failure_of_exception,
+    failure_of_status,
+    is_answer_to,
+    is_same_id,
+)
+from mcpbridge.protocol.http.tls_and_proxy import Network
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame, one_line
+from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
+from mcpbridge.upstream.transports.http_requests import PostMaker
+from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
+
+log = get_logger("mcpbridge.http")
+
+_ERROR_BODY = 64 << 10
+"""Bytes of an error's body that are looked at."""
+_MAX_POSTS = 256
+"""Requests under way at a time; and as many notifications and answers beside them."""
+_ERROR_SECONDS = 5.0
+"""An error's body is waited for so long; the status has said most."""
+_TELL_SECONDS = 30.0
+"""A notification that is not accepted by then is given up."""
+_WITHDRAWN_SECONDS = 30.0
+"""A legacy request that was cancelled is listened to for so long: its end frees the connection in order."""
+_ELSEWHERE_SECONDS = 1.0
+"""A request whose answer came on another stream is cut then: its own stream may never end."""
+_END_SECONDS = 2.0
+"""The goodbye to a session may take so long."""
+_STREAM_SECONDS = 1.0
+"""A call waits so long for the session's stream to open, and only the first ones do."""
+_MAY_ASK_BACK = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
+_MAX_REDIRECTS = 3
+_REDIRECTS = frozenset({307, 308})
+"""Those that keep the method."""
+
+
+class StreamableHttpTransport:
+    """Opens channels to one MCP endpoint.
+
+    `client_factory` makes the HTTP client of a channel, for authentication of its own; `max_bytes` bounds a message
+    after decompression; `reconnect_delay` (seconds) is the first wait before a stream is opened again.
+    """
+
+    kind: TransportKind = "streamable-http"
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        network: Network | None = None,
+        client_factory: ClientFactory | None = None,
+        connect_timeout: float = 10.0,
+        max_bytes: int = 64 << 20,
+        max_posts: int = _MAX_POSTS,
+        reconnect_delay: float = 1.0,
+        redact: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self._name = name
+        self._url = url
+        self._headers = dict(headers)
+        self._network = network
+        self._client_factory = client_factory
+        self._connect_timeout = connect_timeout
+        self._max_bytes = max_bytes
+        self._max_posts = max_posts
+        self._reconnect_delay = reconnect_delay
+        self._redact_known = redact
+        self._redact_own = Redactor([part for value in headers.values() for part in (value, value.rpartition(" ")[2])])
+        self._last_words = ""
+
+    def last_words(self) -> str:
+        """The last trouble over HTTP, secrets masked; or what a person has to do before there can be any."""
+        authorizer = self._network.authorizer if self._network is not None else None
+        return self._last_words or (authorizer.waits_for if authorizer is not None else "")
+
+    @asynccontextmanager
+    async def connect(self, receiver: Receiver) -> AsyncGenerator[Channel]:
+        """Open a channel. Nothing is sent yet: the first message connects.
+
+        Raises:
+            ConfigError: the URL, a header, a certificate or the proxy cannot be used.
+        """
+        requests = PostMaker(
+            self._url,
+            self._headers,
+            connect_timeout=self._connect_timeout,
+            user_agent=f"mcpbridge/{__version__}",
+        )
+        self._last_words = ""
+        failure: Exception | None = None
+        async with open_client(requests.url, self._client_factory, self._network) as send:
+            channel: _HttpChannel | None = None
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    channel = _HttpChannel(
+                        self._name,
+                        send,
+                        requests,
+                        receiver,
+                        tasks,
+                        max_bytes=self._max_bytes,
+                        max_posts=self._max_posts,
+                        reconnect_delay=self._reconnect_delay,
+                        on_trouble=self._heard_trouble,
+                        redact=self._redact,
+                    )
+                    try:
+                        yield channel
+                    except Exception as error:  # noqa: BLE001 - raised again below; the group would wrap it in its own
+                        failure = error
+                    finally:
+                        channel.stop()
+            finally:
+                if channel is not None:
+                    with anyio.move_on_after(_END_SECONDS, shield=True):
+                        await channel.end_session()
+        if failure is not None:
+            raise failure
+
+    def _redact(self, text: str) -> str:
+        return self._redact_own(self._redact_known(text))
+
+    def _heard_trouble(self, text: str) -> None:
+        self._last_words = text
+
+
+class _HttpChannel:
+    def __init__(
+        self,
+        name: str,
+        send: Send,
+        requests: PostMaker,
+        receiver: Receiver,
+        tasks: asyncio.TaskGroup,
+        *,
+        max_bytes: int,
+        max_posts: int,
+        reconnect_delay: float,
+        on_trouble: Callable[[str], None],
+        redact: Callable[[str], str],
+    ) -> None:
+        self._name = name
+        self._send = send
+        self._requests = requests
+        self._receiver = receiver
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._max_bytes = max_bytes
+        self._max_posts = max_posts
+        self._streams = EventStreams(name, send, requests, max_bytes=max_bytes, reconnect_delay=reconnect_delay)
+        self._on_trouble = on_trouble
+        self._redact = redact
+        self._posts: dict[bytes, asyncio.Task[None]] = {}
+        self._answers: dict[bytes, Answers] = {}
+        """What has come for each of the requests under way."""
+        self._telling: set[asyncio.Task[Any]] = set()
+        self._listening: asyncio.Task[None] | None = None
+        self._introduction: asyncio.Event | None = None
+        """Set when `notifications/initialized` has been taken; what is sent after it waits for that."""
+        self._stream_tried: asyncio.Event | None = None
+        """Set when the session's own stream is open, or there is none; calls wait for that, once and not for long."""
+        self._is_open = True
+        self._is_session_lost = False
+
+    # -- Channel
+
+    def send(self, message: Outgoing) -> None:
+        if not self._is_open:
+            raise UpstreamGone(self._name, "the connection has ended")
+        if message.method and message.id:
+            if len(self._posts) >= self._max_posts:
+                raise Overloaded(f"Server '{self._name}' has {self._max_posts} requests under way")
+            if message.method == "initialize":
+                self._start_over()
+            self._posts[message.id] = self._tasks.create_task(self._ask(message))
+            return
+        if len(self._telling) >= self._max_posts:
+            raise Overloaded(f"Server '{self._name}' does not take notifications: {self._max_posts} wait for it")
+        if message.method == "notifications/initialized":
+            self._introduction = asyncio.Event()
+            task: asyncio.Task[Any] = self._tasks.create_task(self._introduce(message, self._introduction))
+        else:
+            task = self._tasks.create_task(self._tell(message))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    def withdraw(self, id_: bytes) -> bool:
+        task = self._posts.get(id_)
+        if self._requests.is_modern:
+            if task is not None:
+                del self._posts[id_]
+                task.cancel()
+            return True
+        if task is not None:
+            self._loop.call_later(_WITHDRAWN_SECONDS, task.cancel)
+        return False
+
+    def negotiated(self, version: str) -> None:
+        self._requests.agree(version)
+
+    # -- ending
+
+    def stop(self) -> None:
+        """Cancel everything under way; the task group waits for its end."""
+        self._is_open = False
+        for task in (*self._posts.values(), *self._telling):
+            task.cancel()
+        if self._listening is not None:
+            self._listening.cancel()
+
+    async def end_session(self) -> None:
+        """Tell a legacy server that its session is over. Whether it cares is its business."""
+        if self._requests.session and not self._is_session_lost:
+            try:
+                response = await self._send(self._requests.end_session())
+                await response.aclose()
+            except httpx2.HTTPError:
+                pass
+
+    def _start_over(self) -> None:
+        self._requests.forget()
+        self._is_session_lost = False
+        self._introduction = self._stream_tried = None
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
+
+    # -- requests
+
+    async def _ask(self, message: Outgoing) -> None:
+        answers = self._answers[message.id] = self._make_answers(message.id)
+        try:
+            if self._introduction is not None:
+                await self._introduction.wait()
+            if self._stream_tried is not None and not self._stream_tried.is_set() and message.method in _MAY_ASK_BACK:
+                await self._stream_opens(self._stream_tried)
+            failure = await self._post(message, answers)
+        finally:
+            self._posts.pop(message.id, None)
+            del self._answers[message.id]
+        if failure is not None and not answers.is_answered:
+            self._report(failure)
+            self._receiver.failed(message.id, failure.error, sent=failure.sent)
+
+    async def _post(self, message: Outgoing, answers: Answers) -> Failure | None:
+        """Send the request and take in all that comes for it. None when it has its answer."""
+        request = self._requests.post(message)
+        had_session = bool(self._requests.session) and not self._requests.is_modern
+        for _ in range(_MAX_REDIRECTS):
+            try:
+                response = await self._send(request)
+            except httpx2.HTTPError as error:
+                return failure_of_exception(self._name, error)
+            try:
+                if response.status_code == 200:
+                    if message.method == "initialize":
+                        self._requests.keep_session(response.headers.get("mcp-session-id", ""))
+                    return await self._take_answer(response, answers)
+                target = redirect_target(response, _REDIRECTS)
+                if target is None:
+                    return await self._take_refusal(response, answers, message.id, had_session=had_session)
+            except httpx2.HTTPError as error:
+                return failure_of_exception(self._name, error)
+            finally:
+                await response.aclose()
+            log.info("server redirects every request; set its url to the new path", upstream=self._name, to=target.path)
+            request = self._requests.post(message, target)
+        return Failure(UpstreamHttpError(self._name, 308, "it redirects in a circle"), sent=False)
+
+    async def _take_answer(self, response: httpx2.Response, answers: Answers) -> Failure | None:
+        kind = content_type(response)
+        if kind == "text/event-stream":
+            return await self._streams.take(response, answers)
+        body = await read_body(response, self._max_bytes)
+        if body is None:
+            return self._garbled(f"its answer is over the limit of {self._max_bytes} bytes")
+        if not body.strip():
+            return self._garbled("its answer is empty")
+        if "json" not in kind and body.lstrip()[:1] not in {b"{", b"["}:
+            said = f"it answers with {kind or 'no content type'} instead of JSON or an event stream: is the URL right?"
+            return Failure(UpstreamHttpError(self._name, 200, said), sent=True)
+        answers.take(body, is_whole_body=True)
+        return None if answers.is_answered else self._garbled("its answer is not to this request")
+
+    async def _take_refusal(
+        self, response: httpx2.Response, answers: Answers, id_: bytes, *, had_session: bool
+    ) -> Failure | None:
+        status = response.status_code
+        body = await self._beginning(response)
+        if 200 <= status < 300:
+            return self._garbled(f"it took the request without answering it (HTTP {status})")
+        failure = failure_of_status(self._name, response, body, had_session=had_session, redact=self._redact)
+        is_session_lost = isinstance(failure.error, SessionExpired)
+        frame = _answer_in(body, id_, status)
+        # With a session, a 404 that names the request is the answer "method not found"; any other means the session.
+        if frame is not None and (
+            not is_session_lost or (is_same_id(bytes(frame.id), id_) and b"-32601" in bytes(frame.error))
+        ):
+            answers.take_answer(frame)
+            return None
+        self._is_session_lost |= is_session_lost
+        return failure
+
+    async def _beginning(self, response: httpx2.Response) -> bytes:
+        """What an error's body says, if it comes within a moment."""
+        try:
+            async with asyncio.timeout(_ERROR_SECONDS):
+                return await read_beginning(response, _ERROR_BODY)
+        except (TimeoutError, httpx2.HTTPError):
+            return b""
+
+    def _make_answers(self, via: bytes) -> Answers:
+        return Answers(self._receiver, via, on_other=self._answered_elsewhere, redact=self._redact)
+
+    def _answered_elsewhere(self, id_: bytes) -> None:
+        """The answer to a request came on a stream that is not its own. Nothing more is expected on that one."""
+        id_ = next((own for own in self._answers if is_same_id(id_, own)), b"")
+        task = self._posts.get(id_)
+        if task is not None and not self._answers[id_].is_answered:
+            self._answers[id_].is_answered = True
+            self._loop.call_later(_ELSEWHERE_SECONDS, task.cancel)
+
+    # -- notifications and answers
+
+    async def _introduce(self, message: Outgoing, done: asyncio.Event) -> None:
+        """Send `notifications/initialized`; only then may other messages follow, and the session's stream open."""
+        try:
+            is_taken = await self._tell(message, is_first=True)
+        finally:
+            done.set()
+        if is_taken and not self._requests.is_modern:
+            self._stream_tried = asyncio.Event()
+            self._listening = self._tasks.create_task(self._listen(self._stream_tried))
+
+    async def _stream_opens(self, tried: asyncio.Event) -> None:
+        """Many servers ask back on the session's stream, whatever request it is for, and lose it if there is none."""
+        with anyio.move_on_after(_STREAM_SECONDS):
+            await tried.wait()
+        tried.set()
+
+    async def _tell(self, message: Outgoing, *, is_first: bool = False) -> bool:
+        """Send what gets no answer. Whether it was taken; if not, there is nobody to tell but the log."""
+        if self._introduction is not None and not is_first:
+            await self._introduction.wait()
+        had_session = bool(self._requests.session)
+        try:
+            async with asyncio.timeout(_TELL_SECONDS):
+                response = await self._send(self._requests.post(message))
+                try:
+                    body = await self._beginning(response)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            self._report(
+                Failure(UpstreamGone(self._name, f"it did not take {message.method or 'an answer'}"), sent=True)
+            )
+            return False
+        except httpx2.HTTPError as error:
+            self._report(failure_of_exception(self._name, error))
+            return False
+        if response.is_success:
+            return True
+        self._report(failure_of_status(self._name, response, body, had_session=had_session, redact=self._redact))
+        return False
+
+    async def _listen(self, tried: asyncio.Event) -> None:
+        is_session_lost = await self._streams.listen(self._make_answers(b""), tried.set)
+        if is_session_lost and self._is_open:
+            self._is_session_lost = True
+            self._receiver.closed("the server ended the session")
+
+    # -- trouble
+
+    def _garbled(self, what: str) -> Failure:
+        return Failure(UpstreamGarbled(self._name, what), sent=True)
+
+    def _report(self, failure: Failure) -> None:
+        text = failure.error.what if isinstance(failure.error, UpstreamError) else str(failure.error)
+        self._on_trouble(text)
+        log.debug("HTTP trouble", upstream=self._name, reason=text)
+
+
+def _answer_in(body: bytes, id_: bytes, status: int) -> Frame | None:
+    """The JSON-RPC answer to the request `id_` in the body of an error status, if it is one."""
+    try:
+        frame = decode_frame(one_line(body))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return frame if is_answer_to(frame, id_, status) else None
