@@ -14,9 +14,9 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from closing_words import WORDS
-from harness import Place
 from mcpbridge.base.log import Logger
+from support.harness import Place
+from support.run_summary import WORDS
 
 # How long an example takes is the machine's affair; other tests run beside it.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from catalog.catalogs import prompt, settings, tools
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog import refresh as audiences
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Builder, Snapshot
 from mcpbridge.pipeline.permissions.policy import ANYBODY
-from policy.policies import policy_of
+from support.catalog.definitions import prompt, settings, tools
+from support.catalog.policies import policy_of
 
 pytestmark = pytest.mark.anyio
 

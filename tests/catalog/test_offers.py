@@ -1,9 +1,9 @@
 import pytest
 
-from catalog.catalogs import prompt, resource, settings, template, tool
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.offers import MOST, Accepted, Dropped, Offer, accept
 from mcpbridge.upstream.settings import ServerSettings
+from support.catalog.definitions import prompt, resource, settings, template, tool
 
 
 def names(accepted: Accepted, kind: Kind = "tools") -> list[str]:

@@ -3,13 +3,13 @@ import asyncio
 import anyio
 import pytest
 
-from catalog.catalogs import prompt, resources, settings, tool, tools
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Builder, Snapshot
 from mcpbridge.pipeline.permissions.policy import ANYBODY
-from policy.policies import policy_of
+from support.catalog.definitions import prompt, resources, settings, tool, tools
+from support.catalog.policies import policy_of
 
 pytestmark = pytest.mark.anyio
 

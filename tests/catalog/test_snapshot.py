@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from catalog.catalogs import prompt, resource, resources, settings, template, tool, tools
 from mcpbridge.base.errors import BadRequest, UnknownName
 from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.offers import Offer
@@ -16,6 +15,7 @@ from mcpbridge.catalog.snapshot import Builder, Snapshot, build
 from mcpbridge.core.model import OWN
 from mcpbridge.protocol.revisions import REVISIONS
 from mcpbridge.upstream.settings import ServerSettings
+from support.catalog.definitions import prompt, resource, resources, settings, template, tool, tools
 
 NO_SETTINGS: Mapping[str, ServerSettings] = {}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness import STOP_DEADLINE, Place, eventually, python_server
+from support.harness import STOP_DEADLINE, Place, eventually, python_server
 
 FRONTS = ["stdio", "http"]
 OTHER_FRONTS = ["sse", "websocket"]

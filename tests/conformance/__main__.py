@@ -18,7 +18,7 @@ from pathlib import Path
 from conformance.legs import CLIENT, DIRECT, FURTHER_LEGS, LEGS, ServerLeg
 from conformance.results import Expected, Outcome, Verdict, expectations, judge, read_outcomes
 from conformance.suite import HERE, REVISIONS, Suite
-from prepared import prepared
+from support.programs.preloaded_python import prepared
 
 Outcomes = dict[str, Outcome]
 

@@ -33,14 +33,14 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
-from harness import Place
 from mcpbridge.app.cli import commands, serve
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
 from mcpbridge.tools.builtin.settings import BuiltinSettings
 from mcpbridge.tools.factory import KEYS, model_of
-from prepared import prepared
-from servers_schema import check
+from support.harness import Place
+from support.programs.preloaded_python import prepared
+from support.servers_schema import check
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

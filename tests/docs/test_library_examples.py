@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from scripted_models import ModelServer, ScriptedTurn, scripted_models
+from support.models.scripted_models import ModelServer, ScriptedTurn, scripted_models
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "examples/library"

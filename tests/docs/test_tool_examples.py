@@ -15,7 +15,7 @@ from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.tools.factory import KEYS, kind_of
-from servers_schema import check
+from support.servers_schema import check
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "examples/tools"

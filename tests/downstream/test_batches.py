@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from bridged import bridged
-from front_clients import FRONTS, OpenFront, open_front
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.protocol.jsonrpc import Frame
-from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
+from support.front_clients import FRONTS, OpenFront, open_front
+from support.in_process_bridge import bridged
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 Message = dict[str, Any]
 

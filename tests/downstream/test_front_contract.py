@@ -17,14 +17,14 @@ import pytest
 import websockets
 from websockets.asyncio.client import connect
 
-from bridged import BridgeToScripts, bridged
-from front_clients import FRONTS, WEB_FRONTS, OpenFront, Served, http_server, open_front
-from http_front import ScriptedBridge, ScriptedCore
 from mcpbridge.downstream import stdio
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.revisions import LEGACY
-from rpc import Refused, envelope
-from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
+from support.front_clients import FRONTS, WEB_FRONTS, OpenFront, Served, http_server, open_front
+from support.http_front import ScriptedBridge, ScriptedCore
+from support.in_process_bridge import BridgeToScripts, bridged
+from support.rpc import Refused, envelope
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 Message = dict[str, Any]
 

@@ -8,11 +8,11 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from bridged import Ear, bridged, frame_of
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
-from passing_time import standing_time
-from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
+from support.in_process_bridge import Ear, bridged, frame_of
+from support.upstreams.scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, Refusal, ScriptedTransport
+from support.virtual_time import standing_time
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
 RESOURCEFUL: dict[str, Any] = {

@@ -10,9 +10,6 @@ import anyio
 import httpx2
 import pytest
 
-from bridged import Ear, bridged
-from harness import python_server
-from http_front import JSON, MODERN
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import CallContext
 from mcpbridge.downstream.client import LONGEST_NAME, Client
@@ -20,8 +17,11 @@ from mcpbridge.downstream.http.server import Entrance, entrance, serve_http
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.hooks.call import HookCall, before
-from rpc import envelope
-from scripted_upstream import LEGACY_SERVER, ScriptedTransport
+from support.harness import python_server
+from support.http_front import JSON, MODERN
+from support.in_process_bridge import Ear, bridged
+from support.rpc import envelope
+from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 
 class Clock:

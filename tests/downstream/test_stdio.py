@@ -13,14 +13,14 @@ from typing import Any
 import anyio
 import pytest
 
-from bridged import bridged, envelope
-from harness import Place, python_server
 from mcpbridge.base.process.pipes import FdReader
 from mcpbridge.downstream import conversation, stdio
 from mcpbridge.downstream import stdio as line_channel
 from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.library.bridge import Bridge
-from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
+from support.harness import Place, python_server
+from support.in_process_bridge import bridged, envelope
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 Message = dict[str, Any]
 

@@ -15,8 +15,8 @@ from msgspec import Raw
 
 from mcpbridge.downstream.revisions.request_meta import modern_client
 from mcpbridge.protocol.jsonrpc import Frame, encode
-from people import ACCEPT, ALL, FORM, PAGE, ROOTS, SAMPLE, Person, World, ask, list_of, of_ask, world
-from rpc import Message, Reply
+from support.answering_clients import ACCEPT, ALL, FORM, PAGE, ROOTS, SAMPLE, Person, World, ask, list_of, of_ask, world
+from support.rpc import Message, Reply
 
 UPSTREAMS = pytest.mark.parametrize("transport", ["stdio", "http"])
 INVALID = {"code": -32602, "message": "Invalid or expired requestState"}

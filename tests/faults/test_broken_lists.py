@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from harness import Place, eventually, python_server, undisturbed
-from rpc import Client
+from support.harness import Place, eventually, python_server, undisturbed
+from support.rpc import Client
 
 HEALTHY = {"healthy": python_server("plain")}
 

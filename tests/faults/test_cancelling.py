@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-from harness import Place, eventually, python_server, undisturbed
-from rpc import MODERN, Client, Message, envelope
+from support.harness import Place, eventually, python_server, undisturbed
+from support.rpc import MODERN, Client, Message, envelope
 
 SERVERS = {"held": python_server("plain", call_timeout=30), "healthy": python_server("plain")}
 

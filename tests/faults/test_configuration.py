@@ -3,7 +3,7 @@
 import json
 import socket
 
-from harness import Place, python_server
+from support.harness import Place, python_server
 
 HEALTHY = {"healthy": python_server("plain")}
 

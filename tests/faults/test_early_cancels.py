@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import Place, python_server
+from support.harness import Place, python_server
 
 CALL = '{{"jsonrpc":"2.0","id":{0},"method":"tools/call","params":{{"name":"held__hold"}}}}\n'
 CANCEL = '{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{0}}}}}\n'

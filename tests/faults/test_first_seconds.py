@@ -3,10 +3,10 @@
 import asyncio
 import json
 
-from bridged import Ear, bridged
-from harness import Place, python_server
-from rpc import Message
-from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
+from support.harness import Place, python_server
+from support.in_process_bridge import Ear, bridged
+from support.rpc import Message
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
 
 ASKED: dict[str, Message] = {
     "tools/list": {},

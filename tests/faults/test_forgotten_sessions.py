@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from harness import Place, python_server, undisturbed
+from support.harness import Place, python_server, undisturbed
 
 SCRIPT = Path(__file__).parent.parent / "servers" / "http_upstream.py"
 

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from harness import STOP_DEADLINE, Place, eventually, python_server
+from support.harness import STOP_DEADLINE, Place, eventually, python_server
 
 
 async def test_kill_9_of_the_guard_and_then_of_the_bridge_leaves_no_server(place: Place) -> None:

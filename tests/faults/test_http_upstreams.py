@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from harness import Place, eventually, explains, python_server, undisturbed
-from rpc import Message, StdioClient
+from support.harness import Place, eventually, explains, python_server, undisturbed
+from support.rpc import Message, StdioClient
 
 HEALTHY = {"healthy": python_server("plain")}
 

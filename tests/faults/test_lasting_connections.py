@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from harness import Place, explains, python_server, undisturbed
-from scripted_http import Ask, chunk, events_head, http_server, reply
+from support.harness import Place, explains, python_server, undisturbed
+from support.upstreams.scripted_http import Ask, chunk, events_head, http_server, reply
 
 Message = dict[str, Any]
 

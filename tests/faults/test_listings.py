@@ -1,6 +1,6 @@
 """Lists that are long, endless or partly faulty (issue 2, Catalog)."""
 
-from harness import Place, python_server, undisturbed
+from support.harness import Place, python_server, undisturbed
 
 HEALTHY = {"healthy": python_server("plain")}
 

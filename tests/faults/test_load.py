@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from harness import Place, explains, python_server, undisturbed
-from rpc import Reply, StdioClient
+from support.harness import Place, explains, python_server, undisturbed
+from support.rpc import Reply, StdioClient
 
 HEALTHY = {"healthy": python_server("plain")}
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from harness import STOP_DEADLINE, Place, eventually, explains, python_server, undisturbed
-from rpc import Client
+from support.harness import STOP_DEADLINE, Place, eventually, explains, python_server, undisturbed
+from support.rpc import Client
 
 HEALTHY = {"healthy": python_server("plain")}
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import Place, python_server, undisturbed
+from support.harness import Place, python_server, undisturbed
 
 OBJECT = '{ name: "debug", value: 3 }'
 """What `console.log` prints of an object."""

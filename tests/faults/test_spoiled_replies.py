@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from harness import Place, explains, python_server, undisturbed
-from rpc import StdioClient
+from support.harness import Place, explains, python_server, undisturbed
+from support.rpc import StdioClient
 
 SERVERS = {"bad": python_server("spoiler", call_timeout=30), "healthy": python_server("plain")}
 """A caller left to its deadline would wait 30 s; the tests wait 15 s."""

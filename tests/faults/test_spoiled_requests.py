@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness import Place, python_server
-from rpc import StdioClient
+from support.harness import Place, python_server
+from support.rpc import StdioClient
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 

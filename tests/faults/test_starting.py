@@ -5,7 +5,7 @@ import socket
 import sys
 from typing import Any
 
-from harness import Place, eventually, python_server, undisturbed
+from support.harness import Place, eventually, python_server, undisturbed
 
 HEALTHY = {"healthy": python_server("plain")}
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from harness import STOP_DEADLINE, Place, eventually, python_server
+from support.harness import STOP_DEADLINE, Place, eventually, python_server
 
 
 async def test_a_client_that_leaves_ends_all(place: Place) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import Place, eventually, explains, python_server, undisturbed
+from support.harness import Place, eventually, explains, python_server, undisturbed
 
 SERVERS = {"bad": python_server("spoiler", call_timeout=30), "healthy": python_server("plain")}
 

@@ -8,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 
-from harness import python_server
 from mcpbridge import Bridge, ModelRequest, RequestFailed
 from mcpbridge.base.errors import BridgeClosed, CallFailed, ConfigError, UnknownName
 from mcpbridge.downstream.requests.session_tools import ResolverContext
 from mcpbridge.engine.registry.http_rules import RegistryProblem
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
+from support.harness import python_server
 
 PLAIN = {"servers": {"plain": python_server("plain")}}
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import anyio
 
-import departing
-from harness import Place, eventually, python_server
+from support.harness import Place, eventually, python_server
+from support.programs import ending_programs
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ async def program(place: Place, way: str) -> AsyncIterator[asyncio.subprocess.Pr
     """The program, as soon as its server's tree stands."""
     config = place.config({"rooted": python_server("rooted")}, store={"path": str(place.folder / "s.db")})
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, departing.__file__, way, str(config)),
+        *(sys.executable, ending_programs.__file__, way, str(config)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -139,7 +139,7 @@ async def test_a_forked_child_does_not_keep_servers_alive(place: Place) -> None:
         await says(running, "up")
         await says(running, "forked")
         os.kill(running.pid, signal.SIGKILL)
-        child = {pid for pid, line in place.survivors().items() if "departing.py" in line} - {running.pid}
+        child = {pid for pid, line in place.survivors().items() if "ending_programs.py" in line} - {running.pid}
         await running.wait()
 
         async def left() -> dict[int, str]:

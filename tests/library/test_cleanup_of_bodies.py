@@ -8,9 +8,9 @@ from typing import NoReturn
 import anyio
 import pytest
 
-from harness import Place, eventually, python_server
 from mcpbridge.base.process import process
 from mcpbridge.library.bridge import Bridge
+from support.harness import Place, eventually, python_server
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from front_clients import http_server
 from mcpbridge import Bridge
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
@@ -36,7 +35,8 @@ from mcpbridge.library.define_tools.decorator import tool
 from mcpbridge.library.define_tools.human import human_tool, manual_tool
 from mcpbridge.pipeline.hooks.call import HookCall, before
 from mcpbridge.protocol.json_values import decoded
-from model_runs import HELLO, bridge_with, texts
+from support.front_clients import http_server
+from support.models.agent_runs import HELLO, bridge_with, texts
 
 SERVER = """
 import json, sys

@@ -43,7 +43,7 @@ from mcpbridge.tools.packs import Pack, PackBackend, PackTool
 from mcpbridge.tools.python.executor import ExecutorBackend
 from mcpbridge.tools.python.function import FunctionBackend
 from mcpbridge.tools.settings import BackendSettings
-from passing_time import pass_time
+from support.virtual_time import pass_time
 
 SECRET = "hunter2-of-the-configuration"
 SERVER = {"command": "never-started", "disabled": True, "env": {"TOKEN": "${SEC}"}}

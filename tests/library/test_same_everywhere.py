@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from harness import Place, python_server
 from mcpbridge import Bridge, RequestFailed
 from mcpbridge.protocol.json_values import decoded
-from rpc import HttpClient, Reply, StdioClient
+from support.harness import Place, python_server
+from support.rpc import HttpClient, Reply, StdioClient
 
 Ways = tuple[Bridge, StdioClient, HttpClient]
 

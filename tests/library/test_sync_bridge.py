@@ -18,7 +18,6 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from harness import python_server
 from mcpbridge.base.errors import BridgeClosed, ConfigError
 from mcpbridge.engine.engine import RequestFailed
 from mcpbridge.library.agent.models.model import ModelRequest
@@ -28,6 +27,7 @@ from mcpbridge.library.client import sync_loop as loop_thread
 from mcpbridge.library.client import sync_loop as sync_run
 from mcpbridge.library.client.sync_loop import LoopThread
 from mcpbridge.library.sync_bridge import SyncBridge
+from support.harness import python_server
 
 APART = {"call_tools", "set_backend", "command", "artifacts_of", "answered", "paused_of"}
 """Methods of `Bridge` that the command line, the daemon and parts of the library need."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from matrix.cells import MODERN
 from matrix.wires import Message, Wire
-from rpc import Refused
+from support.rpc import Refused
 
 __all__ = ["CAPABILITIES", "Client"]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from harness import eventually
 from matrix.cells import MODERN, Cell
 from matrix.client import Client
-from rpc import Refused
+from support.harness import eventually
+from support.rpc import Refused
 
 __all__ = ["HEAVY_OPERATIONS", "LARGE", "LAST_OPERATIONS", "OPERATIONS", "Operations", "Stage", "fresh_stamp"]
 

@@ -15,11 +15,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from harness import Place
 from matrix.cells import REACHED, REVISIONS, Cell, Transport, impossible
 from matrix.client import Client
 from matrix.operations import HEAVY_OPERATIONS, LAST_OPERATIONS, OPERATIONS, Operations, Stage, fresh_stamp
 from matrix.wires import HttpWire, SseWire, StdioWire, WebSocketWire, Wire
+from support.harness import Place
 
 __all__ = ["LANES", "Outcome", "Outcomes", "clients_on", "run_matrix"]
 

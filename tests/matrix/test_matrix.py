@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from closing_words import WORDS
 from matrix.cells import CELLS, Cell, Transport, impossible
 from matrix.report import README, shown, table
 from matrix.running import LANES, Outcomes, clients_on, run_matrix
+from support.run_summary import WORDS
 
 
 class Matrix:

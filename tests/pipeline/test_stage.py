@@ -7,7 +7,7 @@ from mcpbridge.core.model import Call, Plan
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.stage import Stage, chain
 from mcpbridge.protocol.body import Body
-from scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of, pool_of
+from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport, call_of, pool_of
 
 
 def noting(name: str, notes: list[str]) -> Stage:

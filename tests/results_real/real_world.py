@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rpc import Client
+from support.rpc import Client
 
 __all__ = ["SETTINGS", "World", "made", "started"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from clients.test_client_matrix import PATIENCE, visit
-from harness import Place
 from results_real.real_world import SETTINGS, World, started
-from rpc import HttpClient
+from support.harness import Place
+from support.rpc import HttpClient
 
 HERE = Path(__file__).parent
 ERAS = ["legacy", "2026-07-28"]

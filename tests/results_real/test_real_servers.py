@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from harness import Place
 from results_real.real_world import SETTINGS, World, started
-from rpc import Client, Message, Reply, envelope
+from support.harness import Place
+from support.rpc import Client, Message, Reply, envelope
 
 RESULT = "mcpbridge/result"
 BUDGET = 2000

@@ -2,7 +2,7 @@
 
     recorded.py FRAMES JOURNAL legacy|modern
 
-FRAMES is a file like `features/recorded/frames.txt`; which exchange is meant is said by `number` in the `_meta`.
+FRAMES is a file like `features/protocol/recorded/frames.txt`; `number` in the `_meta` says which exchange is meant.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Reading recorded exchanges; the form is told in `features/recorded/frames.txt`."""
+"""Reading recorded exchanges; the form is told in `features/protocol/recorded/frames.txt`."""
 
 
 class Exchange:

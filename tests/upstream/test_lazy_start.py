@@ -12,7 +12,6 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from bridged import Ear
 from mcpbridge.base.errors import UpstreamGone, UpstreamUnavailable
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.upstream import requests as start_progress
@@ -22,8 +21,17 @@ from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.factory import TransportMaker
 from mcpbridge.upstream.transports.stdio import StdioTransport
-from remembered import learned, remembering, remembering_bridge
-from scripted_upstream import LEGACY_SERVER, MODERN_SERVER, SILENCE, ScriptedTransport, Someone, Watcher, call_of
+from support.in_process_bridge import Ear
+from support.upstreams.manifest_servers import learned, remembering, remembering_bridge
+from support.upstreams.scripted_upstream import (
+    LEGACY_SERVER,
+    MODERN_SERVER,
+    SILENCE,
+    ScriptedTransport,
+    Someone,
+    Watcher,
+    call_of,
+)
 
 SILENT = {"server/discover": SILENCE, "initialize": SILENCE}
 

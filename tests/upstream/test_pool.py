@@ -12,7 +12,7 @@ from mcpbridge.base.errors import Overloaded, UpstreamUnavailable
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
-from scripted_upstream import (
+from support.upstreams.scripted_upstream import (
     LEGACY_SERVER,
     MODERN_SERVER,
     SILENCE,

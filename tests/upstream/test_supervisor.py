@@ -25,8 +25,7 @@ from mcpbridge.upstream.session import keepalive as tending
 from mcpbridge.upstream.session import session as session_module
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
-from passing_time import pass_time
-from scripted_upstream import (
+from support.upstreams.scripted_upstream import (
     LEGACY_SERVER,
     MODERN_SERVER,
     SILENCE,
@@ -36,6 +35,7 @@ from scripted_upstream import (
     call_of,
     supervised,
 )
+from support.virtual_time import pass_time
 
 LATE: Any = 3600.0
 """Seconds; an attempt that no test waits for."""

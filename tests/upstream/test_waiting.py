@@ -7,7 +7,7 @@ import pytest
 
 from mcpbridge.base.errors import Overloaded, UpstreamTimeout, UpstreamUnavailable
 from mcpbridge.protocol.deadlines import Timeouts
-from scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of, supervised
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of, supervised
 
 SILENT = {**LEGACY_SERVER, "tools/call": SILENCE}
 

@@ -1,0 +1,194 @@
+"""The shim and the real daemon, before real servers: one of each, whatever ends when (issue 7)."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mcpbridge.app.stdio_proxy.start_daemon import LARGEST_LOG
+from mcpbridge.base.directories import daemon_key
+from support.harness import Place, eventually, python_server
+from support.programs.daemon_process import socket_of
+from support.rpc import StdioClient
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
+
+SERVERS = {"one": python_server("plain")}
+DAEMON, SERVER = "mcpbridge daemon", "plain.py"
+
+
+@pytest.fixture
+async def shared(place: Place) -> AsyncIterator[Place]:
+    """A place whose shims find or start a daemon; none is left in the end, and nothing else."""
+    place.env["MCPBRIDGE_STANDALONE"] = ""
+    place.config(SERVERS)
+    place._running += 1  # a shim that ends leaves the daemon
+    try:
+        yield place
+        for pid in processes(place, DAEMON):
+            os.kill(pid, signal.SIGTERM)
+
+        async def survivors() -> dict[int, str]:
+            return place.survivors()
+
+        await eventually(survivors, lambda left: not left, within=60)
+    finally:
+        place._running -= 1
+        place.kill_survivors()
+
+
+@asynccontextmanager
+async def served(place: Place, *options: str) -> AsyncIterator[StdioClient]:
+    config = str(place.folder / "servers.toml")
+    async with place.started("serve", "--config", config, *options) as command:
+        assert command.process.stdin
+        assert command.process.stdout
+        client = StdioClient(command.process.stdout, command.process.stdin, command)
+        async with client.reading():
+            yield client
+
+
+def processes(place: Place, words: str) -> list[int]:
+    return [pid for pid, line in place.survivors().items() if words in line]
+
+
+async def ready(client: StdioClient) -> None:
+    await client.initialize()
+    await client.tools_with("one__echo")
+
+
+def kill_daemon(place: Place) -> int:
+    [pid] = processes(place, DAEMON)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+async def test_ten_clients_at_once_share_one_daemon_and_one_server(shared: Place) -> None:
+    """Whoever comes first starts it; nobody waits for the others."""
+    async with AsyncExitStack() as stack:
+        clients = await asyncio.gather(*(stack.enter_async_context(served(shared)) for _ in range(10)))
+        await asyncio.gather(*(client.initialize() for client in clients))
+        await clients[0].tools_with("one__echo")
+        replies = await asyncio.gather(
+            *(client.call("one__echo", text=str(n), within=60) for n, client in enumerate(clients))
+        )
+        assert [reply.text for reply in replies] == [str(n) for n in range(10)]
+        assert len(processes(shared, DAEMON)) == 1
+        assert len(processes(shared, SERVER)) == 1
+        assert not [line for client in clients for line in client.command.log]
+    assert len(processes(shared, DAEMON)) == 1, "it stays for those who come next"
+
+
+async def test_a_killed_daemon_costs_the_call_it_was_at_and_no_more(shared: Place) -> None:
+    async with served(shared) as client, served(shared) as other:
+        await ready(client)
+        await other.initialize()
+        holding = asyncio.create_task(client.call("one__hold", within=60))
+
+        async def has_begun() -> bool:  # the two clients' lines go different ways
+            return '"hold"' in (await other.call("one__journal", within=60)).text
+
+        await eventually(has_begun, bool)
+        killed = kill_daemon(shared)
+        reply = await holding
+        assert reply.failed
+        assert "not known whether the tool had its effect" in reply.text
+        assert (await client.call("one__echo", text="again", within=60)).text == "again"
+        assert (await other.call("one__echo", text="too", within=60)).text == "too"
+        [daemon] = processes(shared, DAEMON)
+        assert daemon != killed
+
+        async def servers() -> list[int]:
+            return processes(shared, SERVER)
+
+        await eventually(servers, lambda found: len(found) == 1)  # that of the killed one goes with it
+
+
+async def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(shared: Place) -> None:
+    config = shared.folder / "servers.toml"
+    log = shared.folder / f".local/state/mcpbridge/daemon-{daemon_key(config)}.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"x" * (LARGEST_LOG + 1))
+    async with served(shared) as client:
+        await ready(client)
+        [daemon] = processes(shared, DAEMON)
+        assert os.getsid(daemon) not in (os.getsid(0), os.getsid(client.command.pid)), "who ends groups spares it"
+        assert f"PPid:\t{client.command.pid}\n" not in Path(f"/proc/{daemon}/status").read_text(), "and descendants"
+        assert Path(f"/proc/{daemon}/cwd").readlink() == shared.folder
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert b"daemon started" in log.read_bytes()[:1000]
+    assert log.with_name(log.name + ".1").stat().st_size == LARGEST_LOG + 1, "put aside"
+    kill_daemon(shared)
+    assert socket_of(shared, config).exists()
+    async with served(shared) as client:
+        await ready(client)
+        assert (await client.call("one__echo", text="back")).text == "back"
+
+
+async def test_a_killed_shim_is_forgotten_and_its_daemon_stays(shared: Place) -> None:
+    async with served(shared) as client:
+        await ready(client)
+        async with served(shared) as killed:
+            await killed.initialize()
+            os.kill(killed.command.pid, signal.SIGKILL)
+            await killed.command.process.wait()
+
+            async def connected() -> int:
+                [told] = json.loads((await shared.run("status", "--json")).out)["bridges"]
+                return len(told["daemon"]["clients"])
+
+            await eventually(connected, lambda number: number == 1)
+        assert (await client.call("one__echo", text="here")).text == "here"
+
+
+async def test_restarts_and_stops_of_the_daemon_are_not_noticed(shared: Place) -> None:
+    config = str(shared.folder / "servers.toml")
+    async with served(shared) as client:
+        await ready(client)
+        before = processes(shared, DAEMON)
+        assert (await shared.run("restart", "--config", config)).code == 0
+        assert (await client.call("one__echo", text="restarted", within=60)).text == "restarted"
+        after = processes(shared, DAEMON)
+        assert len(after) == 1
+        assert (await shared.run("down", "--config", config)).code == 0
+        assert processes(shared, DAEMON) == [], "as long as nobody wants anything"
+        assert (await client.call("one__echo", text="woken", within=60)).text == "woken"
+        assert processes(shared, DAEMON) not in (before, after, [])
+
+
+async def test_a_view_that_there_is_not_ends_the_shim_with_the_reason(shared: Place) -> None:
+    config = str(shared.folder / "servers.toml")
+    finished = await shared.run("serve", "--config", config, "--server", "onee")
+    assert finished.code == 2
+    assert finished.err.splitlines() == ["mcpbridge: no server is called 'onee'. Did you mean 'one'?"]
+
+
+async def test_a_wrong_configuration_is_told_with_its_line(shared: Place) -> None:
+    (shared.folder / "servers.toml").write_text("[servers.one]\ncomand = 'x'\n")
+    finished = await shared.run("serve", "--config", str(shared.folder / "servers.toml"))
+    assert finished.code == 2
+    assert f"{shared.folder}/servers.toml:2: servers.one.comand: unknown key" in finished.err
+
+
+@pytest.mark.parametrize("why", ["the directory is not private", "the daemon does not start"])
+async def test_without_a_daemon_the_bridge_is_in_the_process(shared: Place, tmp_path: Path, why: str) -> None:
+    if why == "the directory is not private":
+        runtime = Path(shared.environment()["XDG_RUNTIME_DIR"])
+        (runtime / "mcpbridge").mkdir(mode=0o755)
+    else:
+        (tmp_path / "site").mkdir()
+        broken = "import os, sys\nif 'daemon' in sys.orig_argv: os._exit(3)\n"
+        (tmp_path / "site/sitecustomize.py").write_text(broken)
+        shared.env["PYTHONPATH"] = str(tmp_path / "site")
+    async with served(shared) as client:
+        await ready(client)
+        assert (await client.call("one__echo", text="alone")).text == "alone"
+        assert processes(shared, DAEMON) == []
+        await client.command.logged("mcpbridge: goes on without a daemon: ")
+    assert processes(shared, SERVER) == []

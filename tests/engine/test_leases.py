@@ -1,0 +1,153 @@
+"""What runs because the settings say so: shared by all that want the same, ended with the last of them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import anyio
+import pytest
+
+from mcpbridge.base.log import Logger
+from mcpbridge.engine.leases import Holdings, until_closed
+from support.harness import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+class Part:
+    """Notes when it begins and ends."""
+
+    def __init__(self, name: str, log: list[str], *, fails: str = "") -> None:
+        self.name, self._log, self._fails = name, log, fails
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        if self._fails == "beginning":
+            raise OSError("it cannot begin")
+        self._log.append(f"{self.name} begins")
+        yield
+        self._log.append(f"{self.name} ends")
+        if self._fails == "end":
+            raise OSError("it cannot end")
+
+    async def close(self) -> None:
+        self._log.append(f"{self.name} is closed")
+
+
+async def gone(holdings: Holdings, left: int = 0) -> None:
+    async def count() -> int:
+        return len(holdings)
+
+    await eventually(count, lambda now: now == left)
+
+
+async def test_what_is_made_of_the_same_goes_on_until_nobody_holds_it() -> None:
+    log: list[str] = []
+    holdings = Holdings()
+    with anyio.fail_after(30):
+        async with holdings.running():
+            first, second = holdings.lease(), holdings.lease()
+            one = first.hold("part", {"a": 1}, lambda: Part("one", log), run=Part.running)
+            await first.begin()
+            assert second.hold("part", {"a": 1}, lambda: Part("another", log), run=Part.running) is one
+            other = second.hold("part", {"a": 2}, lambda: Part("two", log), run=until_closed)
+            assert second.hold("kind", {"a": 2}, lambda: Part("three", log), run=Part.running) is not other
+            await second.begin()
+            first.end()
+            await gone(holdings, 3)
+            assert log == ["one begins", "three begins"]
+            second.end()
+            await gone(holdings)
+            assert sorted(log[2:]) == ["one ends", "three ends", "two is closed"]
+            third = holdings.lease()
+            assert third.hold("part", {"a": 1}, lambda: Part("anew", log), run=Part.running) is not one
+            await third.begin()
+    assert log[-1] == "anew ends", "all end with the bridge"
+
+
+async def test_a_part_that_cannot_begin_fails_who_wants_it_and_leaves_nothing() -> None:
+    log: list[str] = []
+    holdings = Holdings()
+    with anyio.fail_after(30):
+        async with holdings.running():
+            lease = holdings.lease()
+            lease.hold("good", 1, lambda: Part("good", log), run=Part.running)
+            lease.hold("bad", 1, lambda: Part("bad", log, fails="beginning"), run=Part.running)
+            lease.hold("late", 1, lambda: Part("late", log), run=Part.running)
+            with pytest.raises(OSError, match="cannot begin"):
+                await lease.begin()
+            lease.end()
+            await gone(holdings)
+    assert log == ["good begins", "good ends"]
+
+
+async def test_a_part_that_ends_badly_ends_alone() -> None:
+    log: list[str] = []
+    errors: list[str] = []
+    Logger.sink = lambda level, event, fields: errors.append(event)
+    holdings = Holdings()
+    with anyio.fail_after(30):
+        async with holdings.running():
+            leases = holdings.lease(), holdings.lease()
+            leases[0].hold("bad", 1, lambda: Part("bad", log, fails="end"), run=Part.running)
+            leases[1].hold("good", 1, lambda: Part("good", log), run=Part.running)
+            for lease in leases:
+                await lease.begin()
+            leases[0].end()
+            await gone(holdings, 1)
+            assert errors == ["a part did not end as it should"]
+        assert log[-1] == "good ends"
+
+
+class Endless(Part):
+    """One that does not end by itself."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        yield
+        await anyio.sleep_forever()
+
+
+class Unbegun(Part):
+    """One that never begins."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        await anyio.sleep_forever()
+        yield
+
+
+def _runs(part: Part) -> AbstractAsyncContextManager[None]:
+    return part.running()
+
+
+async def test_a_part_that_does_not_end_in_its_time_is_cancelled() -> None:
+    errors: list[str] = []
+    Logger.sink = lambda level, event, fields: errors.append(event)
+    holdings = Holdings()
+    with anyio.fail_after(30):
+        async with holdings.running():
+            first, last = holdings.lease(), holdings.lease()
+            first.hold("endless", 1, lambda: Endless("one", []), run=_runs, ends_in=0.01)
+            last.hold("endless", 2, lambda: Endless("two", []), run=_runs, ends_in=0.01)
+            await first.begin()
+            await last.begin()
+            first.end()
+            await gone(holdings, 1)
+            unbegun = holdings.lease()
+            unbegun.hold("unbegun", 1, lambda: Unbegun("three", []), run=_runs, ends_in=0.01)
+            with anyio.move_on_after(0.01):
+                await unbegun.begin()
+    assert len(holdings) == 0
+    assert errors == ["a part did not end in time"] * 3
+
+
+async def test_what_goes_wrong_meanwhile_is_raised_as_it_is() -> None:
+    holdings = Holdings()
+    with pytest.raises(ZeroDivisionError):
+        async with holdings.running():
+            raise ZeroDivisionError
+    late = holdings.lease()
+    late.hold("part", 1, lambda: Part("late", []), run=Part.running)
+    await late.begin()
+    late.end()
+    assert len(holdings) == 0

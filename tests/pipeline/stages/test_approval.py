@@ -1,0 +1,555 @@
+"""The stage that lets nothing pass without a yes, and what a yes is bound to."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, ArgumentsRefused, Overloaded
+from mcpbridge.core.call_options import NO_HINTS, Conduct
+from mcpbridge.core.context import Session
+from mcpbridge.core.model import Call
+from mcpbridge.pipeline.approvals.grants import Grants
+from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Desk, UnknownApproval, _Decided
+from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
+from mcpbridge.pipeline.approvals.settings import ApprovalSettings
+from mcpbridge.pipeline.stages.approval import Approval, Approver
+from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.jsonrpc import encode
+from mcpbridge.storage.memory_store import MemoryStore
+from support.virtual_time import pass_time
+
+NO = Verdict("", "someone")
+ONCE = Verdict("once", "someone")
+SESSION = Verdict("session", "someone")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """As much of a tool as the stage looks at."""
+
+    id: str = "up/echo"
+    definition: bytes = b'{"name":"echo"}'
+    server: str = "up"
+    name: str = "echo"
+    wire: str = "up__echo"
+    hints: Any = NO_HINTS
+    headers: Any = field(default_factory=dict[Any, Any])
+
+
+@dataclass
+class Caller:
+    """Who calls."""
+
+    principal: str = ""
+    name: str = "client"
+    version: str = "2025-11-25"
+    session: Session = field(default_factory=Session)
+
+
+class Says:
+    """An approver that says what it is told to, each once."""
+
+    name = "someone"
+
+    def __init__(self, *verdicts: Verdict | None, kept: str = "") -> None:
+        self.verdicts, self.kept = list(verdicts), kept
+        self.asked: list[ApprovalRequest] = []
+
+    def reaches(self, call: Call) -> bool:
+        return self.verdicts != []
+
+    async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
+        self.asked.append(request)
+        return self.verdicts.pop(0)
+
+    async def keep(self, request: ApprovalRequest) -> str:
+        return self.kept
+
+
+class Never(Says):
+    """An approver that nobody answers."""
+
+    def reaches(self, call: Call) -> bool:
+        return True
+
+    async def ask(self, request: ApprovalRequest, call: Call) -> Verdict | None:
+        self.asked.append(request)
+        return await asyncio.get_running_loop().create_future()
+
+
+class World:
+    """The stage, and who stands around it."""
+
+    def __init__(self, *approvers: Approver, seconds: float = 60, clock: Callable[[], float] | None = None) -> None:
+        self.store = MemoryStore(clock=clock) if clock else MemoryStore()
+        self.grants = Grants(self.store, once_seconds=600, session_seconds=3600)
+        self.events: list[ApprovalEvent] = []
+        self.version = "v1"
+        self.seconds = seconds
+        self.approvers: Sequence[Approver] = approvers
+        self.sent: list[Call] = []
+        self.session = Session()
+
+    async def calls(self, arguments: Any = None, *, tool: Any = None, caller: Any = None, **more: Any) -> Body:
+        concern = Approval(
+            self.approvers, self.grants, seconds=self.seconds, policy=lambda: self.version, audit=self.events.append
+        )
+        tool = tool or Tool()
+        stage = concern.stage(tool, Conduct())
+        assert stage is not None
+        raw = arguments if isinstance(arguments, bytes) else encode(arguments or {})
+        call = Call("tools/call", "up", "echo", Body(encode({"name": "echo", "arguments": Raw(raw)})), **more)
+        call.tool, call.caller = tool, caller or Caller(session=self.session)
+        if "approval" not in more:
+            call.approval = "because"
+
+        async def deliver(call: Call) -> Body:
+            self.sent.append(call)
+            return Body(b"{}")
+
+        return await stage(call, deliver)
+
+    @property
+    def steps(self) -> list[str]:
+        return [event.event for event in self.events]
+
+
+async def test_a_call_that_needs_nobody_passes_unasked() -> None:
+    world = World(Says())
+    await world.calls(approval="")
+    assert len(world.sent) == 1
+    assert world.events == []
+
+
+async def test_a_later_round_needs_no_other_yes_for_the_same_call() -> None:
+    """A call that asks back comes again. What was agreed to stands in its sealed state, and is all that passes."""
+    world = World(Says(ONCE))
+    await world.calls({"a": 1})
+    agreed = world.sent[0].agreed
+    await world.calls({"a": 1}, continues=True, agreed=agreed)
+    with pytest.raises(ApprovalUnavailable):
+        await world.calls({"a": 2}, continues=True, agreed=agreed)
+    with pytest.raises(ApprovalUnavailable):
+        await world.calls({"a": 1}, continues=True)
+    world.version = "v2"
+    with pytest.raises(ApprovalUnavailable):
+        await world.calls({"a": 1}, continues=True, agreed=agreed)
+    assert len(world.sent) == 2
+
+
+async def test_a_tool_that_never_needs_anybody_has_no_stage() -> None:
+    world = World()
+    needs = lambda tool, conduct: conduct.risk == "high"  # noqa: E731
+    concern = Approval((), world.grants, seconds=1, policy=str, audit=world.events.append, needed=needs)
+    assert concern.stage(Tool(), Conduct()) is None
+    assert concern.stage(Tool(), Conduct(risk="high")) is not None
+
+
+async def test_the_next_is_asked_where_one_cannot_be() -> None:
+    first, second, third = Says(None), Says(ONCE), Says()
+    world = World(first, second, third)
+    await world.calls({"a": 1})
+    assert [len(one.asked) for one in (first, second, third)] == [1, 1, 0]
+    request = second.asked[0]
+    assert (request.tool, request.arguments, request.reason, request.client) == (
+        "up/echo",
+        {"a": 1},
+        "because",
+        "client",
+    )
+    assert [(event.event, event.by) for event in world.events] == [
+        ("asked", "someone"),
+        ("asked", "someone"),
+        ("granted", "someone"),
+    ]
+    assert world.sent[0].facts == {"approval": "once by someone"}
+
+
+@pytest.mark.parametrize("approvers", [(), (Says(), Says())])
+async def test_nobody_to_ask_is_an_error_and_never_a_yes(approvers: tuple[Approver, ...]) -> None:
+    """Issue 4: no approver configured means an error, never a pass."""
+    world = World(*approvers)
+    with pytest.raises(ApprovalUnavailable, match=r"up/echo \(because\)"):
+        await world.calls()
+    assert world.sent == []
+    assert world.steps == ["unavailable"]
+
+
+async def test_silence_is_a_no_that_says_what_can_still_be_done() -> None:
+    world = World(Never(kept="Run this."), Never(), seconds=0.01)
+    with pytest.raises(ApprovalRefused, match="Nobody answered within 10ms") as refused:
+        await world.calls()
+    assert refused.value.told().endswith("Nothing was sent. Run this.")
+    assert len(refused.value.facts["mcpbridge/approval"]) == 8  # type: ignore[arg-type]
+    assert world.steps == ["asked", "expired"]
+    assert world.sent == []
+
+
+async def test_a_call_that_is_cancelled_is_recorded_as_such() -> None:
+    world = World(never := Never())
+    call = asyncio.ensure_future(world.calls())
+    while not never.asked:
+        await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    assert call.cancelled()
+    assert world.steps == ["asked", "cancelled"]
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "other arguments": {"arguments": {"a": 2, "b": [1, 2]}},
+    "another order in a list": {"arguments": {"a": 1, "b": [2, 1]}},
+    "another spelling of a number": {"arguments": b'{"a":1.0,"b":[1,2]}'},
+    "one argument more": {"arguments": {"a": 1, "b": [1, 2], "c": None}},
+    "another tool": {"tool": Tool(id="up/other")},
+    "another definition": {"tool": Tool(definition=b'{"name":"echo","description":"harmless"}')},
+    "another principal": {"caller": Caller(principal="mallory")},
+}
+
+
+@pytest.mark.parametrize("verdict", [ONCE, SESSION])
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_grant_is_for_exactly_what_was_asked(change: str, verdict: Verdict) -> None:
+    says = Says(NO, SESSION)
+    world = World(says)
+    arguments = {"a": 1, "b": [1, 2]}
+    await give(world, verdict, arguments)
+    changed = {"arguments": arguments, **CHANGES[change]}
+    if "caller" in changed:
+        changed["caller"].session = world.session
+    with pytest.raises(ApprovalRefused):
+        await world.calls(**changed)
+    await world.calls(b'{ "b" : [1, 2],\n "a": 1 }')
+    assert len(says.asked) == 1
+    assert world.steps[-1] == "used"
+
+
+@pytest.mark.parametrize("verdict", [ONCE, SESSION])
+async def test_another_policy_makes_grants_void(verdict: Verdict) -> None:
+    world = World(Says(NO))
+    await give(world, verdict, {})
+    world.version = "v2"
+    with pytest.raises(ApprovalRefused):
+        await world.calls()
+
+
+async def test_a_grant_for_one_call_is_used_once() -> None:
+    world = World(Says(NO))
+    await give(world, ONCE, {})
+    await world.calls()
+    assert world.events[-1].by == "someone"
+    with pytest.raises(ApprovalRefused):
+        await world.calls()
+    assert len(world.sent) == 1
+
+
+async def test_of_equal_calls_at_the_same_time_each_uses_a_grant_of_its_own() -> None:
+    world = World(Says(NO, NO, NO, NO, NO))
+    await give(world, ONCE, {}, times=2)
+    results = await asyncio.gather(*(world.calls() for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(result, Body) for result in results) == 2
+
+
+async def test_a_grant_for_a_session_is_for_that_one() -> None:
+    world = World(Says(SESSION, NO))
+    await world.calls()
+    await world.calls()
+    with pytest.raises(ApprovalRefused):
+        await world.calls(caller=Caller(session=Session()))
+    assert world.steps == ["asked", "granted", "used", "asked", "denied"]
+
+
+@pytest.mark.parametrize(("verdict", "seconds"), [(ONCE, 600), (SESSION, 3600)])
+async def test_a_grant_expires(verdict: Verdict, seconds: float) -> None:
+    now = 1000.0
+    world = World(Says(NO), clock=lambda: now)
+    await give(world, verdict, {})
+    now += seconds + 1
+    with pytest.raises(ApprovalRefused):
+        await world.calls()
+
+
+async def give(world: World, verdict: Verdict, arguments: Any, times: int = 1) -> None:
+    """Keep a yes for the call with these arguments, or several of different requests."""
+    asked, world.approvers = world.approvers, [says := Says(NO)]
+    with pytest.raises(ApprovalRefused):
+        await world.calls(arguments)
+    world.approvers = asked
+    assert verdict.granted
+    for number in range(times):
+        await world.grants.put(replace(says.asked[0], id=f"request{number}"), verdict.granted, verdict.by)
+
+
+# -- the desk, on a store that several bridges share
+
+
+def desk_of(world: World, **settings: Any) -> Desk:
+    desk = Desk(ApprovalSettings(**settings), world.store, world.grants, world.events.append)
+    world.approvers = [desk]
+    return desk
+
+
+async def waiting(desk: Desk, count: int = 1) -> list[str]:
+    async with asyncio.timeout(60):
+        while len(found := [one.request.id for one in await desk.pending()]) < count:
+            await asyncio.sleep(0)
+    return found
+
+
+async def test_only_so_many_calls_of_one_principal_wait() -> None:
+    world = World()
+    desk = desk_of(world, max_pending=2)
+    calls = [asyncio.ensure_future(world.calls({"n": number})) for number in range(2)]
+    await waiting(desk, 2)
+    with pytest.raises(Overloaded, match="2 calls wait for approval already"):
+        await world.calls({"n": 3})
+    other = asyncio.ensure_future(world.calls(caller=Caller(principal="other")))
+    for id_ in await waiting(desk, 3):
+        await desk.decide(id_, "once", "me")
+    await asyncio.gather(*calls, other)
+    assert await desk.pending() == []
+    assert len(await world.store.entries("approval", principal=None)) == 0
+
+
+async def test_an_answer_through_another_bridge_reaches_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.01)
+    world = World()
+    here = desk_of(world)
+    elsewhere = Desk(ApprovalSettings(), world.store, world.grants, world.events.append)
+    for scope in ("once", "session", None):
+        call = asyncio.ensure_future(world.calls({"for": scope}))
+        await waiting(here)
+        [pending] = await elsewhere.pending()
+        assert pending.is_waiting
+        assert not pending.is_here
+        await elsewhere.decide(pending.request.id, scope, "them")  # type: ignore[arg-type]
+        if scope is None:
+            with pytest.raises(ApprovalRefused):
+                await call
+        else:
+            await call
+        assert await here.pending() == []
+    assert [call.facts for call in world.sent] == [{"approval": "once by them"}, {"approval": "session by them"}]
+
+
+async def test_what_gave_up_waiting_is_bounded_too() -> None:
+    world = World(seconds=0.01)
+    desk = desk_of(world, max_pending=3)
+    for number in range(6):
+        with pytest.raises(ApprovalRefused):
+            await world.calls({"n": number})
+    kept = await desk.pending()
+    assert [pending.request.arguments["n"] for pending in kept] == [3, 4, 5]
+    assert not any(pending.is_here for pending in kept)
+
+
+async def test_an_answer_in_the_moment_of_giving_up_counts() -> None:
+    """Who approved was told that it is done."""
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+
+    async def too_late(request: ApprovalRequest, *_: object) -> Verdict:
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            await desk.decide(request.id, "once", "someone")
+
+    desk._answer = too_late  # type: ignore[method-assign]
+    with pytest.raises(ApprovalRefused, match="Nobody answered") as refused:
+        await world.calls()
+    assert "approved by someone in the last moment" in refused.value.told()
+    await world.calls()
+    assert len(world.sent) == 1
+    with pytest.raises(ApprovalRefused):
+        await world.calls()
+
+
+@pytest.mark.parametrize("scope", ["once", None])
+@pytest.mark.parametrize("is_kept_first", [True, False])
+async def test_an_answer_that_is_under_way_when_the_call_gives_up_counts_once(
+    scope: Literal["once"] | None, is_kept_first: bool
+) -> None:
+    """Whichever is quicker: the answer that is taken down, or the call that is kept to be answered later."""
+    world = World(seconds=30)
+    desk = desk_of(world)
+    elsewhere = Desk(ApprovalSettings(), world.store, world.grants, world.events.append)
+    taken, gave_up, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    take, put = world.store.take, world.store.put
+
+    async def slow_take(kind: str, handle: str, *, principal: str) -> bytes | None:
+        body = await take(kind, handle, principal=principal)
+        if kind == "approval":
+            taken.set()
+            await gave_up.wait()
+        return body
+
+    async def slow_put(kind: str, body: bytes, **how: Any) -> str:
+        if kind == "approval" and gave_up.is_set():
+            await answered.wait()
+        return await put(kind, body, **how)
+
+    call = asyncio.ensure_future(world.calls())
+    [id_] = await waiting(desk)
+    world.store.take, world.store.put = slow_take, slow_put  # type: ignore[method-assign]
+    answer = asyncio.ensure_future(desk.decide(id_, scope, "someone"))
+    if not is_kept_first:
+        keep = desk.keep
+
+        async def keep_slowly(request: ApprovalRequest) -> str:
+            gave_up.set()
+            return await keep(request)
+
+        desk.keep = keep_slowly  # type: ignore[method-assign]
+    await taken.wait()
+    pass_time(30)
+    if not is_kept_first:
+        await answer
+        answered.set()
+    with pytest.raises(ApprovalRefused):
+        await call
+    gave_up.set()
+    answered.set()
+    await answer
+    world.store.take, world.store.put = take, put  # type: ignore[method-assign]
+    assert await desk.pending() == []
+    with pytest.raises((UnknownApproval, AlreadyDecided)):
+        await elsewhere.decide(id_, "once", "them")
+    world.seconds = 0.01
+    if scope:
+        await world.calls()
+    with pytest.raises(ApprovalRefused):
+        await world.calls()
+    assert len(world.sent) == (1 if scope else 0)
+
+
+@pytest.mark.parametrize("order", ["here first", "elsewhere first"])
+@pytest.mark.parametrize(("first", "second"), [("once", "once"), ("once", None), (None, "once")])
+async def test_of_two_bridges_that_answer_one_is_heard(
+    order: str, first: Any, second: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is told so, and leaves no yes behind for another call."""
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.05)
+    world = World()
+    desks = [desk_of(world), Desk(ApprovalSettings(), world.store, world.grants, world.events.append)]
+    call = asyncio.ensure_future(world.calls())
+    [id_] = await waiting(desks[0])
+    if order == "elsewhere first":
+        desks.reverse()
+    await desks[0].decide(id_, first, "quicker")
+    with pytest.raises(UnknownApproval):
+        await desks[1].decide(id_, second, "slower")
+    if first:
+        await call
+    else:
+        with pytest.raises(ApprovalRefused):
+            await call
+    world.approvers = []
+    with pytest.raises(ApprovalUnavailable):
+        await world.calls()
+    assert len(world.sent) == (1 if first else 0)
+
+
+async def test_a_call_that_is_withdrawn_while_it_is_recorded_cannot_be_approved() -> None:
+    world = World()
+    desk = desk_of(world)
+    put = world.store.put
+    recorded = asyncio.Event()
+
+    async def slow(kind: str, body: bytes, **how: Any) -> str:
+        handle = await put(kind, body, **how)
+        recorded.set()
+        await asyncio.sleep(0)
+        return handle
+
+    world.store.put = slow  # type: ignore[method-assign]
+    call = asyncio.ensure_future(world.calls())
+    await recorded.wait()
+    call.cancel()
+    await asyncio.wait([call])
+    assert await desk.pending() == []
+
+
+async def test_nobody_is_asked_about_arguments_of_which_they_would_see_half() -> None:
+    world = World(says := Says(ONCE))
+    with pytest.raises(ArgumentsRefused, match="`amount` is named twice"):
+        await world.calls(b'{"amount":1000,"amount":1}')
+    assert says.asked == []
+    assert world.sent == []
+
+
+async def test_a_client_that_waits_hears_so_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many give up after a minute of silence. What the server tells later is above all of it."""
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.001)
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.TELL_EVERY", 2)
+    world = World()
+    desk = desk_of(world)
+    heard: list[tuple[str, Any]] = []
+    enough = asyncio.Event()
+
+    def hear(method: str, params: Raw) -> None:
+        heard.append((method, json.loads(bytes(params))))
+        if len(heard) == 5:
+            enough.set()
+
+    call = asyncio.ensure_future(world.calls(update=hear))
+    async with asyncio.timeout(60):
+        await enough.wait()
+    [id_] = await waiting(desk)
+    await desk.decide(id_, "once", "me")
+    await call
+    progress = [params for method, params in heard if method == "notifications/progress"]
+    values = [params["progress"] for params in progress]
+    assert values == sorted(set(values))
+    assert values[-1] < 0
+    assert all(f"mcpbridge approve {id_}" in params["message"] for params in progress)
+    assert [params["level"] for method, params in heard if method == "notifications/message"] == ["warning"]
+
+
+async def test_after_its_end_a_desk_takes_nothing() -> None:
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+    desk.end()
+    with pytest.raises(ApprovalRefused, match="the bridge is stopping"):
+        await world.calls()
+    assert await desk.keep(ApprovalRequest("id", "up", "up/echo", b"{}", "", "", "", "", 0.0, 1.0, "")) == ""
+    assert await desk.pending() == []
+
+
+async def test_an_answer_counts_once() -> None:
+    world = World()
+    desk = desk_of(world)
+    call = asyncio.ensure_future(world.calls())
+    [id_] = await waiting(desk)
+    await desk.decide(id_, None, "me")
+    for _ in range(2):
+        with pytest.raises(AlreadyDecided, match="already denied by me"):
+            await desk.decide(id_, "once", "you")
+        with pytest.raises(ApprovalRefused):
+            await call
+    with pytest.raises(UnknownApproval):
+        await desk.decide("other", "once", "you")
+    assert world.sent == []
+
+
+async def test_only_so_many_answers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpbridge.pipeline.approvals.pending._REMEMBERED", 2)
+    world = World()
+    desk = desk_of(world)
+    for number in range(4):
+        desk._remember(str(number), NO)
+    assert list(desk._decided) == ["2", "3"]
+
+
+async def test_a_no_in_the_moment_of_giving_up_stays_one() -> None:
+    world = World(seconds=0.01)
+    desk = desk_of(world)
+    request = ApprovalRequest("id", "up", "up/echo", b"{}", "", "", "", "", 0.0, 1.0, "")
+    desk._remember("id", _Decided(NO, is_kept=True))
+    assert await desk.keep(request) == ""
+    assert await desk.pending() == []

@@ -1,0 +1,251 @@
+"""Servers that nobody uses for a while are stopped; they stay listed, and start again at their next use."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from msgspec import Raw
+
+from mcpbridge.protocol.transport import Receiver
+from mcpbridge.upstream import requests as start_progress
+from mcpbridge.upstream import supervisor
+from mcpbridge.upstream.connection import idle_stop as repose
+from mcpbridge.upstream.manifest import Manifest
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.transports.factory import TransportMaker
+from mcpbridge.upstream.transports.stdio import StdioTransport
+from support.upstreams.manifest_servers import learned, remembering
+from support.upstreams.scripted_upstream import (
+    LEGACY_SERVER,
+    SILENCE,
+    Line,
+    ScriptedTransport,
+    Watcher,
+    call_of,
+    supervised,
+)
+
+PLAIN = Path(__file__).parents[2] / "servers" / "plain.py"
+SOON = 0.03
+"""Seconds without use that are enough here."""
+
+
+def text(result: Any) -> str:
+    return result.value()["content"][0]["text"]
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_a_server_that_nobody_uses_is_stopped_and_stays_listed(tmp_path: Path) -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+        await running.watcher.reaches("idle")
+        assert running.up.state_text == "idle: starts at its next use"
+        assert len(running.up.lists["tools"]) == 1
+        assert len(running.watcher.offers) == 1, "that it stops is no news of what it offers"
+        assert running.up.restarts == 0
+        while transport.line.is_open:
+            await anyio.sleep(0.001)
+    assert running.watcher.states == ["starting", "ready", "idle", "stopped"]
+    assert running.watcher.reasons == [""] * 4
+
+
+async def test_it_starts_again_at_its_next_use_as_often_as_need_be(tmp_path: Path) -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+        for times in (1, 2, 3):
+            await running.watcher.reaches("idle", times=times)
+            assert text(await running.up.request(call_of())) == "done"
+    assert transport.attempts == 4
+
+
+async def test_a_call_keeps_it_up_however_long_it_takes(tmp_path: Path) -> None:
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+        call = asyncio.ensure_future(running.up.request(call_of()))
+        asked = await transport.hears("tools/call")
+        await anyio.sleep(3 * SOON)
+        assert running.up.status.state == "ready"
+        transport.line.gives({"jsonrpc": "2.0", "id": asked["id"], "result": LEGACY_SERVER["tools/call"]})
+        assert text(await call) == "done"
+        await running.watcher.reaches("idle")
+
+
+@pytest.mark.parametrize("use", ["held", "subscribed", "expected", "task"])
+async def test_whoever_may_come_back_to_it_keeps_it_up(tmp_path: Path, use: str) -> None:
+    """Between the rounds of a call that asks back, while a task runs there, and as long as somebody is subscribed."""
+    transport = ScriptedTransport(LEGACY_SERVER)
+    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+        up = running.up
+        await running.watcher.reaches("ready")
+        held = up.used()
+        match use:
+            case "held":
+                held.__enter__()
+            case "subscribed":
+                up.wanted.subscribe("a:b")
+            case "expected":
+                up.expect_back(2)
+            case _:
+                up.tasks.follow("t", call_of())
+        await anyio.sleep(2 * SOON)
+        assert up.status.state == "ready"
+        match use:
+            case "held":
+                held.__exit__(None, None, None)
+            case "subscribed":
+                up.wanted.unsubscribe("a:b")
+            case "task":
+                up.tasks.leave("t")
+            case _:
+                pass
+        await running.watcher.reaches("idle")
+
+
+async def test_a_subscription_to_a_server_that_was_stopped_starts_it(tmp_path: Path) -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+        await running.watcher.reaches("idle")
+        running.up.wanted.subscribe("a:b")
+        await running.watcher.reaches("ready", times=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ({"command": "x"}, repose.IDLE_STOP),
+        ({"command": "x", "idle_stop": 0}, 0),
+        ({"command": "x", "idle_stop": "5 min"}, 300),
+        ({"command": "x", "start": "eager"}, 0),
+        ({"command": "x", "start": "eager", "idle_stop": 60}, 60),
+        ({"url": "http://localhost/"}, 0),
+        ({"url": "http://localhost/", "idle_stop": 60}, 60),
+    ],
+)
+async def test_who_is_stopped_is_configured(tmp_path: Path, settings: dict[str, Any], seconds: float) -> None:
+    """Unless it is, programs alone that start at their first use."""
+    how = ServerSettings.model_validate(settings)
+    memory = Manifest(tmp_path).of("up", how)
+    upstream = supervisor.Upstream("up", how, ScriptedTransport({}), Watcher(), client_info={}, memory=memory)
+    assert upstream.idle_stop == seconds
+
+
+async def test_without_a_manifest_nobody_is_stopped_unless_it_is_configured() -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    async with supervised(transport) as (upstream, _):
+        assert upstream.idle_stop == 0
+    async with supervised(transport, idle_stop=SOON) as (upstream, watcher):
+        await watcher.reaches("idle")
+        assert text(await upstream.request(call_of())) == "done"
+
+
+class SlowToEnd(ScriptedTransport):
+    """Takes its time to end."""
+
+    def __init__(self, script: Any) -> None:
+        super().__init__(script)
+        self.may_end = asyncio.Event()
+
+    @asynccontextmanager
+    async def connect(self, receiver: Receiver) -> AsyncIterator[Line]:
+        async with super().connect(receiver) as line:
+            try:
+                yield line
+            finally:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+                    await self.may_end.wait()
+
+
+async def test_a_call_that_comes_while_it_ends_gets_the_next_one(tmp_path: Path) -> None:
+    """Never two processes of one server at a time."""
+    transport = SlowToEnd(LEGACY_SERVER)
+    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+        await running.watcher.reaches("idle")
+        call = asyncio.ensure_future(running.up.request(call_of()))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (transport.attempts, call.done()) == (1, False)
+        transport.may_end.set()
+        assert text(await call) == "done"
+        assert transport.attempts == 2
+
+
+async def test_another_client_may_be_the_one_that_the_next_session_is_opened_for(tmp_path: Path) -> None:
+    """What the last session held is gone with its process."""
+    transport = ScriptedTransport(LEGACY_SERVER)
+    await learned(tmp_path, transport)
+    async with remembering(tmp_path, transport, idle_stop=SOON) as running:
+        await running.up.request(call_of())
+        assert running.up.has_served
+        await running.watcher.reaches("idle", times=2)
+        assert not running.up.has_served
+        assert not running.up.has_declared
+
+
+GATED = """
+import pathlib, runpy, sys, time
+gate, program = map(pathlib.Path, sys.argv[1:])
+while not gate.exists():
+    time.sleep(0.01)
+sys.argv = [str(program)]
+runpy.run_path(str(program), run_name="__main__")
+"""
+"""A server that starts once a file is there."""
+
+
+async def test_the_process_ends_and_another_one_serves_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who calls hears of the start, if it takes a while."""
+    monkeypatch.setattr(start_progress, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(start_progress, "EVERY_SECONDS", 0.01)
+    gate = tmp_path / "gate"
+    gate.touch()
+    how = {"command": sys.executable, "args": ["-ES", "-c", GATED, str(gate), str(PLAIN)], "idle_stop": 0.2}
+    servers = {"up": ServerSettings.model_validate(how)}
+    watcher, make = Watcher(), TransportMaker(max_bytes=1 << 20, redact=str)
+    pool = Pool(servers, make, watcher, client_info={"name": "b", "version": "1"}, manifest=Manifest(tmp_path / "m"))
+    told: list[dict[str, Any]] = []
+
+    def hear(method: str, params: Raw) -> None:
+        told.append(json.loads(bytes(params)))
+        if len(told) == 3:
+            gate.touch()
+
+    with anyio.fail_after(60):
+        async with pool.running():
+            up = pool.upstreams["up"]
+            await watcher.reaches("ready")
+            assert isinstance(up.transport, StdioTransport)
+            first = up.transport.pid
+            assert first is not None
+            gate.unlink()
+            await watcher.reaches("idle")
+            while is_there(first):
+                await anyio.sleep(0.01)
+            call = call_of("echo", wants_progress=True, update=hear)
+            call.params.put("arguments", {"text": "again"})
+            assert text(await up.request(call)) == "again"
+            second = up.transport.pid
+            assert second not in (None, first)
+            assert second is not None
+            assert is_there(second)
+    assert not is_there(second)
+    values = [one["progress"] for one in told]
+    assert len(values) >= 3
+    assert values == sorted(set(values))
+    assert values[-1] < 0

@@ -1,0 +1,112 @@
+"""What a server was seen to ask, and who may share a session with whom because of it (issue 7)."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, NOTHING, SAMPLE, Profile
+from mcpbridge.upstream.concurrency import ENOUGH, Habits, suits
+from mcpbridge.upstream.manifest import Manifest
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.settings import ServerSettings
+from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport, Someone, Watcher, call_of
+
+FORM = Profile.declared({"elicitation": {}}, "2025-11-25")
+BOTH = Profile.declared({"elicitation": {}, "roots": {}}, "2025-11-25")
+ROOTS = Profile.declared({"roots": {}}, "2025-11-25")
+TOOLS = Profile.declared({"sampling": {"tools": {}}}, "2025-11-25")
+
+
+def learned(profile: Profile, calls: int = ENOUGH) -> Habits:
+    habits = Habits(learns=True)
+    for _ in range(calls):
+        assert habits.learns_of(profile)
+        habits.passed(profile)
+    return habits
+
+
+def test_a_server_is_quiet_in_what_it_could_have_asked_often_enough() -> None:
+    assert learned(BOTH, ENOUGH - 1).quiet is NOTHING
+    habits = learned(BOTH)
+    assert habits.quiet is BOTH
+    assert not habits.learns_of(BOTH)
+    assert habits.learns_of(TOOLS), "of that nothing is known yet"
+    assert learned(TOOLS).quiet.sampling_context, "what a model may be given is no other question"
+
+
+def test_one_question_counts_for_ever_and_for_its_kind_only() -> None:
+    habits = learned(BOTH)
+    habits.asked(LIST_ROOTS)
+    assert habits.quiet is FORM
+    assert not habits.has_asked, "for roots servers ask when they begin, whatever comes"
+    assert Habits(habits.counts, learns=True).quiet is FORM, "as it is kept"
+    assert not habits.learns_of(BOTH)
+    habits.asked(ELICIT)
+    assert habits.quiet is NOTHING
+    assert habits.has_asked
+    first = Habits(learns=True)
+    first.asked(SAMPLE)
+    assert not first.learns_of(TOOLS)
+
+
+def test_where_nothing_is_kept_nothing_is_learned() -> None:
+    habits = Habits({"form": ENOUGH})
+    assert habits.quiet is NOTHING
+    assert not habits.learns_of(FORM)
+    habits.asked(ELICIT)
+    assert habits.has_asked
+
+
+@pytest.mark.parametrize(
+    ("declared", "client", "quiet", "may"),
+    [
+        (FORM, FORM, NOTHING, True),
+        (FORM, NOTHING, NOTHING, False),
+        (FORM, NOTHING, FORM, True),
+        (NOTHING, FORM, FORM, False),  # it was not told that it may ask
+        (BOTH, ROOTS, FORM, True),
+        (BOTH, FORM, FORM, False),  # of its roots it would be asked
+        (BOTH, NOTHING, BOTH, True),
+    ],
+)
+def test_who_shares_a_session(declared: Profile, client: Profile, quiet: Profile, may: bool) -> None:
+    assert suits(declared, client, quiet) is may
+
+
+async def test_what_was_learned_is_kept_and_serves_all_kinds_from_the_next_start(tmp_path: Path) -> None:
+    transport = ScriptedTransport(LEGACY_SERVER)
+    settings = ServerSettings(command="x")
+
+    def pool() -> Pool:
+        def made(_: str, __: ServerSettings) -> ScriptedTransport:
+            return transport
+
+        return Pool({"up": settings}, made, Watcher(), client_info={"name": "b"}, manifest=Manifest(tmp_path))
+
+    async def used(running: Pool, *people: Someone) -> set[Any]:
+        found = set[Any]()
+        for client in people:
+            upstream = await running.serving(running.upstreams["up"], client)
+            await upstream.request(call_of(client=client))
+            found.add(upstream)
+        return found
+
+    with anyio.fail_after(20):
+        async with (first := pool()).running():
+            await first.settled(30)
+            first.expect(BOTH)
+            assert await used(first, *[Someone(form=True, roots=True)] * ENOUGH) == {first.upstreams["up"]}
+            assert len(await used(first, Someone())) == 1
+            assert first.instances("up") == 2, "one that is in use is not shared in another way"
+        async with (second := pool()).running():
+            kinds = [Someone(), Someone(form=True), Someone(roots=True), Someone(form=True, roots=True)]
+            assert await used(second, *kinds, *kinds) == {second.upstreams["up"]}
+            assert second.instances("up") == 1
+            await used(second, Someone(sampling=True))
+            assert second.instances("up") == 2, "it could not ask a model so far"
+            second.upstreams["up"].habits.asked(ELICIT)
+            assert len(await used(second, *kinds)) > 1
+        async with (third := pool()).running():
+            assert third.upstreams["up"].habits.quiet is ROOTS
