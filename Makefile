@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test lint types compiled unit conformance conformance-all matrix bench docs format clean
+.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench docs format clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -22,6 +22,9 @@ test: ## all that CI runs: format, lint, types, tests, the official suite
 	@$(MAKE) --no-print-directory --jobs=5 lint types compiled example $(SUITE)
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory conformance
+
+quick: .venv/.ready ## check what changed since the last commit (or since BASE), in about a minute
+	$(BIN)/python scripts/quick.py $(BASE)
 
 lint: .venv/.ready
 	$(BIN)/ruff format --check --quiet .

@@ -406,8 +406,8 @@ def test_a_forked_child_is_told_to_open_its_own_and_harms_nothing(tmp_path: Path
     program = f"""
 import os, sys
 from mcpbridge.base.errors import BridgeClosed
-from mcpbridge.library.run_events import CallStarted
-from mcpbridge.sync_bridge import SyncBridge
+from mcpbridge.library.calls.run_events import CallStarted
+from mcpbridge.library.sync_bridge import SyncBridge
 
 def add(a: int, b: int) -> int:
     return a + b

@@ -356,7 +356,7 @@ async def test_large_results_are_read_in_a_process_of_their_own(monkeypatch: pyt
     gone = await kept.call({"handle": f"{handle}#/1200"}, fails=True)
     assert "1200" in gone
     monkeypatch.undo()
-    monkeypatch.setattr(recall_apart, "_PROGRAM", "mcpbridge.builtin.no_such_program")
+    monkeypatch.setattr(recall_apart, "_PROGRAM", "mcpbridge.tools.builtin.no_such_program")
     assert '"count":1200' in await kept.call({"handle": handle, "aggregate": "count"})
 
 
