@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallSettings, Conduct, Hints, resolve
+from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallOptions, CallSettings, Hints, resolve
 
 
-def conduct(
+def tool_options(
     name: str = "frobnicate",
     hints: Hints = NO_HINTS,
     *,
@@ -15,7 +15,7 @@ def conduct(
     tool: dict[str, Any] | None = None,
     server: dict[str, Any] | None = None,
     **calls: Any,
-) -> Conduct:
+) -> CallOptions:
     return resolve(
         name,
         hints,
@@ -27,16 +27,16 @@ def conduct(
 
 
 def test_the_nearest_setting_wins_key_by_key() -> None:
-    found = conduct(
+    found = tool_options(
         tool={"permission": "deny"}, server={"permission": "allow", "risk": "low", "late": "cancel"}, risk="high"
     )
     assert (found.permission, found.risk, found.late) == ("deny", "low", "cancel")
-    assert conduct(permission="require_approval").permission == "require_approval"
-    assert conduct(inject_defaults=True, tool={"inject_defaults": False}).inject_defaults is False
+    assert tool_options(permission="require_approval").permission == "require_approval"
+    assert tool_options(inject_defaults=True, tool={"inject_defaults": False}).inject_defaults is False
 
 
 def test_nothing_is_known_of_a_tool_that_says_nothing() -> None:
-    found = conduct()
+    found = tool_options()
     assert (found.effect, found.is_destructive, found.is_idempotent, found.risk) == ("unknown", False, False, "medium")
     assert not found.is_serial
 
@@ -65,34 +65,34 @@ def test_nothing_is_known_of_a_tool_that_says_nothing() -> None:
     ],
 )
 def test_names_tell_of_side_effects_where_nothing_better_is_known(name: str, effect: str) -> None:
-    found = conduct(name)
+    found = tool_options(name)
     assert found.effect == effect
     assert found.is_serial == (effect == "write")
 
 
 def test_names_of_destruction_make_a_high_risk() -> None:
-    found = conduct("deleteRepo")
+    found = tool_options("deleteRepo")
     assert (found.effect, found.is_destructive, found.risk) == ("write", True, "high")
-    assert conduct("get_x").risk == "medium"
-    assert conduct("create_x").risk == "medium"
+    assert tool_options("get_x").risk == "medium"
+    assert tool_options("create_x").risk == "medium"
 
 
 def test_a_name_alone_makes_no_call_safe_to_repeat() -> None:
     """Issue 4: only by trusted annotation or configuration."""
-    assert not conduct("get_x").is_idempotent
-    assert not conduct("get_x", Hints(read_only=True)).is_idempotent
-    assert conduct("get_x", Hints(read_only=True), trusted=True).is_idempotent
-    assert conduct("x", tool={"read_only": True}).is_idempotent
-    assert conduct("x", Hints(idempotent=True), trusted=True).is_idempotent
-    assert not conduct("x", Hints(idempotent=True)).is_idempotent
+    assert not tool_options("get_x").is_idempotent
+    assert not tool_options("get_x", Hints(read_only=True)).is_idempotent
+    assert tool_options("get_x", Hints(read_only=True), trusted=True).is_idempotent
+    assert tool_options("x", tool={"read_only": True}).is_idempotent
+    assert tool_options("x", Hints(idempotent=True), trusted=True).is_idempotent
+    assert not tool_options("x", Hints(idempotent=True)).is_idempotent
 
 
 @pytest.mark.parametrize("name", ["get_and_wipe", "getURL", "repo.list", "search"])
 def test_a_name_that_sounds_like_reading_is_no_knowledge(name: str) -> None:
     """A server that is not trusted names its tools itself, and could get past rules and into the cache by that."""
-    found = conduct(name, server={"cache": 60})
+    found = tool_options(name, server={"cache": 60})
     assert (found.effect, found.risk, found.cache, found.seems_read) == ("unknown", "medium", 0, True)
-    known = conduct(name, Hints(read_only=True), server={"cache": 60}, trusted=True)
+    known = tool_options(name, Hints(read_only=True), server={"cache": 60}, trusted=True)
     assert (known.effect, known.risk, known.cache, known.seems_read) == ("read", "low", 60, False)
 
 
@@ -100,7 +100,7 @@ def test_a_name_that_sounds_like_reading_is_no_knowledge(name: str) -> None:
     ("name", "hints"), [("frobnicate", NO_HINTS), ("get_x", Hints(read_only=False)), ("get_x", Hints(destructive=True))]
 )
 def test_what_does_not_sound_like_reading_or_is_worse_does_not_seem_to_read(name: str, hints: Hints) -> None:
-    assert not conduct(name, hints).seems_read
+    assert not tool_options(name, hints).seems_read
 
 
 @pytest.mark.parametrize(
@@ -120,27 +120,27 @@ def test_what_does_not_sound_like_reading_or_is_worse_does_not_seem_to_read(name
 def test_of_a_server_that_is_not_trusted_only_the_worse_is_believed(
     hints: Hints, trusted: bool, effect: str, destructive: bool
 ) -> None:
-    found = conduct("frobnicate", hints, trusted=trusted)
+    found = tool_options("frobnicate", hints, trusted=trusted)
     assert (found.effect, found.is_destructive) == (effect, destructive)
 
 
 def test_annotations_come_before_names_and_settings_before_both() -> None:
-    assert conduct("delete_x", Hints(read_only=True), trusted=True).effect == "read"
-    assert conduct("delete_x", Hints(read_only=True)).is_destructive
-    assert not conduct("delete_x", Hints(destructive=False), trusted=True).is_destructive
-    assert conduct("delete_x", Hints(destructive=False), trusted=True).effect == "write"
-    assert conduct("delete_x", Hints(destructive=False)).is_destructive
-    assert conduct("get_x", Hints(read_only=False)).effect == "write"
-    assert conduct("delete_x", Hints(destructive=True), tool={"read_only": True}).effect == "read"
-    assert conduct("get_x", Hints(read_only=True), trusted=True, server={"read_only": False}).effect == "write"
-    assert conduct("delete_x", tool={"destructive": False}).effect == "write"
-    assert not conduct("delete_x", tool={"destructive": False}).is_destructive
+    assert tool_options("delete_x", Hints(read_only=True), trusted=True).effect == "read"
+    assert tool_options("delete_x", Hints(read_only=True)).is_destructive
+    assert not tool_options("delete_x", Hints(destructive=False), trusted=True).is_destructive
+    assert tool_options("delete_x", Hints(destructive=False), trusted=True).effect == "write"
+    assert tool_options("delete_x", Hints(destructive=False)).is_destructive
+    assert tool_options("get_x", Hints(read_only=False)).effect == "write"
+    assert tool_options("delete_x", Hints(destructive=True), tool={"read_only": True}).effect == "read"
+    assert tool_options("get_x", Hints(read_only=True), trusted=True, server={"read_only": False}).effect == "write"
+    assert tool_options("delete_x", tool={"destructive": False}).effect == "write"
+    assert not tool_options("delete_x", tool={"destructive": False}).is_destructive
 
 
 def test_the_names_can_be_set() -> None:
-    assert conduct("create_x", write_names=[]).effect == "unknown"
-    assert conduct("issue_create", write_names=["*_create"]).effect == "write"
-    assert conduct("wipe", destructive_names=["wipe_*"]).is_destructive
-    assert not conduct("get_x", read_names=[]).seems_read
-    assert conduct("x_got", read_names=["*_got"]).seems_read
-    assert conduct("Wipe", write_names=["wip?"]).effect == "write"
+    assert tool_options("create_x", write_names=[]).effect == "unknown"
+    assert tool_options("issue_create", write_names=["*_create"]).effect == "write"
+    assert tool_options("wipe", destructive_names=["wipe_*"]).is_destructive
+    assert not tool_options("get_x", read_names=[]).seems_read
+    assert tool_options("x_got", read_names=["*_got"]).seems_read
+    assert tool_options("Wipe", write_names=["wip?"]).effect == "write"

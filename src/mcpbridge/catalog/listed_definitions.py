@@ -19,7 +19,7 @@ from msgspec import Raw
 
 from mcpbridge.catalog.definitions.check import Changes, Definition, Kind
 from mcpbridge.catalog.offers import Item
-from mcpbridge.core.call_options import ResultConduct, ResultSettings, result_conduct
+from mcpbridge.core.call_options import ResultOptions, ResultSettings, result_options
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.protocol.body import Body
@@ -93,7 +93,7 @@ class Rewriting:
     ) -> None:
         """`defaults` None: no result is. `large`: ids of tools whose results have been large."""
         self._servers, self._defaults, self._large = servers, defaults, large
-        self._conducts: dict[str, ResultConduct] = {}
+        self._options: dict[str, ResultOptions] = {}
 
     def shown(self, items: Sequence[tuple[str, Item]]) -> list[tuple[str, Item]]:
         """The tools that there are: without `recall` where no result is ever kept."""
@@ -105,7 +105,7 @@ class Rewriting:
         """What must change in the definition of a tool."""
         if self._defaults is None or server == BRIDGE:
             return _UNCHANGED
-        how = self._conduct(server, definition.key)
+        how = self._options_of(server, definition.key)
         changes: dict[str, bytes | None] = {}
         if how.strategy != "off" and not definition.ui and b'"outputSchema"' in definition.raw:
             changes["outputSchema"] = None
@@ -118,18 +118,18 @@ class Rewriting:
     def _keeps(self, server: str, tool: str) -> bool:
         if self._defaults is None:
             return False
-        how = self._conduct(server, tool)
+        how = self._options_of(server, tool)
         return how.stores and how.strategy != "off"
 
-    def _conduct(self, server: str, tool: str) -> ResultConduct:
+    def _options_of(self, server: str, tool: str) -> ResultOptions:
         settings = self._servers.get(server)
         own = settings.tool.get(tool) if settings is not None else None
         if own is not None and settings is not None:
-            return result_conduct(own.results, settings.results, self._defaults)
-        known = self._conducts.get(server)
+            return result_options(own.results, settings.results, self._defaults)
+        known = self._options.get(server)
         if known is None:
-            known = result_conduct(settings.results if settings is not None else None, self._defaults)
-            self._conducts[server] = known
+            known = result_options(settings.results if settings is not None else None, self._defaults)
+            self._options[server] = known
         return known
 
 

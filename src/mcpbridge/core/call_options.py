@@ -6,7 +6,7 @@ other programs use for the same things are understood as well.
 How the calls of one tool are treated: settings of three levels, of which the nearest wins.
 
 `[servers.NAME.tool.TOOL]` comes before `[servers.NAME]`, and that before `[calls]`. `resolve` puts the levels together
-with what is known of the tool itself into one `Conduct`, from which the tool's plan is compiled. Pure.
+with what is known of the tool itself into one `CallOptions`, from which the tool's plan is compiled. Pure.
 """
 
 import re
@@ -115,7 +115,7 @@ class ResultDefaults(ResultSettings, BaseModel):
     the extra `tokens` is installed."""
 
 
-class ResultConduct(Struct, frozen=True):
+class ResultOptions(Struct, frozen=True):
     """How results of one tool are treated: every setting, resolved."""
 
     strategy: Strategy = "preview"
@@ -128,7 +128,7 @@ class ResultConduct(Struct, frozen=True):
     image_side: int = 0
 
 
-def result_conduct(*levels: ResultSettings | None) -> ResultConduct:
+def result_options(*levels: ResultSettings | None) -> ResultOptions:
     """What the levels say together, the nearest first."""
     said: dict[str, object] = {}
     for level in levels:
@@ -140,7 +140,7 @@ def result_conduct(*levels: ResultSettings | None) -> ResultConduct:
     assert isinstance(budget, int)
     found = {_RESOLVED.get(name, name): value for name, value in said.items()}
     found.setdefault("threshold", max(THRESHOLD, budget))
-    return ResultConduct(**found)  # pyright: ignore[reportArgumentType] - checked by the models
+    return ResultOptions(**found)  # pyright: ignore[reportArgumentType] - checked by the models
 
 
 _RESOLVED = {"preview_items": "items", "auto_store": "stores", "code_transform": "transforms"}
@@ -313,10 +313,10 @@ class Hints(Struct, frozen=True):
 
 NO_HINTS = Hints()
 NO_RETRY = RetrySettings(tries=1)
-DEFAULT_RESULTS = ResultConduct()
+DEFAULT_RESULTS = ResultOptions()
 
 
-class Conduct(Struct, frozen=True):
+class CallOptions(Struct, frozen=True):
     """How the calls of one tool are treated: every setting, resolved."""
 
     permission: Permission = "allow"
@@ -346,7 +346,7 @@ class Conduct(Struct, frozen=True):
     server_rate_limit: Rate | None = None
     """The same, of all tools of its server together."""
     log_content: bool = False
-    results: ResultConduct = DEFAULT_RESULTS
+    results: ResultOptions = DEFAULT_RESULTS
     """What becomes of large results."""
 
 
@@ -360,9 +360,9 @@ def resolve(
     is_trusted: bool,
     limits: tuple[int, Rate | None, Rate | None] = (0, None, None),
     is_local: bool = False,
-    results: ResultConduct = DEFAULT_RESULTS,
-) -> Conduct:
-    """The conduct of one tool. `name`: the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's."""
+    results: ResultOptions = DEFAULT_RESULTS,
+) -> CallOptions:
+    """The options of one tool. `name`: the server's own; `limits`: its `max_concurrent`, `rate_limit`, the server's."""
     levels = [level for level in (tool, server, calls) if level is not None]
     own = [level for level in (tool, server) if level is not None]
 
@@ -388,7 +388,7 @@ def resolve(
     has_own_time = is_local or any(
         level.call_timeout is not None or level.max_call_timeout is not None for level in own[:1] if level is tool
     )
-    return Conduct(
+    return CallOptions(
         permission=nearest("permission", "allow"),
         risk=nearest("risk", guessed),
         effect=effect,

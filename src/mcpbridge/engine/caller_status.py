@@ -10,7 +10,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.search.visible_tools import Sight
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.call_options import result_conduct
+from mcpbridge.core.call_options import result_options
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.engine.generation import Generation
 from mcpbridge.pipeline.observability.metrics import Tallies
@@ -79,6 +79,6 @@ def _limits(settings: Settings) -> Mapping[str, object]:
         limits["calls_in_all"] = calls.max_calls
     if calls.rate_limit:
         limits["rate"] = str(calls.rate_limit)
-    if (conduct := result_conduct(settings.results)).strategy != "off":
-        limits["characters_of_a_result"] = conduct.threshold
+    if (options := result_options(settings.results)).strategy != "off":
+        limits["characters_of_a_result"] = options.threshold
     return limits

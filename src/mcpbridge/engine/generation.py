@@ -25,7 +25,7 @@ from mcpbridge.downstream.server import Service
 from mcpbridge.engine.health_checks import Every, Looking
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.builtin import BuiltinConcerns, BuiltinParts
-from mcpbridge.engine.wiring.pipeline import Around, Conducts, Lasting, Parts, Way
+from mcpbridge.engine.wiring.pipeline import Around, Lasting, Parts, ToolOptions, Way
 from mcpbridge.engine.wiring.results import ResultConcerns, ResultParts
 from mcpbridge.engine.wiring.search import RoutingParts, RoutingSurroundings
 from mcpbridge.engine.wiring.tools import BackendConcerns, BackendParts, Given
@@ -149,14 +149,14 @@ def build(
     making = standing.making_of(settings)
     builtins = standing.builtins.concerns(settings, {**results.builtins, **routing.builtins}, making, lease)
     sources = {**offering, **builtins.sources}
-    conducts = Conducts(sources, settings.calls, settings.results)
-    policy = Policy(settings.permissions, sources, settings.calls, conducts.of)
+    options = ToolOptions(sources, settings.calls, settings.results)
+    policy = Policy(settings.permissions, sources, settings.calls, options.of)
     asks = standing.backends.asking(backends, builtins.asks)
     noted = routing.ended if routing.feedback is not None else None
     serve = {**builtins.serve, **backends.serve}
     if every := settings.health.every:
         lease.hold("health", every, lambda: Every(standing.looking, every), run=Every.running)
-    parts = Parts(servers, conducts, policy, results, sources, serve, asks, noted)
+    parts = Parts(servers, options, policy, results, sources, serve, asks, noted)
     identity = identity_of(settings)
     listing = Listing(
         catalog,

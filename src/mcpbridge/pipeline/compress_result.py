@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import ResultConduct
+from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import app_uris
@@ -111,7 +111,7 @@ class _Job(Struct, frozen=True):
     original: bytes
     """As the server sent it."""
     contents: Contents
-    how: ResultConduct
+    how: ResultOptions
     above: Frame
     is_app: bool = False
 
@@ -164,7 +164,7 @@ class Rewriter:
         self,
         call: Call,
         result: Body,
-        how: ResultConduct,
+        how: ResultOptions,
         *,
         expression: str = "",
         problem: str = "",

@@ -21,7 +21,7 @@ pays for nothing. The order, outermost first, and why:
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.stage import Concern, Stage, chain
@@ -34,15 +34,15 @@ MOST_PLANS = 50_000
 class Plans:
     """What happens to each call: the plan of its tool, compiled at its first call."""
 
-    def __init__(self, deliver: Plan, concerns: Sequence[Concern], conduct: Callable[[Tool], Conduct]) -> None:
-        """`concerns`: outermost first. `conduct`: how calls of a tool are treated."""
-        self.configure(deliver, concerns, conduct)
+    def __init__(self, deliver: Plan, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]) -> None:
+        """`concerns`: outermost first. `options_of`: how calls of a tool are treated."""
+        self.configure(deliver, concerns, options_of)
 
-    def configure(self, deliver: Plan, concerns: Sequence[Concern], conduct: Callable[[Tool], Conduct]) -> None:
+    def configure(self, deliver: Plan, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]) -> None:
         """Other concerns for all calls that begin from now on. Those under way keep their plan to the end."""
-        self._deliver, self._concerns, self._conduct = deliver, concerns, conduct
+        self._deliver, self._concerns, self._options_of = deliver, concerns, options_of
         self._plans: dict[str, tuple[bytes, Plan]] = {}
-        self._rest = chain(self._stages(None, Conduct()), last=deliver)
+        self._rest = chain(self._stages(None, CallOptions()), last=deliver)
 
     def __call__(self, call: Call) -> Awaitable[Body]:
         """Let a call go its way."""
@@ -56,12 +56,12 @@ class Plans:
 
     def _compile(self, tool: Tool) -> Plan:
         deliver = mirroring(tool.headers, self._deliver) if tool.headers else self._deliver
-        plan = chain(self._stages(tool, self._conduct(tool)), last=deliver)
+        plan = chain(self._stages(tool, self._options_of(tool)), last=deliver)
         if len(self._plans) >= MOST_PLANS:
             self._plans.clear()
         self._plans[tool.id] = tool.definition, plan
         return plan
 
-    def _stages(self, tool: Tool | None, conduct: Conduct) -> list[Stage]:
-        found = (concern.stage(tool, conduct) for concern in self._concerns)
+    def _stages(self, tool: Tool | None, options: CallOptions) -> list[Stage]:
+        found = (concern.stage(tool, options) for concern in self._concerns)
         return [stage for stage in found if stage is not None]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol
 
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.protocol.body import Body
 
@@ -20,7 +20,7 @@ class Stage(Protocol):
 class Concern(Protocol):
     """What makes the stage of each tool, and keeps what they share. There is one for the whole bridge."""
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """The stage for calls of this tool; None: there is nothing to do for it, so it costs nothing.
 
         `tool` is None for the requests that call no tool (prompts, resources, completion, tasks).

@@ -29,7 +29,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from mcpbridge.core.call_options import ResultConduct
+from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.content import contents_of, document_of
 from mcpbridge.results.document import Document, read
@@ -161,7 +161,7 @@ class Fitted(Struct, frozen=True):
     """What stands below the line that announces it."""
 
 
-def fit(document: Document, how: ResultConduct, room: Callable[[Form], int]) -> Fitted:
+def fit(document: Document, how: ResultOptions, room: Callable[[Form], int]) -> Fitted:
     """The document as `how` wants it. `room`: characters for the body, if it takes a form (its line takes some)."""
     if how.strategy in ("truncate", "summarize"):
         return Fitted("truncated", defused(truncate(document, _at_least(room("truncated")))))
@@ -220,7 +220,7 @@ def noted(data: bytes, tokenizer: Tokenizer) -> Noted:
 
 
 @uncollected()
-def shown(data: bytes, how: ResultConduct, above: Frame, tokenizer: Tokenizer) -> Shown:
+def shown(data: bytes, how: ResultOptions, above: Frame, tokenizer: Tokenizer) -> Shown:
     """What is shown of a result in its budget. A summary is not made here: its stand-in is."""
     document = document_of(data)
     note = _noted(data, document, tokenizer)
@@ -240,7 +240,7 @@ def shown_summary(summary: str, note: Noted, above: Frame, chars: int) -> Shown:
 
 
 @uncollected()
-def shown_output(output: str, how: ResultConduct, above: Frame) -> str:
+def shown_output(output: str, how: ResultOptions, above: Frame) -> str:
     """What is shown of what a script gave, if that is too large itself."""
     made = read(output)
     told = f"_transform gave {headline(made)}"

@@ -8,7 +8,7 @@ import pytest
 
 from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.pipeline.stages.abandoned_calls import LATE_META, MAX_LATE, RESULTS, Late
@@ -23,7 +23,7 @@ RESULT = {"content": [{"type": "text", "text": "at last"}]}
 
 def book(late: Any = "keep", store: MemoryStore | None = None, lifetime: float = 60, **server: Any) -> Late:
     servers = {"up": ServerSettings.model_validate({"command": "x", **server})}
-    return Late(store or MemoryStore(), servers, lambda tool: Conduct(late=late), lifetime)
+    return Late(store or MemoryStore(), servers, lambda tool: CallOptions(late=late), lifetime)
 
 
 CLIENTS = {name: Client(principal=name) for name in ("", "alice", "bob", "somebody else")}
@@ -39,7 +39,7 @@ def call_of(principal: str = "", client: Client | None = None, **arguments: Any)
 
 async def repeated(late: Late, call: Call) -> dict[str, Any]:
     """What a call gets that goes through the stage; `{"fresh": true}` if it runs anew."""
-    stage = late.stage(TOOL, Conduct())
+    stage = late.stage(TOOL, CallOptions())
     assert stage is not None
 
     async def run(call: Call) -> Body:
@@ -179,8 +179,8 @@ async def test_a_principal_has_only_so_many_late_calls_and_the_oldest_kept_resul
 async def test_tools_whose_late_calls_are_cancelled_have_no_stage_and_are_not_kept() -> None:
     late = book("cancel")
     assert late.begin(call_of()) is None
-    assert late.stage(TOOL, Conduct(late="cancel")) is None
-    assert late.stage(None, Conduct()) is None
+    assert late.stage(TOOL, CallOptions(late="cancel")) is None
+    assert late.stage(None, CallOptions()) is None
 
 
 async def test_leaving_forgets_what_was_kept() -> None:
@@ -216,7 +216,7 @@ async def test_a_result_whose_storing_is_cancelled_goes_to_who_waits_for_it_and_
 @pytest.mark.parametrize("place", ["tool", "server"])
 async def test_who_joins_waits_no_longer_than_such_a_call_may_take(place: str) -> None:
     late, call = book(call_timeout=0.01, max_call_timeout=0.01), call_of()
-    stage = late.stage(TOOL, Conduct(timeouts=Timeouts(0.01, 0.01) if place == "tool" else None))
+    stage = late.stage(TOOL, CallOptions(timeouts=Timeouts(0.01, 0.01) if place == "tool" else None))
     assert stage is not None
     begin(late, call)
     async with asyncio.timeout(30):

@@ -11,7 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, ArgumentsRefused, Overloaded
-from mcpbridge.core.call_options import NO_HINTS, Conduct
+from mcpbridge.core.call_options import NO_HINTS, CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.approvals.grants import Grants
@@ -101,7 +101,7 @@ class World:
             self.approvers, self.grants, seconds=self.seconds, policy=lambda: self.version, audit=self.events.append
         )
         tool = tool or Tool()
-        stage = concern.stage(tool, Conduct())
+        stage = concern.stage(tool, CallOptions())
         assert stage is not None
         raw = arguments if isinstance(arguments, bytes) else encode(arguments or {})
         call = Call("tools/call", "up", "echo", Body(encode({"name": "echo", "arguments": Raw(raw)})), **more)
@@ -145,10 +145,10 @@ async def test_a_later_round_needs_no_other_yes_for_the_same_call() -> None:
 
 async def test_a_tool_that_never_needs_anybody_has_no_stage() -> None:
     world = World()
-    needs = lambda tool, conduct: conduct.risk == "high"  # noqa: E731
+    needs = lambda tool, options: options.risk == "high"  # noqa: E731
     concern = Approval((), world.grants, seconds=1, policy=str, audit=world.events.append, needed=needs)
-    assert concern.stage(Tool(), Conduct()) is None
-    assert concern.stage(Tool(), Conduct(risk="high")) is not None
+    assert concern.stage(Tool(), CallOptions()) is None
+    assert concern.stage(Tool(), CallOptions(risk="high")) is not None
 
 
 async def test_the_next_is_asked_where_one_cannot_be() -> None:

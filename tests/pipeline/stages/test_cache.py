@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from pydantic import ValidationError
 
-from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallSettings, Conduct, Hints, resolve
+from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallOptions, CallSettings, Hints, resolve
 from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Asker, Question
 from mcpbridge.core.model import Call
@@ -119,7 +119,7 @@ def test_the_bound_holds_whatever_comes(puts: list[tuple[str, int, int]]) -> Non
 def test_only_what_reads_is_cached_unless_it_is_said_of_the_tool(
     name: str, trusted: bool, tool: float | None, server: float | None, seconds: float
 ) -> None:
-    conduct = resolve(
+    options = resolve(
         name,
         Hints(read_only=True if trusted else None),
         tool=CallSettings(cache=tool) if tool is not None else None,
@@ -127,7 +127,7 @@ def test_only_what_reads_is_cached_unless_it_is_said_of_the_tool(
         calls=CallDefaults(),
         is_trusted=trusted,
     )
-    assert conduct.cache == seconds
+    assert options.cache == seconds
 
 
 def test_sizes_are_read_as_people_write_them() -> None:
@@ -161,7 +161,7 @@ async def cached(**server: Any) -> AsyncIterator[tuple[Cache, Stage]]:
     """A cache, and the stage of a tool in it."""
     settings = ServerSettings.model_validate({"command": "x", "cache": 60, **server})
     cache = Cache(CacheSettings(), {"s": settings}, CallDefaults())
-    stage = cache.stage(Tool(), Conduct(cache=60, effect="read"))
+    stage = cache.stage(Tool(), CallOptions(cache=60, effect="read"))
     assert stage is not None
     with anyio.fail_after(30):
         async with cache.running():
@@ -278,7 +278,7 @@ async def test_what_is_asked_about_a_task_may_tell_of_a_write() -> None:
     async with cached() as (cache, stage):
         server = Server()
         server.may_end.set()
-        rest = cache.stage(None, Conduct())
+        rest = cache.stage(None, CallOptions())
         assert rest is not None
         for method, kept_after in (("prompts/get", 1), ("tasks/get", 0)):
             await stage(call_of(Caller()), server)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import BudgetSpent, Overloaded, UpstreamUnavailable
-from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stages.call_budget import Budgets, Chain
@@ -43,7 +43,7 @@ class Calls:
 
     def __init__(self, clock: Clock | None = None, **settings: object) -> None:
         budgets = Budgets(CallDefaults.model_validate(settings), clock or Clock())
-        stage = budgets.stage(TOOL, Conduct())
+        stage = budgets.stage(TOOL, CallOptions())
         assert stage is not None
         self.stage = stage
         self.sent = 0
@@ -69,8 +69,8 @@ class Calls:
 
 
 def test_without_budgets_there_is_no_stage_nor_for_what_is_no_tool() -> None:
-    assert Budgets(CallDefaults()).stage(TOOL, Conduct()) is None
-    assert Budgets(CallDefaults(max_calls=1, max_chain=1)).stage(None, Conduct()) is None
+    assert Budgets(CallDefaults()).stage(TOOL, CallOptions()) is None
+    assert Budgets(CallDefaults(max_calls=1, max_chain=1)).stage(None, CallOptions()) is None
 
 
 async def test_a_conversation_makes_so_many_calls_and_no_more() -> None:

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import Overloaded
-from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Question
 from mcpbridge.core.model import Call
@@ -21,7 +21,7 @@ from mcpbridge.protocol.body import Body
 from support.upstreams.scripted_upstream import Someone, call_of
 from support.virtual_time import standing_time
 
-SERIAL = Conduct(is_serial=True)
+SERIAL = CallOptions(is_serial=True)
 
 
 class Caller:
@@ -72,9 +72,9 @@ def limits_of(patience: float = 30, **settings: object) -> Limits:
     return Limits(CallDefaults.model_validate(settings), lambda server: patience)
 
 
-def stage_of(limits: Limits, conduct: Conduct, id_: str = "up/echo") -> Stage:
+def stage_of(limits: Limits, options: CallOptions, id_: str = "up/echo") -> Stage:
     tool: Any = ToolNamed(id_)
-    stage = limits.stage(tool, conduct)
+    stage = limits.stage(tool, options)
     assert stage is not None
     return stage
 
@@ -112,7 +112,7 @@ async def finish(server: Server, *tasks: "asyncio.Task[Body]") -> None:
 
 async def test_a_tool_runs_as_often_at_a_time_as_it_may_whoever_calls_and_in_order() -> None:
     limits, server = limits_of(), Server()
-    stage = stage_of(limits, Conduct(max_concurrent=2))
+    stage = stage_of(limits, CallOptions(max_concurrent=2))
     calls = [call_of(caller=Caller()) for _ in range(7)]
     tasks = [begin(stage, server, call) for call in calls]
     await settled()
@@ -129,7 +129,7 @@ async def test_a_tool_runs_as_often_at_a_time_as_it_may_whoever_calls_and_in_ord
 
 async def test_a_limit_of_one_tool_is_none_of_another() -> None:
     limits, server = limits_of(), Server()
-    tasks = [begin(stage_of(limits, Conduct(max_concurrent=1), name), server, call_of()) for name in ("a/x", "a/y")]
+    tasks = [begin(stage_of(limits, CallOptions(max_concurrent=1), name), server, call_of()) for name in ("a/x", "a/y")]
     await settled()
     assert len(server.running) == 2
     await finish(server, *tasks)
@@ -138,7 +138,7 @@ async def test_a_limit_of_one_tool_is_none_of_another() -> None:
 async def test_changes_of_one_client_at_one_server_run_one_after_another_and_nothing_else_waits_for_them() -> None:
     limits, server, ann, bob = limits_of(), Server(), Caller(), Caller()
     create, delete = stage_of(limits, SERIAL, "a/create"), stage_of(limits, SERIAL, "a/delete")
-    elsewhere, read = stage_of(limits, SERIAL, "b/create"), stage_of(limits, Conduct(effect="read"), "a/read")
+    elsewhere, read = stage_of(limits, SERIAL, "b/create"), stage_of(limits, CallOptions(effect="read"), "a/read")
     first, second, of_bob, at_b, reading = (call_of(caller=who) for who in (ann, ann, bob, ann, ann))
     tasks = [begin(create, server, first), begin(delete, server, second), begin(create, server, of_bob)]
     tasks += [begin(elsewhere, server, at_b), begin(read, server, reading)]
@@ -153,7 +153,7 @@ async def test_changes_of_one_client_at_one_server_run_one_after_another_and_not
 
 async def test_calls_of_one_client_run_so_many_at_a_time() -> None:
     limits, server, ann, bob = limits_of(max_per_client=2), Server(), Caller(), Caller()
-    stages = [stage_of(limits, Conduct(), name) for name in ("a/x", "b/x", "c/x")]
+    stages = [stage_of(limits, CallOptions(), name) for name in ("a/x", "b/x", "c/x")]
     of_ann = [call_of(caller=ann) for _ in range(3)]
     of_bob = call_of(caller=bob)
     tasks = [begin(stage, server, call) for stage, call in zip(stages, of_ann, strict=True)]
@@ -165,7 +165,7 @@ async def test_calls_of_one_client_run_so_many_at_a_time() -> None:
 
 async def test_calls_of_one_turn_run_so_many_at_a_time_and_others_do_not_wait_for_them() -> None:
     limits, server, ann, bob = limits_of(batch=3), Server(), Caller(), Caller()
-    stage = stage_of(limits, Conduct())
+    stage = stage_of(limits, CallOptions())
     of_turn = [call_of(caller=ann, meta=turn("1")) for _ in range(5)]
     others = [call_of(caller=ann, meta=meta) for meta in (turn("2"), None, Body(b'{"mcpbridge/turn":null}'))]
     others.append(call_of(caller=bob, meta=turn("1")))
@@ -180,7 +180,7 @@ async def test_calls_of_one_turn_run_so_many_at_a_time_and_others_do_not_wait_fo
 async def test_a_call_that_nothing_limits_goes_the_shortest_way() -> None:
     """What is not used costs nothing: there is no wrapper."""
     limits = limits_of()
-    stage, call, result = stage_of(limits, Conduct()), call_of(meta=Body(b'{"progressToken":1}')), Body()
+    stage, call, result = stage_of(limits, CallOptions()), call_of(meta=Body(b'{"progressToken":1}')), Body()
 
     async def deliver(call: Call) -> Body:
         return result
@@ -188,7 +188,7 @@ async def test_a_call_that_nothing_limits_goes_the_shortest_way() -> None:
     awaitable = deliver(call)
     assert stage(call, lambda call: awaitable) is awaitable
     assert await awaitable is result
-    assert limits.stage(None, Conduct(max_concurrent=1)) is None
+    assert limits.stage(None, CallOptions(max_concurrent=1)) is None
 
 
 # -- refusals
@@ -197,14 +197,14 @@ async def test_a_call_that_nothing_limits_goes_the_shortest_way() -> None:
 async def test_a_full_queue_refuses_and_says_what_is_full() -> None:
     limits, server, ann = limits_of(max_queued=1, max_per_client=1, batch=1), Server(), Caller()
     cases = {
-        "Tool 'up/echo' (`max_concurrent`)": (stage_of(limits, Conduct(max_concurrent=1)), Caller, None),
+        "Tool 'up/echo' (`max_concurrent`)": (stage_of(limits, CallOptions(max_concurrent=1)), Caller, None),
         "Server 'up' for changes of one client (`side_effects = \"serial\"`)": (
             stage_of(limits_of(max_queued=1), SERIAL),
             lambda: ann,
             None,
         ),
-        "This client (`calls.max_per_client`)": (stage_of(limits, Conduct()), lambda: ann, None),
-        "This turn (`calls.batch`)": (stage_of(limits, Conduct()), lambda: ann, turn("1")),
+        "This client (`calls.max_per_client`)": (stage_of(limits, CallOptions()), lambda: ann, None),
+        "This turn (`calls.batch`)": (stage_of(limits, CallOptions()), lambda: ann, turn("1")),
     }
     for what, (stage, caller, meta) in cases.items():
         tasks = [begin(stage, server, call_of(caller=caller(), meta=meta)) for _ in range(2)]
@@ -218,7 +218,7 @@ async def test_a_full_queue_refuses_and_says_what_is_full() -> None:
 
 async def test_a_call_that_finds_no_place_by_its_deadline_is_refused_unsent() -> None:
     limits, server = limits_of(), Server()
-    stage = stage_of(limits, Conduct(max_concurrent=1))
+    stage = stage_of(limits, CallOptions(max_concurrent=1))
     running = begin(stage, server, call_of())
     await settled()
     with standing_time() as go_on:
@@ -248,7 +248,7 @@ async def test_without_a_deadline_a_call_waits_as_long_as_it_might_take() -> Non
 
 async def test_who_waited_tells_observers_how_long() -> None:
     limits, server = limits_of(), Server()
-    stage = stage_of(limits, Conduct(max_concurrent=1))
+    stage = stage_of(limits, CallOptions(max_concurrent=1))
     first, second = call_of(), call_of()
     with standing_time() as go_on:
         tasks = [begin(stage, server, first), begin(stage, server, second)]
@@ -267,7 +267,7 @@ async def test_who_waited_tells_observers_how_long() -> None:
 
 async def test_a_place_is_free_again_however_a_call_ends() -> None:
     limits = limits_of(max_per_client=1, batch=1)
-    stage = stage_of(limits, Conduct(is_serial=True, max_concurrent=1))
+    stage = stage_of(limits, CallOptions(is_serial=True, max_concurrent=1))
 
     async def fails(call: Call) -> Body:
         raise ValueError
@@ -294,10 +294,10 @@ async def test_however_calls_come_go_and_are_cancelled_no_limit_is_broken_and_no
     chance = random.Random(seed)
     limits, server = limits_of(max_per_client=3, batch=2, max_queued=chance.choice([1, 3, 50])), Server()
     stages = {
-        "a/read": stage_of(limits, Conduct(effect="read"), "a/read"),
-        "a/few": stage_of(limits, Conduct(max_concurrent=2), "a/few"),
+        "a/read": stage_of(limits, CallOptions(effect="read"), "a/read"),
+        "a/few": stage_of(limits, CallOptions(max_concurrent=2), "a/few"),
         "a/write": stage_of(limits, SERIAL, "a/write"),
-        "a/both": stage_of(limits, Conduct(is_serial=True, max_concurrent=2), "a/both"),
+        "a/both": stage_of(limits, CallOptions(is_serial=True, max_concurrent=2), "a/both"),
     }
     callers, kinds, turns = [Caller() for _ in range(3)], dict[Call, str](), dict[Call, str]()
     tasks: dict[Call, asyncio.Task[Body]] = {}
@@ -343,7 +343,7 @@ async def test_however_calls_come_go_and_are_cancelled_no_limit_is_broken_and_no
 async def test_a_call_made_on_behalf_of_another_uses_the_places_which_that_one_holds() -> None:
     """Else a client that may run one call would wait for itself."""
     limits = limits_of(max_per_client=1, batch=1)
-    stage = stage_of(limits, Conduct(is_serial=True, max_concurrent=1))
+    stage = stage_of(limits, CallOptions(is_serial=True, max_concurrent=1))
     ann, server = Caller(), Server()
 
     async def calls_the_same(call: Call) -> Body:

@@ -3,7 +3,7 @@
 import asyncio
 
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.core.call_options import Conduct, RetrySettings
+from mcpbridge.core.call_options import CallOptions, RetrySettings
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.protocol.body import Body
@@ -14,9 +14,9 @@ TOOL = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})
 OWN = Timeouts(5, 50)
 
 
-async def passed(conduct: Conduct) -> Call:
+async def passed(options: CallOptions) -> Call:
     """A call as it leaves the stage."""
-    stage, call = Deadline(lambda server: 60.0).stage(TOOL, conduct), call_of()
+    stage, call = Deadline(lambda server: 60.0).stage(TOOL, options), call_of()
 
     async def proceed(call: Call) -> Body:
         return call.params
@@ -29,12 +29,12 @@ async def passed(conduct: Conduct) -> Call:
 async def test_a_tool_without_times_of_its_own_and_with_one_try_has_no_stage() -> None:
     """Its time counts from its first wait on, wherever that is."""
     deadline = Deadline(lambda server: 60.0)
-    assert deadline.stage(TOOL, Conduct()) is None
-    assert deadline.stage(None, Conduct(timeouts=OWN)) is None
+    assert deadline.stage(TOOL, CallOptions()) is None
+    assert deadline.stage(None, CallOptions(timeouts=OWN)) is None
 
 
 async def test_a_tool_has_times_of_its_own() -> None:
-    call = await passed(Conduct(timeouts=OWN))
+    call = await passed(CallOptions(timeouts=OWN))
     assert (call.timeouts, call.deadline) == (OWN, 0.0)
 
 
@@ -42,6 +42,6 @@ async def test_the_time_of_a_call_that_is_tried_again_counts_from_the_beginning(
     now = asyncio.get_running_loop().time()
     retry = RetrySettings(tries=2)
     for own, seconds in ((None, 60), (OWN, 5)):
-        call = await passed(Conduct(retry=retry, timeouts=own))
+        call = await passed(CallOptions(retry=retry, timeouts=own))
         assert now + seconds <= call.deadline <= asyncio.get_running_loop().time() + seconds
         assert call.timeouts == own

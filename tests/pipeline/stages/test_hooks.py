@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from mcpbridge.base.errors import ArgumentsRefused
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.hooks.call import (
     LARGEST_REMEMBERED,
@@ -140,8 +140,8 @@ async def test_what_no_hook_matches_has_no_stage() -> None:
     hooks = Hooks([HookSettings(event=BEFORE, command=["x"], tools=["a/get_*"])], [])
     for tool, server, is_seen in (("get_x", "a", True), ("set_x", "a", False), ("get_x", "b", False)):
         what: Any = type("Tool", (), {"id": f"{server}/{tool}", "name": tool, "server": server})()
-        assert (hooks.stage(what, Conduct()) is not None) == is_seen
-    assert hooks.stage(None, Conduct()) is None
+        assert (hooks.stage(what, CallOptions()) is not None) == is_seen
+    assert hooks.stage(None, CallOptions()) is None
 
 
 async def test_a_call_that_is_sent_again_in_the_same_breath_asks_nobody_and_one_that_nobody_knows_asks_anew() -> None:
@@ -153,7 +153,7 @@ async def test_a_call_that_is_sent_again_in_the_same_breath_asks_nobody_and_one_
         return {"n": len(asked)}
 
     what: Any = type("Tool", (), {"id": "s/t", "name": "t", "server": "s"})()
-    stage = Hooks([], [change]).stage(what, Conduct())
+    stage = Hooks([], [change]).stage(what, CallOptions())
     assert stage is not None
     sent: list[Any] = []
 
@@ -187,7 +187,7 @@ def test_what_is_remembered_of_calls_is_bounded() -> None:
 async def test_a_hook_does_not_decide_about_arguments_of_which_it_sees_half() -> None:
     seen: list[HookCall] = []
     what: Any = type("Tool", (), {"id": "up/echo", "name": "echo", "server": "up"})()
-    stage = Hooks((), [before(seen.append)]).stage(what, Conduct())
+    stage = Hooks((), [before(seen.append)]).stage(what, CallOptions())
     assert stage is not None
     call = Call("tools/call", "up", "echo", Body(b'{"name":"echo","arguments":{"a":1,"a":2}}'))
     with pytest.raises(ArgumentsRefused, match="`a` is named twice"):

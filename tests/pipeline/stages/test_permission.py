@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpbridge.base.errors import ArgumentsRefused, NotPermitted
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.permissions.policy import Policy
@@ -31,7 +31,7 @@ class Somebody:
         self.session = Session(principal, name)
 
 
-async def run(policy: Policy, call: Call, tool: AnyTool = TOOL, conduct: Conduct | None = None) -> list[Call]:
+async def run(policy: Policy, call: Call, tool: AnyTool = TOOL, options: CallOptions | None = None) -> list[Call]:
     """The calls that came through both stages."""
     passed: list[Call] = []
 
@@ -39,7 +39,7 @@ async def run(policy: Policy, call: Call, tool: AnyTool = TOOL, conduct: Conduct
         passed.append(call)
         return Body()
 
-    how = conduct or Conduct()
+    how = options or CallOptions()
     stages = [stage for concern in (Guard(policy), Permit(policy)) if (stage := concern.stage(tool, how)) is not None]
     await chain(stages, last=deliver)(call)
     return passed
@@ -50,9 +50,9 @@ def call_with(arguments: Mapping[str, Any] | None = None, **more: Any) -> Call:
     return Call("tools/call", "github", "delete_repo", Body(json.dumps(params).encode()), tool=TOOL, **more)
 
 
-def stages(policy: Policy, tool: AnyTool | None = TOOL, conduct: Conduct | None = None) -> tuple[bool, bool]:
+def stages(policy: Policy, tool: AnyTool | None = TOOL, options: CallOptions | None = None) -> tuple[bool, bool]:
     """Whether there is a guard, and a permit."""
-    how = conduct or Conduct()
+    how = options or CallOptions()
     return Guard(policy).stage(tool, how) is not None, Permit(policy).stage(tool, how) is not None
 
 
@@ -67,7 +67,7 @@ async def test_a_stage_is_there_only_where_it_can_do_something() -> None:
     assert stages(policy_of({"permission": "require_approval"})) == (False, True)
     assert stages(policy_of({"permission": "allow", "when": "args.x == 1"})) == (False, False)
     assert stages(policy_of({"permission": "allow", "when": "args.x == 1"}, {"permission": "deny"})) == (False, True)
-    assert stages(policy_of(calls={"permission": "deny"}), conduct=Conduct("deny")) == (True, False)
+    assert stages(policy_of(calls={"permission": "deny"}), options=CallOptions("deny")) == (True, False)
 
 
 async def test_a_refusal_names_tool_and_reason_but_no_arguments() -> None:
@@ -82,7 +82,7 @@ async def test_a_refusal_names_tool_and_reason_but_no_arguments() -> None:
 
 async def test_what_is_denied_whatever_the_arguments_are_ends_at_the_guard() -> None:
     policy = policy_of({"permission": "deny", "clients": "bad"})
-    guard = Guard(policy).stage(TOOL, Conduct())
+    guard = Guard(policy).stage(TOOL, CallOptions())
     assert guard is not None
     with pytest.raises(NotPermitted, match="denied by the policy"):
         await run(policy, call_with(caller=Somebody("bad")))

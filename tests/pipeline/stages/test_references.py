@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.base.errors import ArgumentsRefused
-from mcpbridge.core.call_options import CallDefaults, Conduct, Hints, resolve
+from mcpbridge.core.call_options import CallDefaults, CallOptions, Hints, resolve
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.pipeline.stages import references as module
@@ -47,7 +47,7 @@ class Ann:
         self.session = Session()
 
 
-def conduct() -> Conduct:
+def options() -> CallOptions:
     return resolve("echo", Hints(), tool=None, server=None, calls=CallDefaults(), is_trusted=False)
 
 
@@ -56,7 +56,7 @@ class Place:
 
     def __init__(self) -> None:
         self.shelf = Shelf(MemoryStore(), lifetime=1000)
-        stage = References(self.shelf).stage(Echo(), conduct())
+        stage = References(self.shelf).stage(Echo(), options())
         assert stage is not None
         self.stage = stage
 
@@ -233,5 +233,5 @@ async def test_what_they_stand_for_is_not_looked_through_again() -> None:
 
 def test_the_bridges_own_tools_get_handles_as_such() -> None:
     stage = References(Shelf(MemoryStore(), lifetime=1000)).stage
-    assert stage(Echo(BRIDGE), conduct()) is None
-    assert stage(None, conduct()) is None
+    assert stage(Echo(BRIDGE), options()) is None
+    assert stage(None, options()) is None

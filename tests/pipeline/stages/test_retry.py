@@ -21,7 +21,7 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.core.call_options import Conduct, RetrySettings
+from mcpbridge.core.call_options import CallOptions, RetrySettings
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stages.retry import AT_LEAST, SHARE, WINDOW, Retry, RetryBudget, pause, why_again
 from mcpbridge.protocol.body import Body
@@ -166,7 +166,7 @@ def stage(
     settings: RetrySettings = QUICK, *, idempotent: bool = False, reads: bool = False, retry: Retry | None = None
 ) -> Any:
     effect = "read" if reads else "unknown"
-    return (retry or Retry()).stage(LOOK, Conduct(retry=settings, is_idempotent=idempotent or reads, effect=effect))
+    return (retry or Retry()).stage(LOOK, CallOptions(retry=settings, is_idempotent=idempotent or reads, effect=effect))
 
 
 async def test_a_call_succeeds_after_failures_that_may_pass_and_says_how_many_there_were() -> None:
@@ -255,5 +255,5 @@ async def test_the_calls_of_a_server_share_one_budget() -> None:
 
 
 def test_a_tool_with_one_try_has_no_stage() -> None:
-    assert Retry().stage(LOOK, Conduct()) is None
-    assert Retry().stage(None, Conduct(retry=QUICK)) is None
+    assert Retry().stage(LOOK, CallOptions()) is None
+    assert Retry().stage(None, CallOptions(retry=QUICK)) is None

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.base.units import Rate
-from mcpbridge.core.call_options import CallDefaults, Conduct, Hints, RetrySettings
+from mcpbridge.core.call_options import CallDefaults, CallOptions, Hints, RetrySettings
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call, Tool
 from mcpbridge.pipeline.approvals.approvers import HandlerApprover
@@ -48,7 +48,7 @@ SCHEMA = {
     "required": ["text"],
 }
 DEFINITION = encode({"name": "echo", "inputSchema": SCHEMA})
-CONDUCT = Conduct(
+OPTIONS = CallOptions(
     effect="write",
     is_idempotent=True,
     is_serial=True,
@@ -78,7 +78,7 @@ def policy() -> Policy:
         PermissionRule.model_validate({"when": "args.text == 'never'", "permission": "deny"}),
         PermissionRule.model_validate({"principals": "nobody", "permission": "deny"}),
     ]
-    return Policy(rules, {}, CallDefaults(), lambda tool: CONDUCT)
+    return Policy(rules, {}, CallDefaults(), lambda tool: OPTIONS)
 
 
 def approval() -> Approval:
@@ -117,7 +117,7 @@ CONCERNS: dict[str, Callable[[], Concern]] = {
     "budgets": lambda: Budgets(CallDefaults(max_calls=1000, max_chain=1000)),
     "rates": lambda: Rates(Rate(1000, 1), {"up": Rate(1000, 1)}),
     "approval": approval,
-    "late": lambda: Late(MemoryStore(), {}, lambda tool: CONDUCT, 60),
+    "late": lambda: Late(MemoryStore(), {}, lambda tool: OPTIONS, 60),
     "cache": lambda: Cache(CacheSettings(), {}, CallDefaults(cache=60)),
     "deadline": lambda: Deadline(lambda server: 60),
     "retry": Retry,
@@ -132,9 +132,9 @@ async def stage_of(name: str, tool: Tool | None = Echo()) -> AsyncIterator[Stage
     running: AbstractAsyncContextManager[object] = (
         concern.running() if isinstance(concern, Cache | Hooks) else nullcontext()
     )
-    conduct = Conduct(effect="read", cache=60) if name == "cache" else CONDUCT
+    options = CallOptions(effect="read", cache=60) if name == "cache" else OPTIONS
     async with asyncio.timeout(10), running:
-        yield concern.stage(tool, conduct)
+        yield concern.stage(tool, options)
 
 
 def call_of(text: str = "hello") -> Call:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpbridge.core.call_options import NO_HINTS, CallDefaults, Hints
-from mcpbridge.engine.wiring.pipeline import Conducts
+from mcpbridge.engine.wiring.pipeline import ToolOptions
 from mcpbridge.pipeline.permissions.policy import Decision, Policy
 from mcpbridge.pipeline.permissions.settings import PermissionRule
 from mcpbridge.protocol.body import Body
@@ -53,8 +53,8 @@ def policy_of(
         name: ServerSettings.model_validate({"command": "x", **server}) for name, server in (servers or {}).items()
     }
     defaults = CallDefaults.model_validate(calls or {})
-    conduct: Callable[..., Any] = Conducts(settings, defaults).of
-    return Policy([PermissionRule.model_validate(rule) for rule in rules], settings, defaults, conduct)
+    options_of: Callable[..., Any] = ToolOptions(settings, defaults).of
+    return Policy([PermissionRule.model_validate(rule) for rule in rules], settings, defaults, options_of)
 
 
 def decide(

@@ -1,4 +1,4 @@
-"""The conduct of every tool, from the settings of its server and the defaults; looked up once a tool.
+"""The call options of every tool, from the settings of its server and the defaults; looked up once a tool.
 
 The way of a call, put together from the settings: every concern in its order, and what they share.
 
@@ -17,11 +17,11 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_options import (
     CALL_SECONDS,
     CallDefaults,
-    Conduct,
+    CallOptions,
     Hints,
     ResultSettings,
     resolve,
-    result_conduct,
+    result_options,
 )
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Plan, Tool
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 
 
 MOST_KNOWN = 50_000
-"""Tools whose conduct is kept; see `MOST_PLANS` in `pipeline/order.py`."""
+"""Tools whose options are kept; see `MOST_PLANS` in `pipeline/order.py`."""
 
 
-class Conducts:
+class ToolOptions:
     """How the calls of each tool are treated."""
 
     def __init__(
@@ -72,17 +72,17 @@ class Conducts:
         self._servers, self._calls, self._results = servers, calls, results
         # What is set for all tools is meant for those of servers: each of them is judged, however it is called.
         self._own = calls.model_copy(update={"permission": None})
-        self._known: dict[str, tuple[str, Hints, Conduct]] = {}
+        self._known: dict[str, tuple[str, Hints, CallOptions]] = {}
 
-    def of(self, tool: Tool) -> Conduct:
-        """The conduct of this tool."""
+    def of(self, tool: Tool) -> CallOptions:
+        """The options of this tool."""
         name, hints = tool.name, tool.hints
         known = self._known.get(tool.id)
         if known is not None and known[0] == name and known[1] == hints:
             return known[2]
         server = self._servers.get(tool.server)
         own = server.tool.get(name) if server is not None else None
-        conduct = resolve(
+        options = resolve(
             name,
             hints,
             tool=own,
@@ -95,14 +95,14 @@ class Conducts:
                 server.rate_limit if server is not None else None,
             ),
             is_local=tool.server in (BRIDGE, BUILTIN),
-            results=result_conduct(
+            results=result_options(
                 own.results if own is not None else None, server.results if server is not None else None, self._results
             ),
         )
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        self._known[tool.id] = name, hints, conduct
-        return conduct
+        self._known[tool.id] = name, hints, options
+        return options
 
 
 def _is_trusted(own: ToolSettings | None, server: OfferSettings | None, tool: Tool) -> bool:
@@ -131,7 +131,7 @@ class Parts(Struct, frozen=True):
 
     servers: Mapping[str, ServerSettings]
     """With what `[calls]` says where they say nothing."""
-    conducts: Conducts
+    options: ToolOptions
     policy: Policy
     results: ResultConcerns
     sources: Mapping[str, OfferSettings]
@@ -152,7 +152,7 @@ class Lasting:
         approval = settings.approval
         self.audit = recording(around.audit)
         self.cache = Cache(settings.cache, {}, settings.calls)
-        self.late = Late(around.store, {}, lambda tool: Conduct(), settings.calls.late_lifetime)
+        self.late = Late(around.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
         self.grants = Grants(
             around.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
         )
@@ -163,7 +163,7 @@ class Lasting:
         self.tallies = Tallies()
         """What each session called; noted while a tool tells of it."""
         self.places = Places(queued=settings.calls.max_queued)
-        self.plans = Plans(Deliver(around.pool), (), lambda tool: Conduct())
+        self.plans = Plans(Deliver(around.pool), (), lambda tool: CallOptions())
         """What happens to each call."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -217,15 +217,15 @@ class Way:
     def take_effect(self) -> None:
         """Calls that begin from now on go this way; what is under way keeps its own."""
         settings, parts, lasting = self._settings, self._parts, self._lasting
-        approval, conduct = settings.approval, parts.conducts.of
+        approval, options_of = settings.approval, parts.options.of
         lasting.cache.configure(settings.cache, parts.sources, settings.calls)
-        lasting.late.configure(parts.sources, conduct, settings.calls.late_lifetime)
+        lasting.late.configure(parts.sources, options_of, settings.calls.late_lifetime)
         lasting.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
         lasting.approvals.configure(approval)
         lasting.places.queued = settings.calls.max_queued
         self._around.audit.configure(settings.call_log)
         deliver = Deliver(self._around.pool, parts.serve, answer_seconds=settings.questions.timeout)
-        lasting.plans.configure(deliver, self._concerns, conduct)
+        lasting.plans.configure(deliver, self._concerns, options_of)
 
     def _hooks(self, lease: Lease) -> Hooks:
         settings, around = self._settings, self._around
@@ -260,8 +260,8 @@ class Way:
             seconds=settings.timeout,
             policy=lambda: parts.policy.version,
             audit=lasting.audit,
-            needed=lambda tool, conduct: (
-                tool is not None and (parts.policy.for_tool(tool, conduct).needs_call or parts.asks(tool) is not None)
+            needed=lambda tool, options: (
+                tool is not None and (parts.policy.for_tool(tool, options).needs_call or parts.asks(tool) is not None)
             ),
         )
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed, UnknownName
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.core.call_options import ResultDefaults, ResultSettings, SummarySettings, result_conduct
+from mcpbridge.core.call_options import ResultDefaults, ResultSettings, SummarySettings, result_options
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.engine.leases import Lease, until_closed
@@ -80,12 +80,12 @@ class ResultParts:
         rewriting = lease.hold(
             "rewriting", (summary, tokenizer), lambda: _Rewriting(self, summary, tokenizer), run=until_closed
         )
-        conduct = result_conduct(settings)
+        options = result_options(settings)
         compress = Compress(lambda: rewriting.rewriter, self.ledger, self._rewrote, is_used=_is_used(settings, servers))
         recall = Recall(
             self.shelf,
-            self._scripts if conduct.transforms else None,
-            room=lambda call: conduct.budget,
+            self._scripts if options.transforms else None,
+            room=lambda call: options.budget,
             recalled=self._recalled,
             logged=None if call_log is None else partial(_logged, call_log),
         )
@@ -181,7 +181,7 @@ def _is_used(settings: ResultDefaults, servers: Mapping[str, OfferSettings]) -> 
     levels: list[tuple[ResultSettings | None, ResultSettings | None]] = [(None, None)]
     levels += [(None, server.results) for server in servers.values()]
     levels += [(tool.results, server.results) for server in servers.values() for tool in server.tool.values()]
-    return any(result_conduct(tool, server, settings).strategy != "off" for tool, server in levels)
+    return any(result_options(tool, server, settings).strategy != "off" for tool, server in levels)
 
 
 async def _logged(path: Path, principal: str, search: str) -> "list[LoggedCall]":

@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import UpstreamAnswered
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.observability.metrics import BUCKETS, KNOWN_METHODS, OTHER, TOOL_ERROR, error_name, says_error
 from mcpbridge.pipeline.stage import Stage
@@ -68,7 +68,7 @@ class _Traced:
     def __init__(self, otel: Otel, *, keeps_content: bool) -> None:
         self._otel, self._keeps_content = otel, keeps_content
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `Concern`."""
         return self
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.core.call_options import CallDefaults, CallSettings, Conduct, Permission
+from mcpbridge.core.call_options import CallDefaults, CallOptions, CallSettings, Permission
 from mcpbridge.core.model import Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.conditions import Condition, Undecidable, condition_of
@@ -66,15 +66,15 @@ class Rule:
         by_client = self._clients is None or self._clients.fullmatch(client) is not None
         return by_client and (self._principals is None or self._principals.fullmatch(principal) is not None)
 
-    def covers(self, tool: Tool, conduct: Conduct) -> bool:
+    def covers(self, tool: Tool, options: CallOptions) -> bool:
         """Whether it can match a call of this tool at all."""
         wanted = self.settings
         return (
-            (not self._risks or conduct.risk in self._risks)
-            and wanted.read_only in (None, conduct.effect == "read")
-            and wanted.side_effects in (None, conduct.effect == "write")
-            and wanted.destructive in (None, conduct.is_destructive)
-            and wanted.idempotent in (None, conduct.is_idempotent)
+            (not self._risks or options.risk in self._risks)
+            and wanted.read_only in (None, options.effect == "read")
+            and wanted.side_effects in (None, options.effect == "write")
+            and wanted.destructive in (None, options.is_destructive)
+            and wanted.idempotent in (None, options.is_idempotent)
             and (self._servers is None or self._servers.fullmatch(tool.server) is not None)
             and (self._tools is None or self._tools.cover(tool))
         )
@@ -216,12 +216,12 @@ class Policy:
         rules: Sequence[PermissionRule],
         servers: Mapping[str, OfferSettings],
         calls: CallDefaults,
-        conduct: Callable[[Tool], Conduct],
+        options_of: Callable[[Tool], CallOptions],
     ) -> None:
-        """`servers` and `calls` have a permission of their own; `conduct`: what is resolved of them for a tool."""
+        """`servers` and `calls` have a permission of their own; `options_of`: what is resolved of them for a tool."""
         self._rules = [Rule(number, rule) for number, rule in enumerate(rules)]
-        self._servers, self._calls, self._conduct = servers, calls, conduct
-        self._tools: dict[str, tuple[str, Conduct, ToolPolicy]] = {}
+        self._servers, self._calls, self._options_of = servers, calls, options_of
+        self._tools: dict[str, tuple[str, CallOptions, ToolPolicy]] = {}
         self._plain: dict[tuple[int | Permission, ...], ToolPolicy] = {}
         """Without conditions nothing depends on the tool but which rules cover it: most tools share one of these."""
         self._naming = [rule for rule in self._rules if rule.names_callers]
@@ -248,41 +248,41 @@ class Policy:
 
     def of(self, tool: Tool) -> ToolPolicy:
         """What the rules say of this tool; worked out once for each."""
-        conduct = self._conduct(tool)
+        options = self._options_of(tool)
         known = self._tools.get(tool.id)
-        if known is not None and known[1] is conduct and known[0] == tool.name:
+        if known is not None and known[1] is options and known[0] == tool.name:
             return known[2]
-        policy = self.for_tool(tool, conduct)
-        self._tools[tool.id] = tool.name, conduct, policy
+        policy = self.for_tool(tool, options)
+        self._tools[tool.id] = tool.name, options, policy
         return policy
 
-    def for_tool(self, tool: Tool, conduct: Conduct) -> ToolPolicy:
+    def for_tool(self, tool: Tool, options: CallOptions) -> ToolPolicy:
         """The rules that can match this tool, up to the first that always does."""
         rules: list[int] = []
         for rule in self._rules:
-            if rule.covers(tool, conduct):
+            if rule.covers(tool, options):
                 rules.append(rule.number)
                 if rule.condition is None and not rule.names_callers:
                     break
         is_plain = all(self._rules[number].condition is None for number in rules)
-        key = (*rules, conduct.permission)
+        key = (*rules, options.permission)
         policy = self._plain.get(key) if is_plain else None
         if policy is None:
-            policy = self._put_together(rules, tool, conduct)
+            policy = self._put_together(rules, tool, options)
             if is_plain and len(self._plain) < _MOST_PLAIN:
                 self._plain[key] = policy
         return policy
 
-    def _put_together(self, rules: Sequence[int], tool: Tool, conduct: Conduct) -> ToolPolicy:
+    def _put_together(self, rules: Sequence[int], tool: Tool, options: CallOptions) -> ToolPolicy:
         about = {
             "id": tool.id,
             "name": tool.name,
             "server": tool.server,
-            "risk": conduct.risk,
-            "read_only": conduct.effect == "read",
-            "side_effects": conduct.effect == "write",
-            "destructive": conduct.is_destructive,
-            "idempotent": conduct.is_idempotent,
+            "risk": options.risk,
+            "read_only": options.effect == "read",
+            "side_effects": options.effect == "write",
+            "destructive": options.is_destructive,
+            "idempotent": options.is_idempotent,
         }
         outcomes: list[Outcome] = []
         for number in rules:
@@ -291,7 +291,7 @@ class Policy:
                 outcomes.append(outcome)
                 if outcome.is_final:
                     return ToolPolicy(outcomes, about)
-        return ToolPolicy([*outcomes, Outcome(conduct.permission)], about)
+        return ToolPolicy([*outcomes, Outcome(options.permission)], about)
 
     @cached_property
     def version(self) -> str:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import LONGEST_SECONDS, Conduct
+from mcpbridge.core.call_options import LONGEST_SECONDS, CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.input_required import needs_driving
@@ -61,29 +61,33 @@ class Late:
     """Concern: knows the late calls, and answers the same calls made again."""
 
     def __init__(
-        self, store: Store, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], Conduct], lifetime: float
+        self,
+        store: Store,
+        servers: Mapping[str, OfferSettings],
+        options_of: Callable[[Tool], CallOptions],
+        lifetime: float,
     ) -> None:
         """`lifetime`: seconds that a result is kept."""
         self.store = store
-        self.configure(servers, conduct, lifetime)
+        self.configure(servers, options_of, lifetime)
         self.known: dict[_Key, list[LateCall]] = {}
         """What the same call gets when it is made again: the oldest first, each once."""
         self.running: dict[Call, LateCall] = {}
         """The calls that go on without their clients."""
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for tools whose late results are kept."""
-        if tool is None or conduct.late != "keep":
+        if tool is None or options.late != "keep":
             return None
         server = self._servers.get(tool.server)
-        timeouts = conduct.timeouts or (server.timeouts if server is not None else None)
+        timeouts = options.timeouts or (server.timeouts if server is not None else None)
         return _Again(self, timeouts.total if timeouts is not None else LONGEST_SECONDS)
 
     def configure(
-        self, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], Conduct], lifetime: float
+        self, servers: Mapping[str, OfferSettings], options_of: Callable[[Tool], CallOptions], lifetime: float
     ) -> None:
         """Other settings from now on; what is late already stays known."""
-        self._servers, self._conduct, self.lifetime = servers, conduct, lifetime
+        self._servers, self._options_of, self.lifetime = servers, options_of, lifetime
 
     # -- for who knows that a client stopped waiting
 
@@ -91,7 +95,7 @@ class Late:
         """From now on a call goes on without its client. None: it is not to, so it should be cancelled."""
         if call in self.running:
             return self.running[call]
-        if call.tool is None or call.takes_task or self._conduct(call.tool).late != "keep":
+        if call.tool is None or call.takes_task or self._options_of(call.tool).late != "keep":
             return None
         if not self._has_room(call.caller.principal):
             return None

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefused
 from mcpbridge.base.units import show_seconds
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import run_of, text_in
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.approvals.grants import Grants
@@ -74,7 +74,7 @@ class Approval:
         seconds: float,
         policy: Callable[[], str],
         audit: Audit,
-        needed: Callable[[Tool | None, Conduct], bool] = lambda tool, conduct: tool is not None,
+        needed: Callable[[Tool | None, CallOptions], bool] = lambda tool, options: tool is not None,
     ) -> None:
         """Make the stages.
 
@@ -84,9 +84,9 @@ class Approval:
         self._approvers, self._grants, self._seconds = approvers, grants, seconds
         self._policy, self._audit, self._needed = policy, audit, needed
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `Concern`."""
-        return self._pass_or_ask if self._needed(tool, conduct) else None
+        return self._pass_or_ask if self._needed(tool, options) else None
 
     def _pass_or_ask(self, call: Call, proceed: Plan) -> Awaitable[Body]:
         if not call.approval:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.units import Bytes
-from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.context import Cancellation
 from mcpbridge.core.elicitation import Asker, Question, Through
 from mcpbridge.core.model import Call, Plan, Tool
@@ -134,14 +134,14 @@ class Cache:
         self.settings, self._servers, self._calls = settings, servers, calls
         self.kept.bound(settings.max_bytes, settings.max_result)
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """A stage for what is cached, and a smaller one for what may change what cached tools return."""
         if tool is None:
             return _Tasks(self) if any(map(self._is_used, self._servers)) else None
-        if conduct.cache > 0:
+        if options.cache > 0:
             self._names[tool.id] = names_of(tool)
-            return _Cached(self, tool, conduct, self._servers.get(tool.server))
-        may_write = conduct.effect != "read" and not conduct.seems_read
+            return _Cached(self, tool, options, self._servers.get(tool.server))
+        may_write = options.effect != "read" and not options.seems_read
         return _Write(self) if may_write and self._is_used(tool.server) else None
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -225,10 +225,10 @@ def _of_calls(settings: OfferSettings | None) -> OfferSettings | None:
 class _Cached:
     """Stage: calls of one tool whose results are kept."""
 
-    def __init__(self, cache: Cache, tool: Tool, conduct: Conduct, server: OfferSettings | None) -> None:
-        self._cache, self._id, self._seconds = cache, tool.id, conduct.cache
+    def __init__(self, cache: Cache, tool: Tool, options: CallOptions, server: OfferSettings | None) -> None:
+        self._cache, self._id, self._seconds = cache, tool.id, options.cache
         self._definition = canonical_digest(tool.definition)
-        self._is_shared = conduct.is_cache_shared
+        self._is_shared = options.is_cache_shared
         self._is_apart = isinstance(server, ServerSettings) and server.share != "shared"
         self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
         self._use = cache.uses.setdefault(tool.id, _Use())

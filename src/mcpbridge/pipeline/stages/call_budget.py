@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from mcpbridge.base.errors import BudgetSpent, Overloaded
 from mcpbridge.base.units import show_seconds
-from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.context import run_of
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.per_client import Recent, client_of
@@ -76,7 +76,7 @@ class Budgets:
         spent = spent or Spent()
         self._made, self._chains = spent.made, spent.chains
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""
         return self._run if tool is not None and (self._max_calls or self._max_chain) else None
 

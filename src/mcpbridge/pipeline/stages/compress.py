@@ -16,7 +16,7 @@ import msgspec
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import Conduct, ResultConduct
+from mcpbridge.core.call_options import CallOptions, ResultOptions
 from mcpbridge.core.model import BRIDGE, Call, Plan, Tool
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
@@ -54,9 +54,9 @@ class Compress:
         """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten."""
         self._rewriter, self._ledger, self._told, self._is_used = rewriter, ledger, told, is_used
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """For all tools but the bridge's own, unless no result is rewritten: else none may look as if it were."""
-        how = conduct.results
+        how = options.results
         if tool is None or _is_own(tool) or not (self._is_used or how.transforms):
             return None
         return _Compress(tool, how, self._rewriter, self._ledger, self._told, is_guarded=self._is_used)
@@ -73,7 +73,7 @@ class _Compress:
     def __init__(
         self,
         tool: Tool,
-        how: ResultConduct,
+        how: ResultOptions,
         rewriter: "Callable[[], Rewriter]",
         ledger: Ledger,
         told: Told,

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from msgspec import Raw
 
-from mcpbridge.core.call_options import CallDefaults, Conduct
+from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.elicitation import Asker, Question, Through
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.per_client import client_of
@@ -124,15 +124,15 @@ class Limits:
         self.batch, self.per_client = calls.batch, calls.max_per_client
         self.places = Places(queued=calls.max_queued) if places is None else places
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """Every tool has one, since any call may name its turn; for one without limits a look at that is all.
 
         Only calls of tools are limited here: other requests take a slot of their server, and that is all.
         """
         if tool is None:
             return None
-        seconds = conduct.timeouts.idle if conduct.timeouts is not None else self._patience(tool.server)
-        return _Limited(self, tool, conduct, seconds)
+        seconds = options.timeouts.idle if options.timeouts is not None else self._patience(tool.server)
+        return _Limited(self, tool, options, seconds)
 
     async def enter(self, call: Call, limit: Limit, seconds: float) -> Place:
         """Take a place, or wait for one.
@@ -159,11 +159,11 @@ class Limits:
 class _Limited:
     """Stage: the limits of one tool's calls."""
 
-    def __init__(self, limits: Limits, tool: Tool, conduct: Conduct, seconds: float) -> None:
+    def __init__(self, limits: Limits, tool: Tool, options: CallOptions, seconds: float) -> None:
         self._limits, self._seconds, self._server = limits, seconds, tool.server
-        self._is_serial = conduct.is_serial
+        self._is_serial = options.is_serial
         self._serial = f"Server '{tool.server}' for changes of one client (`side_effects = \"serial\"`)"
-        slots = conduct.max_concurrent
+        slots = options.max_concurrent
         text = f"Tool '{tool.id}' (`max_concurrent`)"
         self._own = Limit(("tool", tool.id, slots), text, slots) if slots else None
         self._is_always = self._is_serial or bool(slots or limits.per_client)

@@ -9,7 +9,7 @@ counted from the beginning. A tool with nothing of that has no stage.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -23,12 +23,12 @@ class Deadline:
         """`idle_of`: seconds for a call to a server, where its tool has no time of its own."""
         self._idle_of = idle_of
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for tools that have their own times, or are tried again."""
-        if tool is None or (conduct.timeouts is None and conduct.retry.tries <= 1):
+        if tool is None or (options.timeouts is None and options.retry.tries <= 1):
             return None
-        idle = conduct.timeouts.idle if conduct.timeouts is not None else self._idle_of(tool.server)
-        return _Timed(conduct.timeouts, idle if conduct.retry.tries > 1 else 0.0)
+        idle = options.timeouts.idle if options.timeouts is not None else self._idle_of(tool.server)
+        return _Timed(options.timeouts, idle if options.retry.tries > 1 else 0.0)
 
 
 class _Timed:

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, structs
 
 from mcpbridge.base.errors import ArgumentsRefused, CallRefused, HookRefused
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.hooks.call import PASS, Changes, Happening, Hook, HookFailedError, Verdict, read_answer
 from mcpbridge.pipeline.hooks.runners import HookProgram, HookUrl, asking
@@ -77,14 +77,14 @@ class Hooks:
         ]
         self.changes = changes or Changes()
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """A stage for tools that a hook matches."""
         if tool is None:
             return None
         seers = [seer for seer in self._seers if seer.sees(tool)]
         if not seers:
             return None
-        mend = self._arguments.stage(tool, conduct) if self._arguments is not None else None
+        mend = self._arguments.stage(tool, options) if self._arguments is not None else None
         return _Hooked(tool, seers, self.changes, mend)
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ from time import perf_counter
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import run_of
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call, Plan, Tool
@@ -46,11 +46,11 @@ class Observe:
         """`metrics` None: nothing is counted. `record` None: there is no call log."""
         self._metrics, self._events, self._record = metrics, events, record
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """See `Concern`."""
         if tool is None:
             return _ObserveRest(self._metrics, self._events, self._record)
-        return _Observe(tool, self._metrics, self._events, self._record, keeps_content=conduct.log_content)
+        return _Observe(tool, self._metrics, self._events, self._record, keeps_content=options.log_content)
 
 
 class _Observe:

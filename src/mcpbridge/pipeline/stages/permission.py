@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from mcpbridge.base.errors import NotPermitted
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Asks, Call, Plan, Tool
 from mcpbridge.pipeline.permissions.policy import Decision, Policy
 from mcpbridge.pipeline.stage import Stage
@@ -25,11 +25,11 @@ class Guard:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """For tools that are denied to somebody."""
         if tool is None or not self._policy.may_hide:
             return None
-        policy, audience_of = self._policy.for_tool(tool, conduct), self._policy.audience
+        policy, audience_of = self._policy.for_tool(tool, options), self._policy.audience
         if policy.is_hidden is False:
             return None
 
@@ -50,11 +50,11 @@ class Permit:
         """`asks`: what tells of the calls of a tool whether a person must agree, where their arguments decide."""
         self._policy, self._asks = policy, asks
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """For tools of which the arguments decide, or a person."""
         if tool is None:
             return None
-        policy, audience_of = self._policy.for_tool(tool, conduct), self._policy.audience
+        policy, audience_of = self._policy.for_tool(tool, options), self._policy.audience
         asks = self._asks(tool)
         if policy.is_hidden or (asks is None and (policy.is_open or not policy.needs_call)):
             return None

@@ -19,7 +19,7 @@ from functools import partial
 
 from mcpbridge.base.errors import RateLimited
 from mcpbridge.base.units import Rate
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.per_client import Recent, payer_of
 from mcpbridge.pipeline.stage import Stage
@@ -106,11 +106,11 @@ class Rates:
         self._clients = self._taken.by_clients(client) if client is not None else None
         self._servers, self._clock = servers, clock
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """Nothing where no rate is set. Without a tool, the server is known with the call only."""
         if tool is None:
             return self._uncalled if self._clients is not None or self._servers else None
-        rates = (f"Tool '{tool.id}'", conduct.rate_limit), (f"Server '{tool.server}'", conduct.server_rate_limit)
+        rates = (f"Tool '{tool.id}'", options.rate_limit), (f"Server '{tool.server}'", options.server_rate_limit)
         shared = [self._taken.shared(what, rate) for what, rate in rates if rate is not None]
         return partial(self._counted, shared) if shared or self._clients is not None else None
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import ArgumentsRefused
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import BRIDGE, Call, Plan, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -54,7 +54,7 @@ class References:
         self._shelf = shelf
         self._workers = Workers()
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """For every tool: any argument may be one. Not for the bridge's own, which take handles as such."""
         return None if tool is None or tool.server == BRIDGE else self._look
 

@@ -30,7 +30,7 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import Conduct, RetrySettings
+from mcpbridge.core.call_options import CallOptions, RetrySettings
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -88,15 +88,15 @@ class Retry:
     def __init__(self) -> None:
         self.budgets: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for tools with more than one try."""
-        if tool is None or conduct.retry.tries <= 1:
+        if tool is None or options.retry.tries <= 1:
             return None
         return _Retried(
-            conduct.retry,
+            options.retry,
             self.budgets[tool.server],
-            is_idempotent=conduct.is_idempotent,
-            only_reads=conduct.effect == "read",
+            is_idempotent=options.is_idempotent,
+            only_reads=options.effect == "read",
         )
 
 

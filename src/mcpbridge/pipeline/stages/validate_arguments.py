@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import Conduct
+from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
@@ -60,9 +60,9 @@ _decode = msgspec.json.Decoder().decode
 class CheckArguments:
     """Concern: the arguments of every tool that has a schema to check them against."""
 
-    def stage(self, tool: Tool | None, conduct: Conduct) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """None where nothing can be wrong or absent, or the configuration passes all arguments as they are."""
-        if tool is None or (conduct.arguments == "pass" and not conduct.inject_defaults):
+        if tool is None or (options.arguments == "pass" and not options.inject_defaults):
             return None
         try:
             raw = Body(tool.definition).get("inputSchema")
@@ -70,14 +70,14 @@ class CheckArguments:
             if raw is None or not is_schema(schema):
                 return None
             levels = levels_to_check(schema)
-            defaults = defaults_of(raw, schema, levels) if conduct.inject_defaults else None
-            if defaults is None and (conduct.arguments == "pass" or not is_checkable(schema)):
+            defaults = defaults_of(raw, schema, levels) if options.inject_defaults else None
+            if defaults is None and (options.arguments == "pass" or not is_checkable(schema)):
                 return None
             check = compiled(schema, levels, width_of(schema))
         except (Uncheckable, *_UNREADABLE) as error:
             log.info("arguments are not checked", tool=tool.id, reason=str(error)[:200])
             return None
-        return _Arguments(tool.wire, check, defaults, conduct).run
+        return _Arguments(tool.wire, check, defaults, options).run
 
 
 class _Arguments:
@@ -85,10 +85,10 @@ class _Arguments:
 
     __slots__ = ("_check", "_coerces", "_defaults", "_is_valid", "_name", "_passes")
 
-    def __init__(self, name: str, check: Check, defaults: Defaults | None, conduct: Conduct) -> None:
+    def __init__(self, name: str, check: Check, defaults: Defaults | None, options: CallOptions) -> None:
         self._name, self._check, self._defaults = name, check, defaults
         self._is_valid = check.is_valid
-        self._coerces, self._passes = conduct.arguments == "coerce", conduct.arguments == "pass"
+        self._coerces, self._passes = options.arguments == "coerce", options.arguments == "pass"
 
     def run(self, call: Call, proceed: Plan) -> Awaitable[Body]:
         raw = call.params.get("arguments")

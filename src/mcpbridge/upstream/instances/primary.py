@@ -39,7 +39,7 @@ KEEPS = frozenset(
     {
         # What is offered of it: the catalog and the policy are made anew with the settings.
         *("tools", "resources", "prompts", "tool", "title", "tags", "trusted"),
-        # How its calls are treated before they come to it (`Conducts`, the stages of the way).
+        # How its calls are treated before they come to it (`ToolOptions`, the stages of the way).
         *("permission", "risk", "read_only", "destructive", "idempotent", "arguments", "inject_defaults", "late"),
         *("retry", "cache", "cache_scope", "side_effects", "log_content", "results", "rate_limit"),
         # Asked anew each time that another instance is opened, or has nothing to do.
