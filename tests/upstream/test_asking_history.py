@@ -6,20 +6,20 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, NOTHING, SAMPLE, Profile
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, NO_CAPABILITIES, SAMPLE, ClientCapabilities
 from mcpbridge.upstream.concurrency import ENOUGH, Habits, suits
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport, Someone, Watcher, call_of
 
-FORM = Profile.declared({"elicitation": {}}, "2025-11-25")
-BOTH = Profile.declared({"elicitation": {}, "roots": {}}, "2025-11-25")
-ROOTS = Profile.declared({"roots": {}}, "2025-11-25")
-TOOLS = Profile.declared({"sampling": {"tools": {}}}, "2025-11-25")
+FORM = ClientCapabilities.declared({"elicitation": {}}, "2025-11-25")
+BOTH = ClientCapabilities.declared({"elicitation": {}, "roots": {}}, "2025-11-25")
+ROOTS = ClientCapabilities.declared({"roots": {}}, "2025-11-25")
+TOOLS = ClientCapabilities.declared({"sampling": {"tools": {}}}, "2025-11-25")
 
 
-def learned(profile: Profile, calls: int = ENOUGH) -> Habits:
+def learned(profile: ClientCapabilities, calls: int = ENOUGH) -> Habits:
     habits = Habits(learns=True)
     for _ in range(calls):
         assert habits.learns_of(profile)
@@ -28,7 +28,7 @@ def learned(profile: Profile, calls: int = ENOUGH) -> Habits:
 
 
 def test_a_server_is_quiet_in_what_it_could_have_asked_often_enough() -> None:
-    assert learned(BOTH, ENOUGH - 1).quiet is NOTHING
+    assert learned(BOTH, ENOUGH - 1).quiet is NO_CAPABILITIES
     habits = learned(BOTH)
     assert habits.quiet is BOTH
     assert not habits.learns_of(BOTH)
@@ -44,7 +44,7 @@ def test_one_question_counts_for_ever_and_for_its_kind_only() -> None:
     assert Habits(habits.counts, learns=True).quiet is FORM, "as it is kept"
     assert not habits.learns_of(BOTH)
     habits.asked(ELICIT)
-    assert habits.quiet is NOTHING
+    assert habits.quiet is NO_CAPABILITIES
     assert habits.has_asked
     first = Habits(learns=True)
     first.asked(SAMPLE)
@@ -53,7 +53,7 @@ def test_one_question_counts_for_ever_and_for_its_kind_only() -> None:
 
 def test_where_nothing_is_kept_nothing_is_learned() -> None:
     habits = Habits({"form": ENOUGH})
-    assert habits.quiet is NOTHING
+    assert habits.quiet is NO_CAPABILITIES
     assert not habits.learns_of(FORM)
     habits.asked(ELICIT)
     assert habits.has_asked
@@ -62,16 +62,18 @@ def test_where_nothing_is_kept_nothing_is_learned() -> None:
 @pytest.mark.parametrize(
     ("declared", "client", "quiet", "may"),
     [
-        (FORM, FORM, NOTHING, True),
-        (FORM, NOTHING, NOTHING, False),
-        (FORM, NOTHING, FORM, True),
-        (NOTHING, FORM, FORM, False),  # it was not told that it may ask
+        (FORM, FORM, NO_CAPABILITIES, True),
+        (FORM, NO_CAPABILITIES, NO_CAPABILITIES, False),
+        (FORM, NO_CAPABILITIES, FORM, True),
+        (NO_CAPABILITIES, FORM, FORM, False),  # it was not told that it may ask
         (BOTH, ROOTS, FORM, True),
         (BOTH, FORM, FORM, False),  # of its roots it would be asked
-        (BOTH, NOTHING, BOTH, True),
+        (BOTH, NO_CAPABILITIES, BOTH, True),
     ],
 )
-def test_who_shares_a_session(declared: Profile, client: Profile, quiet: Profile, may: bool) -> None:
+def test_who_shares_a_session(
+    declared: ClientCapabilities, client: ClientCapabilities, quiet: ClientCapabilities, may: bool
+) -> None:
     assert suits(declared, client, quiet) is may
 
 

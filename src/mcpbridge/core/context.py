@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct, field
 
-from mcpbridge.core.elicitation import NOBODY, Asker
+from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.core.events import EventBus
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import CONTEXT, RUN
@@ -167,7 +167,7 @@ class CallContext(Struct, eq=False):
     """What the program gave: `Bridge(dependencies=...)`."""
     events: CallEvents
     cancellation: Cancellation = field(default_factory=Cancellation)
-    client: Asker = NOBODY
+    client: Elicitor = NOBODY
     """Who can be asked meanwhile: `SamplingModel(context)` asks its model."""
 
     @property

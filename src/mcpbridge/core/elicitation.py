@@ -2,7 +2,7 @@
 
 A legacy upstream sends a real request in the middle of a call, a modern one answers `input_required`; a legacy client
 takes a real request, a modern one takes `input_required` and comes back (MCP 2025-11-25, Elicitation; MCP 2026-07-28,
-Multi Round-Trip Requests). In between there is one thing only: a `Question`, put to the `Asker` that came with the
+Multi Round-Trip Requests). In between there is one thing only: a `Question`, put to the `Elicitor` that came with the
 call.
 """
 
@@ -27,7 +27,7 @@ ELICITATION_SINCE = "2025-06-18"
 URL_SINCE = TOOLS_SINCE = "2025-11-25"
 
 
-class Profile(Struct, frozen=True):
+class ClientCapabilities(Struct, frozen=True):
     """What a client can be asked: what it declared, as far as the bridge relays it. False when that is nothing.
 
     An upstream session of the handshake era is opened with exactly one profile, since what it declares is fixed.
@@ -44,7 +44,7 @@ class Profile(Struct, frozen=True):
         return self.form or self.url or self.sampling or self.roots
 
     @classmethod
-    def declared(cls, capabilities: Mapping[str, Any], version: str) -> "Profile":
+    def declared(cls, capabilities: Mapping[str, Any], version: str) -> "ClientCapabilities":
         """The profile of a client that declared `capabilities` and speaks revision `version`.
 
         What came with a later revision than the client's is left out: it has no way to take such a request.
@@ -66,17 +66,17 @@ class Profile(Struct, frozen=True):
             )
         )
 
-    def with_roots(self) -> "Profile":
+    def with_roots(self) -> "ClientCapabilities":
         """The same, and its roots can be asked for (the bridge knows them itself)."""
         return self if self.roots else _interned(replace(self, roots=True))
 
-    def joined(self, other: "Profile") -> "Profile":
+    def joined(self, other: "ClientCapabilities") -> "ClientCapabilities":
         """What one of the two can be asked."""
-        return _interned(Profile(*(a or b for a, b in zip(astuple(self), astuple(other), strict=True))))
+        return _interned(ClientCapabilities(*(a or b for a, b in zip(astuple(self), astuple(other), strict=True))))
 
-    def without(self, other: "Profile") -> "Profile":
+    def without(self, other: "ClientCapabilities") -> "ClientCapabilities":
         """What the other cannot be asked of it."""
-        return _interned(Profile(*(a and not b for a, b in zip(astuple(self), astuple(other), strict=True))))
+        return _interned(ClientCapabilities(*(a and not b for a, b in zip(astuple(self), astuple(other), strict=True))))
 
     def capabilities(self, *, modern: bool) -> dict[str, object]:
         """As `capabilities` of the handshake, or as `clientCapabilities` of a modern request."""
@@ -131,7 +131,7 @@ class Unreachable(QuestionRefused):
     """There is no way to the client from where the question came; it was not put."""
 
 
-def why_not(question: Question, profile: Profile) -> QuestionRefused | None:
+def why_not(question: Question, profile: ClientCapabilities) -> QuestionRefused | None:
     """Why a question must not be put to whoever can be asked this; None when it may."""
     try:
         params = Body(question.params)
@@ -146,11 +146,11 @@ def why_not(question: Question, profile: Profile) -> QuestionRefused | None:
     return None
 
 
-class Asker(Protocol):
+class Elicitor(Protocol):
     """The client behind a call, as far as it can be asked something."""
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> ClientCapabilities:
         """What it can be asked."""
         ...
 
@@ -201,18 +201,18 @@ def elicitation_mode(params: Body) -> str:
 
 
 @cache
-def _interned(profile: Profile) -> Profile:
+def _interned(profile: ClientCapabilities) -> ClientCapabilities:
     """The one object for equal profiles, so that they are compared by identity."""
     return profile
 
 
-NOTHING = _interned(Profile())
+NO_CAPABILITIES = _interned(ClientCapabilities())
 
 
-class _Nobody:
+class _NobodyToAsk:
     """Whoever cannot be asked anything."""
 
-    profile = NOTHING
+    profile = NO_CAPABILITIES
     principal = ""
     owner: object = None
     home: object = None
@@ -231,61 +231,61 @@ class _Nobody:
         return ""
 
 
-NOBODY: Asker = _Nobody()
+NOBODY: Elicitor = _NobodyToAsk()
 
 
-class Through:
-    """An `Asker` that stands before another one. What it does not do otherwise, that one does."""
+class ElicitorWrapper:
+    """An `Elicitor` that stands before another one. What it does not do otherwise, that one does."""
 
     __slots__ = ()
 
     @property
-    def asker(self) -> Asker:
+    def elicitor(self) -> Elicitor:
         """The one behind it."""
         raise NotImplementedError
 
     @property
-    def profile(self) -> Profile:
-        """See `Asker`, as for the rest."""
-        return self.asker.profile
+    def profile(self) -> ClientCapabilities:
+        """See `Elicitor`, as for the rest."""
+        return self.elicitor.profile
 
     @property
-    def owner(self) -> object:  # noqa: D102 - as in `Asker`
-        return self.asker.owner
+    def owner(self) -> object:  # noqa: D102 - as in `Elicitor`
+        return self.elicitor.owner
 
     @property
     def principal(self) -> str:  # noqa: D102
-        return self.asker.principal
+        return self.elicitor.principal
 
     @property
     def home(self) -> object:  # noqa: D102
-        return self.asker.home
+        return self.elicitor.home
 
     @property
     def relays(self) -> bool:  # noqa: D102
-        return self.asker.relays
+        return self.elicitor.relays
 
     def ask(self, question: Question) -> Awaitable[Raw]:  # noqa: D102
-        return self.asker.ask(question)
+        return self.elicitor.ask(question)
 
     def finished(self, question: Question) -> None:  # noqa: D102
-        self.asker.finished(question)
+        self.elicitor.finished(question)
 
     def give_way(self, server: str) -> bool:  # noqa: D102
-        return self.asker.give_way(server)
+        return self.elicitor.give_way(server)
 
     async def project(self) -> str:  # noqa: D102
-        return await self.asker.project()
+        return await self.elicitor.project()
 
 
-def encoded_capabilities(profile: Profile, extensions: bytes = b"") -> bytes:
+def encoded_capabilities(profile: ClientCapabilities, extensions: bytes = b"") -> bytes:
     """The `clientCapabilities` of a modern request, on the wire. `extensions`: the map to add, encoded."""
     if len(extensions) > _LONGEST_KEPT:
         return _encode_capabilities(profile, extensions)
     return _kept_capabilities(profile, extensions)
 
 
-def _encode_capabilities(profile: Profile, extensions: bytes) -> bytes:
+def _encode_capabilities(profile: ClientCapabilities, extensions: bytes) -> bytes:
     declared = profile.capabilities(modern=True)
     if extensions:
         declared["extensions"] = Raw(extensions)

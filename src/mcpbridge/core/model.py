@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 
 from mcpbridge.core.call_options import Hints
 from mcpbridge.core.context import NOWHERE, BridgeContext, CallContext, Session, context_of
-from mcpbridge.core.elicitation import NOBODY, Asker
+from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.peer import Update
@@ -52,7 +52,7 @@ class Tool(Protocol):
 
 
 class Caller(Protocol):
-    """The client that calls, for those who decide about calls; see `Asker` for what it can be asked."""
+    """The client that calls, for those who decide about calls; see `Elicitor` for what it can be asked."""
 
     @property
     def principal(self) -> str:
@@ -127,7 +127,7 @@ class Call(Struct, eq=False):
     """Gets progress and log messages that belong to this call."""
     headers: tuple[tuple[str, str], ...] = ()
     """HTTP headers of this call alone (`Mcp-Param-*`)."""
-    client: Asker = NOBODY
+    client: Elicitor = NOBODY
     """Who can be asked what the upstream wants to know meanwhile."""
     roots: bytes = b""
     """The result of `roots/list` that the configuration gives in place of the client; empty: it gives none."""

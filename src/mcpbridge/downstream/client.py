@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msgspec import Raw, Struct, field
 
 from mcpbridge.core.context import Session
-from mcpbridge.core.elicitation import NOTHING, Asker, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.upstream.session.subscriptions import Wanted
@@ -119,9 +119,9 @@ class Client(Struct, eq=False):
     """Legacy: it was told that it may call tools as tasks (2025-11-25)."""
     initialized: bool = False
     """The client has sent `notifications/initialized`: from then on it may be sent unsolicited messages."""
-    profile: Profile = NOTHING
+    profile: ClientCapabilities = NO_CAPABILITIES
     """What it can be asked."""
-    bystander: Asker | None = None
+    bystander: Elicitor | None = None
     """Legacy: stands behind all its calls alike, if it can be asked nothing."""
     asked: Requests | None = None
     """The bridge's own requests to it. Legacy only, once it has initialized."""

@@ -26,7 +26,7 @@ from mcpbridge.catalog.tool_info import Representation
 from mcpbridge.config.load import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import BridgeContext, Session, new_run
-from mcpbridge.core.elicitation import NOTHING
+from mcpbridge.core.elicitation import NO_CAPABILITIES
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Notify
@@ -385,7 +385,7 @@ class Engine:
     def _tell_project(self) -> None:
         """Those who ask in this process work in this project: servers that wait for one start for it."""
         if self._project:
-            self.pool.expect(NOTHING, project=self._project)
+            self.pool.expect(NO_CAPABILITIES, project=self._project)
 
     # -- other settings
 

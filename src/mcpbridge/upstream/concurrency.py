@@ -25,7 +25,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from mcpbridge.base.errors import Overloaded
-from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, NOTHING, SAMPLE, Profile
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, NO_CAPABILITIES, SAMPLE, ClientCapabilities
 from mcpbridge.core.model import Call
 
 
@@ -260,7 +260,7 @@ class Habits:
         self.keep: Callable[[], None] = _nowhere
         """Called when `counts` are to be kept."""
         self.followers = WeakSet[Follower]()
-        self.quiet = NOTHING
+        self.quiet = NO_CAPABILITIES
         """What it could have asked often enough, and did not."""
         self._learns = learns
         self._look()
@@ -270,11 +270,11 @@ class Habits:
         """It asked a person or a model something."""
         return any(self.counts.get(kind) == _HAS_ASKED for method in _ALONE for kind in _KINDS[method])
 
-    def learns_of(self, profile: Profile) -> bool:
+    def learns_of(self, profile: ClientCapabilities) -> bool:
         """A call in a session that declared this profile may tell something new."""
         return self._learns and any(0 <= self.counts.get(kind, 0) < ENOUGH for kind in _kinds(profile))
 
-    def passed(self, profile: Profile) -> None:
+    def passed(self, profile: ClientCapabilities) -> None:
         """A call of a tool ended well, in a session that declared this profile."""
         for kind in _kinds(profile):
             if 0 <= (count := self.counts.get(kind, 0)) < ENOUGH:
@@ -290,15 +290,15 @@ class Habits:
             self.keep()
             self._look()
 
-    def declared(self, profile: Profile) -> Profile:
+    def declared(self, profile: ClientCapabilities) -> ClientCapabilities:
         """What a session for clients of this profile declares, so that it suits as many others as can be."""
         return profile.joined(self.quiet)
 
     def _look(self) -> None:
         found = {kind for kind, count in self.counts.items() if count >= ENOUGH} if self._learns else set[str]()
         is_model = "sampling" in found
-        quiet = NOTHING.joined(
-            Profile(
+        quiet = NO_CAPABILITIES.joined(
+            ClientCapabilities(
                 form="form" in found,
                 url="url" in found,
                 sampling=is_model,
@@ -314,7 +314,7 @@ class Habits:
 
 
 @cache
-def suits(declared: Profile, client: Profile, quiet: Profile) -> bool:
+def suits(declared: ClientCapabilities, client: ClientCapabilities, quiet: ClientCapabilities) -> bool:
     """A session that declared this may serve a client that can be asked that, at a server quiet in so much.
 
     It is told of nothing that the client cannot be asked but what it does not ask anyway.
@@ -323,7 +323,7 @@ def suits(declared: Profile, client: Profile, quiet: Profile) -> bool:
     return is_superset and declared.without(quiet) == client.without(quiet)
 
 
-def _kinds(profile: Profile) -> list[str]:
+def _kinds(profile: ClientCapabilities) -> list[str]:
     return [kind for kinds in _KINDS.values() for kind in kinds if getattr(profile, kind)]
 
 

@@ -22,7 +22,7 @@ import anyio
 
 from mcpbridge.base.errors import Overloaded
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.elicitation import NOTHING, Asker, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.concurrency import Habits, WaitingRoom
@@ -172,7 +172,7 @@ class Pool:
 
     # -- clients
 
-    async def serving(self, base: Upstream, client: Asker) -> Upstream:
+    async def serving(self, base: Upstream, client: Elicitor) -> Upstream:
         """The instance of a server that calls of this client go to; it is started if there is none.
 
         Raises:
@@ -181,7 +181,7 @@ class Pool:
         """
         return await self._choosing.serving(base, client)
 
-    def expect(self, profile: Profile, view: str = "", *, project: str = "", principal: str = "") -> None:
+    def expect(self, profile: ClientCapabilities, view: str = "", *, project: str = "", principal: str = "") -> None:
         """A client came that can be asked this, and works in this project: what is not open yet is opened for such.
 
         `view`: the one server that the client sees; empty: all. `project`: its URI; empty: the client has none, or it
@@ -279,7 +279,7 @@ class Pool:
         project: str,
         *,
         is_base: bool = False,
-        profile: Profile = NOTHING,
+        profile: ClientCapabilities = NO_CAPABILITIES,
         home: object = None,
         is_spare: bool = False,
     ) -> Upstream:

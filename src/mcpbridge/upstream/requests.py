@@ -31,7 +31,7 @@ from mcpbridge.base.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from mcpbridge.core.elicitation import NOTHING, Asker, Profile, encoded_capabilities
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor, encoded_capabilities
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -99,7 +99,7 @@ class Traffic:
         self._name, self._link, self._attribution, self._tasks = name, link, attribution, tasks
         self.takes_turns = False
         """Calls of one client at a time, since questions of the server would name no call."""
-        self.learns_of: Profile | None = None
+        self.learns_of: ClientCapabilities | None = None
         """What its session declared, while calls that pass without a question of the server tell something new."""
         self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
         places = settings.max_concurrent + settings.max_queued
@@ -242,7 +242,7 @@ class Traffic:
         """Whether calls pass; see `Breaker`."""
         return self._breaker.state(self._loop.time())
 
-    def is_held_from(self, client: Asker) -> bool:
+    def is_held_from(self, client: Elicitor) -> bool:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
         owner = client.owner
         is_used = self._turns.blocks(owner) or bool(self._tasks and self._tasks.blocks(owner))
@@ -405,7 +405,7 @@ class Traffic:
 
     def _capabilities(self, call: Call) -> bytes:
         """What a modern server is told that can be asked during this call: what its client declared, no more."""
-        profile = call.client.profile if self._may_ask else NOTHING
+        profile = call.client.profile if self._may_ask else NO_CAPABILITIES
         profile = profile.with_roots() if self._has_roots else profile
         return encoded_capabilities(profile, call.extensions or _OWN_EXTENSIONS)
 

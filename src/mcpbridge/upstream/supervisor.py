@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from msgspec import Raw
 
-from mcpbridge.core.elicitation import NOTHING, Asker, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.revisions import LATEST_LEGACY
@@ -54,7 +54,7 @@ class Observer(Protocol):
         """What a URL question was about is done (2025-11-25)."""
         ...
 
-    def beside(self, upstream: "Upstream") -> Asker | None:
+    def beside(self, upstream: "Upstream") -> Elicitor | None:
         """The one client that this session can be about, to be asked outside of any call; None when it is not one."""
         ...
 
@@ -75,7 +75,7 @@ class Upstream:
         *,
         client_info: dict[str, str],
         is_base: bool = True,
-        profile: Profile = NOTHING,
+        profile: ClientCapabilities = NO_CAPABILITIES,
         home: object = None,
         is_spare: bool = False,
         memory: Memory | None = None,
@@ -98,8 +98,8 @@ class Upstream:
         """What the server was seen to ask."""
         self.habits.followers.add(self)
         self.profile = profile
-        self._quiet = NOTHING
-        self.plain_profile: Profile | None = None
+        self._quiet = NO_CAPABILITIES
+        self.plain_profile: ClientCapabilities | None = None
         """Calls of clients that can be asked exactly this go to this instance without a further look: the usual case,
         a shared legacy session that can ask nobody anything. None while there is none, or it is not as simple."""
         self.restarts = 0
@@ -305,15 +305,15 @@ class Upstream:
         """Return when it has had nothing to do for so long."""
         await self._traffic.idle(seconds)
 
-    def serves(self, client: Asker) -> bool:
+    def serves(self, client: Elicitor) -> bool:
         """Calls of this client may go to this very instance; cheap. False: `Pool.serving` tells which one is right."""
         if not self.is_shared:
             return False
         if self.modern or self.settings.questions == "never":
             return True
-        return self.suits(client.profile) and (self.profile is NOTHING or not self.is_held_from(client))
+        return self.suits(client.profile) and (self.profile is NO_CAPABILITIES or not self.is_held_from(client))
 
-    def suits(self, profile: Profile) -> bool:
+    def suits(self, profile: ClientCapabilities) -> bool:
         """Clients that can be asked this may use its sessions of the handshake era.
 
         That is those that can be asked what it declares; and of a server that was known not to ask, when this session
@@ -321,7 +321,7 @@ class Upstream:
         """
         return profile is self.profile or suits(self.profile, profile, self._quiet_still)
 
-    def is_held_from(self, client: Asker) -> bool:
+    def is_held_from(self, client: Elicitor) -> bool:
         """Calls of another client run on this session, whose questions could not be told from this client's."""
         return self._traffic.is_held_from(client)
 
@@ -367,7 +367,7 @@ class Upstream:
 
     # -- what it is told of its clients
 
-    def adopt(self, profile: Profile) -> None:
+    def adopt(self, profile: ClientCapabilities) -> None:
         """Declare this profile from now on. An open session of another one, which nobody may use yet, is replaced."""
         if profile is self.profile:
             return
@@ -377,7 +377,7 @@ class Upstream:
         if session is not None and not session.modern:
             self._link.renew(session)
 
-    def assign(self, profile: Profile) -> None:
+    def assign(self, profile: ClientCapabilities) -> None:
         """Open the spare for such clients."""
         self.profile, self._quiet = profile, self.habits.quiet
         self._settle()
@@ -408,14 +408,14 @@ class Upstream:
 
         Calls take turns where the server may ask somebody and a question of it names no call, since its transport has
         one stream. That holds for an instance of one client as well: each call of a modern one is asked by itself
-        (`Asker.owner`).
+        (`Elicitor.owner`).
         """
         habits, is_legacy = self.habits, not self.modern
         can_ask = is_legacy and bool(self.profile.without(habits.quiet))
         self._traffic.takes_turns = can_ask and self.transport.kind != "streamable-http"
         self._traffic.learns_of = self.profile if is_legacy and habits.learns_of(self.profile) else None
         self._quiet_still = self._quiet.without(self._quiet.without(habits.quiet))
-        is_plain = self._has_agreed and self.is_shared and self.profile is NOTHING and not self.modern
+        is_plain = self._has_agreed and self.is_shared and self.profile is NO_CAPABILITIES and not self.modern
         self.plain_profile = self.profile if is_plain else None
 
     def habits_changed(self) -> None:
@@ -553,7 +553,7 @@ class Upstream:
         self._settle()
         self._traffic.begin_anew()
 
-    def _to_declare(self) -> Profile:
+    def _to_declare(self) -> ClientCapabilities:
         """What a session of the handshake era declares: also what the configuration answers."""
         return self.profile.with_roots() if self.settings.roots else self.profile
 

@@ -104,7 +104,7 @@ async def test_a_service_chooses_among_all_tools(provider: str) -> None:
 
 async def test_the_clients_own_model_chooses() -> None:
     someone = client(CHOSEN)
-    assert await choose(by_client(temperature=None), asker=someone) == BY_MODEL
+    assert await choose(by_client(temperature=None), elicitor=someone) == BY_MODEL
     [question] = someone.asked
     params = json.loads(bytes(question.params))
     assert question.upstream == "mcpbridge: router"
@@ -184,7 +184,7 @@ async def test_a_model_that_takes_too_long_is_left() -> None:
 
 
 async def test_a_client_that_takes_too_long_is_not_waited_for() -> None:
-    assert (await choose(by_client(timeout=0.05), asker=client())).by == "ranker"
+    assert (await choose(by_client(timeout=0.05), elicitor=client())).by == "ranker"
 
 
 async def test_too_few_tools_are_not_enough() -> None:
@@ -201,10 +201,10 @@ async def test_a_client_that_refuses_or_does_not_sample_costs_nothing() -> None:
 
     refusing = Refusing(sampling=True)
     router = by_client()
-    assert (await choose(router, asker=Someone(form=True))).reason == "the client did not declare sampling"
-    assert (await choose(router, asker=NOBODY)).by == "ranker"
-    assert "The user said no" in (await choose(router, asker=refusing)).reason
-    assert (await choose(router, asker=refusing)).by == "ranker"
+    assert (await choose(router, elicitor=Someone(form=True))).reason == "the client did not declare sampling"
+    assert (await choose(router, elicitor=NOBODY)).by == "ranker"
+    assert "The user said no" in (await choose(router, elicitor=refusing)).reason
+    assert (await choose(router, elicitor=refusing)).by == "ranker"
     assert len(refusing.asked) == 1
 
 
@@ -343,13 +343,13 @@ async def test_when_the_first_is_cancelled_the_next_asks() -> None:
 async def test_nobody_waits_for_the_model_of_another_client_but_one_user_has_one_choice() -> None:
     router = by_client()
     absent, present, later = client(), client(CHOSEN), client("[]")
-    waiting = asyncio.ensure_future(choose(router, asker=absent))
+    waiting = asyncio.ensure_future(choose(router, elicitor=absent))
     await settled()
-    assert await choose(router, asker=present) == BY_MODEL
-    assert await choose(router, asker=later) == BY_MODEL
+    assert await choose(router, elicitor=present) == BY_MODEL
+    assert await choose(router, elicitor=later) == BY_MODEL
     assert (len(absent.asked), len(present.asked), len(later.asked)) == (1, 1, 0)
     later.principal = "somebody else"
-    assert await choose(router, asker=later) == Choice((), "model")
+    assert await choose(router, elicitor=later) == Choice((), "model")
     absent.answer.set_result(said('["feed_bee"]'))
     assert (await waiting).names == ("zoo__feed_bee",)
 

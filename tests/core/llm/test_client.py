@@ -31,8 +31,8 @@ async def asking(provider: str, script: Script) -> AsyncIterator[tuple[Model, Ht
             await model.close()
 
 
-async def written(model: Model, prompt: Prompt = PROMPT, asker: Any = NOBODY, **more: float) -> Written:
-    return await model.write(prompt, asker, **{"seconds": 10, **more})
+async def written(model: Model, prompt: Prompt = PROMPT, elicitor: Any = NOBODY, **more: float) -> Written:
+    return await model.write(prompt, elicitor, **{"seconds": 10, **more})
 
 
 # -- services
@@ -135,6 +135,6 @@ async def test_only_a_client_that_samples_is_asked() -> None:
     client = Someone(form=True)
     assert model.why_not(client)
     with pytest.raises(ModelFailed, match="did not declare sampling"):
-        await written(model, asker=client)
+        await written(model, elicitor=client)
     assert not client.asked
     assert not Model(Account("openai", "guess", "guesses")).why_not(client)

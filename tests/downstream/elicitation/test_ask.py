@@ -8,7 +8,7 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation import ask as asking
 from mcpbridge.downstream.elicitation.ask import MAX_OPEN, ClientRequests, LegacyAsker, Unasked
@@ -47,8 +47,8 @@ class Ear:
     def ask(self, method: str = "roots/list") -> asyncio.Task[Raw]:
         return asyncio.ensure_future(self.requests.request(method, b"{}", self.notify))
 
-    def asker(self, version: str = "2025-11-25", **profile: bool) -> LegacyAsker:
-        self.client.version, self.client.profile = version, Profile(**profile)
+    def elicitor(self, version: str = "2025-11-25", **profile: bool) -> LegacyAsker:
+        self.client.version, self.client.profile = version, ClientCapabilities(**profile)
         return LegacyAsker(self.client, self.requests, self.notify)
 
 
@@ -154,10 +154,10 @@ async def test_the_client_is_told_beside_the_call_when_that_has_no_stream_any_mo
 
 async def test_silence_is_a_cancel_of_a_form_and_an_error_otherwise() -> None:
     ear = Ear(0.02)
-    asker = ear.asker(form=True, sampling=True)
-    assert json.loads(bytes(await asker.ask(question()))) == {"action": "cancel"}
+    elicitor = ear.elicitor(form=True, sampling=True)
+    assert json.loads(bytes(await elicitor.ask(question()))) == {"action": "cancel"}
     with pytest.raises(QuestionRefused, match=r"no answer within 0\.02 s"):
-        await asker.ask(question(SAMPLE, messages=[]))
+        await elicitor.ask(question(SAMPLE, messages=[]))
     asked = [message["id"] for message in ear.got if "id" in message]
     assert [m["params"]["requestId"] for m in ear.got if m["method"] == "notifications/cancelled"] == asked
 
@@ -188,21 +188,21 @@ async def test_what_was_not_declared_is_not_sent() -> None:
     ear = Ear()
     for asked in (question(), question(mode="url", url="https://x"), question(SAMPLE), question(LIST_ROOTS)):
         with pytest.raises(QuestionRefused):
-            await ear.asker().ask(asked)
+            await ear.elicitor().ask(asked)
     assert not ear.got
 
 
 async def test_the_end_of_a_page_is_told_by_the_id_that_the_client_knows() -> None:
     ear = Ear()
-    asker = ear.asker(url=True)
+    elicitor = ear.elicitor(url=True)
     page = question(mode="url", url="https://example.com")
-    asker.finished(page)  # never asked: nothing to tell
-    task = asyncio.ensure_future(asker.ask(page))
+    elicitor.finished(page)  # never asked: nothing to tell
+    task = asyncio.ensure_future(elicitor.ask(page))
     asked = await ear.hear(1)
     ear.says(id=asked["id"], result={"action": "accept"})
     await task
     for _ in range(2):
-        asker.finished(page)
+        elicitor.finished(page)
     told = ear.got[1:]
     assert [message["method"] for message in told] == ["notifications/elicitation/complete"]
     assert told[0]["params"] == {"elicitationId": asked["params"]["elicitationId"]}
@@ -211,9 +211,9 @@ async def test_the_end_of_a_page_is_told_by_the_id_that_the_client_knows() -> No
 @pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}, {"action": 5}, None], ids=json.dumps)
 async def test_of_a_page_that_is_not_opened_nothing_is_awaited(answer: Message | None) -> None:
     ear = Ear()
-    asker = ear.asker(url=True)
+    elicitor = ear.elicitor(url=True)
     page = question(mode="url", url="https://example.com/", elicitationId="e1")
-    task = asyncio.ensure_future(asker.ask(page))
+    task = asyncio.ensure_future(elicitor.ask(page))
     asked = await ear.hear(1)
     assert ear.client.elicitations == {("up", asked["params"]["elicitationId"])}
     if answer is None:
@@ -224,13 +224,13 @@ async def test_of_a_page_that_is_not_opened_nothing_is_awaited(answer: Message |
         await task
     assert not ear.client.elicitations
     told = len(ear.got)
-    asker.finished(page)
+    elicitor.finished(page)
     assert len(ear.got) == told
 
 
 async def test_a_page_that_is_opened_is_remembered_until_it_is_done() -> None:
     ear = Ear()
-    task = asyncio.ensure_future(ear.asker(url=True).ask(question(mode="url", url="https://example.com/")))
+    task = asyncio.ensure_future(ear.elicitor(url=True).ask(question(mode="url", url="https://example.com/")))
     asked = await ear.hear(1)
     ear.says(id=asked["id"], result={"action": "accept"})
     await task
@@ -249,19 +249,19 @@ async def test_who_says_nothing_more_is_asked_nothing_more() -> None:
 
 async def test_the_project_is_the_first_root_and_asked_for_once() -> None:
     ear = Ear()
-    asker = ear.asker(roots=True)
-    task = asyncio.ensure_future(asker.project())
+    elicitor = ear.elicitor(roots=True)
+    task = asyncio.ensure_future(elicitor.project())
     ear.says(id=(await ear.hear(1))["id"], result={"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]})
     assert await task == "file:///a"
-    assert await asker.project() == "file:///a"
+    assert await elicitor.project() == "file:///a"
     assert len(ear.got) == 1
 
 
 async def test_calls_at_the_same_time_learn_the_same_project() -> None:
     """The second must not take the first one's open question for the answer "none"."""
     ear = Ear()
-    asker = ear.asker(roots=True)
-    tasks = [asyncio.ensure_future(asker.project()) for _ in range(3)]
+    elicitor = ear.elicitor(roots=True)
+    tasks = [asyncio.ensure_future(elicitor.project()) for _ in range(3)]
     ear.says(id=(await ear.hear(1))["id"], result={"roots": [{"uri": "file:///a"}]})
     with anyio.fail_after(30):
         assert await asyncio.gather(*tasks) == ["file:///a"] * 3
@@ -271,7 +271,7 @@ async def test_calls_at_the_same_time_learn_the_same_project() -> None:
 @pytest.mark.parametrize("result", [{"roots": []}, {}, {"roots": 5}, {"roots": [{"name": "x"}]}], ids=json.dumps)
 async def test_no_roots_are_no_project(result: Message) -> None:
     ear = Ear()
-    task = asyncio.ensure_future(ear.asker(roots=True).project())
+    task = asyncio.ensure_future(ear.elicitor(roots=True).project())
     ear.says(id=(await ear.hear(1))["id"], result=result)
     assert await task == ""
 
@@ -280,22 +280,22 @@ async def test_a_client_that_keeps_its_roots_to_itself_is_not_waited_for_long(mo
     """No person is asked, so the patience for people is too much; and it may have been busy, so it is asked again."""
     monkeypatch.setattr(asking, "PROJECT_SECONDS", 0.01)
     ear = Ear(seconds=3600)
-    asker = ear.asker(roots=True)
+    elicitor = ear.elicitor(roots=True)
     with anyio.fail_after(30):
-        assert await asker.project() == ""
+        assert await elicitor.project() == ""
     assert [message["method"] for message in ear.got] == ["roots/list", "notifications/cancelled"]
-    assert await asker.project() == ""
+    assert await elicitor.project() == ""
     assert len(ear.got) == 2, "not again at once"
     ear.client.project_again_at = 0.0
     monkeypatch.undo()
-    task = asyncio.ensure_future(asker.project())
+    task = asyncio.ensure_future(elicitor.project())
     ear.says(id=(await ear.hear(3))["id"], result={"roots": [{"uri": "file:///a"}]})
     assert await task == "file:///a"
 
 
 async def test_a_client_without_roots_is_not_asked_for_its_project() -> None:
     ear = Ear()
-    assert await ear.asker(form=True).project() == ""
+    assert await ear.elicitor(form=True).project() == ""
     assert not ear.got
 
 
@@ -315,9 +315,9 @@ async def test_a_client_without_roots_works_where_it_was_started() -> None:
     """Its front was told: by the shim, or by the one who started the bridge."""
     ear = Ear()
     ear.client.told_project = "file:///told"
-    assert await ear.asker(form=True).project() == "file:///told"
+    assert await ear.elicitor(form=True).project() == "file:///told"
     ear.client.told_project = ""
-    assert await ear.asker(form=True).project() == ""
+    assert await ear.elicitor(form=True).project() == ""
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ async def test_a_client_without_roots_works_where_it_was_started() -> None:
 async def test_what_a_client_says_itself_counts_more_than_where_it_was_started(roots: list[str], project: str) -> None:
     ear = Ear()
     ear.client.told_project = "file:///told"
-    task = asyncio.ensure_future(ear.asker(roots=True).project())
+    task = asyncio.ensure_future(ear.elicitor(roots=True).project())
     asked = await ear.hear(1)
     assert ear.says(id=asked["id"], result={"roots": [{"uri": uri} for uri in roots]})
     with anyio.fail_after(30):

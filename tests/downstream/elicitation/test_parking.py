@@ -8,7 +8,7 @@ import anyio
 import pytest
 from msgspec import Raw
 
-from mcpbridge.core.elicitation import ELICIT, Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation import parking as parking_module
@@ -20,7 +20,7 @@ QUESTION = Question("up", ELICIT, Raw(b'{"message":"Who?","requestedSchema":{"ty
 
 
 def client(channel: object = None) -> Client:
-    return Client(modern=True, version="2026-07-28", profile=Profile(form=True, url=True), channel=channel)
+    return Client(modern=True, version="2026-07-28", profile=ClientCapabilities(form=True, url=True), channel=channel)
 
 
 def call(params: str = '{"name":"t"}') -> Call:
@@ -62,11 +62,11 @@ async def test_what_is_asked_from_elsewhere_ends_when_the_client_leaves() -> Non
     with anyio.fail_after(30):
         request = asyncio.ensure_future(parking.deliver(client(), call()))
         await plan.came.wait()
-        asker = plan.calls[0].client
-        early = asyncio.ensure_future(asker.ask(QUESTION))
+        elicitor = plan.calls[0].client
+        early = asyncio.ensure_future(elicitor.ask(QUESTION))
         request.cancel()
         assert isinstance(await outcome(early), QuestionRefused)
-        late = asyncio.ensure_future(asker.ask(QUESTION))
+        late = asyncio.ensure_future(elicitor.ask(QUESTION))
         assert isinstance(await outcome(late), QuestionRefused)
 
 

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.downstream.elicitation.ask import phrase
 
-EVERYTHING = Profile(form=True, url=True, sampling=True, sampling_tools=True, sampling_context=True, roots=True)
+EVERYTHING = ClientCapabilities(
+    form=True, url=True, sampling=True, sampling_tools=True, sampling_context=True, roots=True
+)
 OLD, NEW, MODERN = "2025-06-18", "2025-11-25", "2026-07-28"
 Message = dict[str, Any]
 
@@ -26,7 +28,9 @@ own = {"message", "mode", "requestedSchema", "elicitationId", "task", "_meta", "
 fields = st.dictionaries(texts.filter(lambda name: name not in own | {"toolChoice"}), values, max_size=4)
 
 
-def put(method: str, params: Message | None, version: str = NEW, profile: Profile = EVERYTHING, **more: Any) -> Message:
+def put(
+    method: str, params: Message | None, version: str = NEW, profile: ClientCapabilities = EVERYTHING, **more: Any
+) -> Message:
     """The params as they are put."""
     raw = Raw(b"{}" if params is None else json.dumps(params).encode())
     return json.loads(bytes(phrase(Question("up", method, raw), version, profile, **more)))
@@ -158,7 +162,7 @@ def test_lists_of_content_are_split_for_older_clients() -> None:
 def test_context_of_servers_goes_to_those_who_take_it(version: str) -> None:
     asked = sampling(includeContext="allServers")
     assert put(SAMPLE, asked, version) == asked
-    without = Profile(sampling=True)
+    without = ClientCapabilities(sampling=True)
     assert put(SAMPLE, asked, version, without) == sampling()
 
 
@@ -168,18 +172,18 @@ def test_context_of_servers_goes_to_those_who_take_it(version: str) -> None:
 @pytest.mark.parametrize(
     ("method", "params", "profile"),
     [
-        (ELICIT, {"message": "a"}, Profile(url=True)),
-        (ELICIT, {"message": "a", "mode": "form"}, Profile(url=True)),
-        (ELICIT, {"message": "a", "mode": "url", "url": "https://x"}, Profile(form=True)),
+        (ELICIT, {"message": "a"}, ClientCapabilities(url=True)),
+        (ELICIT, {"message": "a", "mode": "form"}, ClientCapabilities(url=True)),
+        (ELICIT, {"message": "a", "mode": "url", "url": "https://x"}, ClientCapabilities(form=True)),
         (ELICIT, {"message": "a", "mode": "hologram"}, EVERYTHING),
-        (SAMPLE, {"messages": []}, Profile(form=True)),
-        (SAMPLE, {"messages": [], "tools": []}, Profile(sampling=True)),
-        (SAMPLE, {"messages": [], "toolChoice": {}}, Profile(sampling=True)),
-        (LIST_ROOTS, {}, Profile(sampling=True)),
+        (SAMPLE, {"messages": []}, ClientCapabilities(form=True)),
+        (SAMPLE, {"messages": [], "tools": []}, ClientCapabilities(sampling=True)),
+        (SAMPLE, {"messages": [], "toolChoice": {}}, ClientCapabilities(sampling=True)),
+        (LIST_ROOTS, {}, ClientCapabilities(sampling=True)),
         ("tools/call", {}, EVERYTHING),
     ],
 )
-def test_what_a_client_cannot_be_asked_is_refused(method: str, params: Message, profile: Profile) -> None:
+def test_what_a_client_cannot_be_asked_is_refused(method: str, params: Message, profile: ClientCapabilities) -> None:
     with pytest.raises(QuestionRefused) as caught:
         put(method, params, NEW, profile)
     assert json.loads(caught.value.error)["code"] == -32601
@@ -188,7 +192,7 @@ def test_what_a_client_cannot_be_asked_is_refused(method: str, params: Message, 
 def test_a_mode_is_known_in_any_spelling() -> None:
     page = Raw(rb'{"message":"a","mode":"\u0075rl","url":"https://x"}')
     with pytest.raises(QuestionRefused, match="'url'"):
-        phrase(Question("up", ELICIT, page), NEW, Profile(form=True))
+        phrase(Question("up", ELICIT, page), NEW, ClientCapabilities(form=True))
     assert b"elicitationId" in bytes(phrase(Question("up", ELICIT, page), NEW, EVERYTHING, elicitation_id="ours"))
 
 

@@ -7,7 +7,7 @@ import anyio
 from msgspec import Raw
 
 from mcpbridge.config.mcp_servers_json import NAME
-from mcpbridge.core.elicitation import ELICIT, Profile, Question
+from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question
 from mcpbridge.downstream.elicitation.ask import phrase
 from mcpbridge.pipeline.approvals.approvers import ClientApprover
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
@@ -28,7 +28,7 @@ class Asked:
 
 
 def message(question: Question) -> str:
-    said: dict[str, Any] = json.loads(bytes(phrase(question, "2025-11-25", Profile(form=True))))
+    said: dict[str, Any] = json.loads(bytes(phrase(question, "2025-11-25", ClientCapabilities(form=True))))
     return said["message"]
 
 

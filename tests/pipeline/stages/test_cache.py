@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallOptions, CallSettings, Hints, resolve
 from mcpbridge.core.context import Session
-from mcpbridge.core.elicitation import ELICIT, Asker, Question
+from mcpbridge.core.elicitation import ELICIT, Elicitor, Question
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.result_cache import CACHE_META, Kept, KeptResults, opened
 from mcpbridge.pipeline.stage import Stage
@@ -168,7 +168,7 @@ async def cached(**server: Any) -> AsyncIterator[tuple[Cache, Stage]]:
             yield cache, stage
 
 
-def call_of(caller: Caller, client: Asker | None = None, **members: Any) -> Call:
+def call_of(caller: Caller, client: Elicitor | None = None, **members: Any) -> Call:
     call = Call("tools/call", "s", "t", Body(json.dumps({"name": "t", "arguments": {}, **members}).encode()))
     call.tool, call.caller = Tool(), caller
     if client is not None:
@@ -211,11 +211,11 @@ async def test_a_run_whose_client_is_asked_something_is_for_that_client_alone_an
         await asyncio.gather(*tasks)
         assert (len(server.calls), len(person.asked)) == (3, 3)
         assert len(cache.kept) == 0
-        asker = server.calls[0].client
-        assert asker is not person
-        assert (asker.owner, asker.home, asker.principal) == (person.owner, person.home, "")
-        assert (asker.relays, asker.give_way("s"), await asker.project()) == (False, False, "")
-        asker.finished(person.asked[0])
+        elicitor = server.calls[0].client
+        assert elicitor is not person
+        assert (elicitor.owner, elicitor.home, elicitor.principal) == (person.owner, person.home, "")
+        assert (elicitor.relays, elicitor.give_way("s"), await elicitor.project()) == (False, False, "")
+        elicitor.finished(person.asked[0])
 
 
 @pytest.mark.parametrize(("questions", "runs"), [("auto", 2), ("never", 1)])

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.core.call_options import SummarySettings
-from mcpbridge.core.elicitation import SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.downstream.elicitation.ask import phrase
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.summary import Summarizer, SummaryFailed
@@ -58,7 +58,7 @@ async def test_the_clients_model_is_asked_for_a_cheap_exact_summary() -> None:
 async def test_it_is_a_question_that_clients_of_every_revision_can_be_put(version: str) -> None:
     client = someone(said("33 items"))
     await summary(client)
-    put = json.loads(bytes(phrase(client.asked[0], version, Profile.declared({"sampling": {}}, version))))
+    put = json.loads(bytes(phrase(client.asked[0], version, ClientCapabilities.declared({"sampling": {}}, version))))
     assert put["messages"][0]["content"]["type"] == "text"
     assert "systemPrompt" in put
 

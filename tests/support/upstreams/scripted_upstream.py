@@ -15,7 +15,7 @@ import anyio
 from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UpstreamGone
-from mcpbridge.core.elicitation import Asker, Profile, Question, Unreachable
+from mcpbridge.core.elicitation import ClientCapabilities, Elicitor, Question, Unreachable
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_frame
@@ -218,7 +218,7 @@ class ScriptedTransport:
 
 
 class Someone:
-    """An `Asker` behind calls, who can be asked `form`, `sampling`, `roots`, and answers once `answer` is set."""
+    """An `Elicitor` behind calls, who can be asked `form`, `sampling`, `roots`, and answers once `answer` is set."""
 
     relays = False
 
@@ -226,7 +226,7 @@ class Someone:
         capabilities: Message = {"sampling": {}} if profile.get("sampling") else {}
         capabilities |= {"roots": {}} if profile.get("roots") else {}
         capabilities |= {"elicitation": {}} if profile.get("form") else {}
-        self.profile = Profile.declared(capabilities, "2025-11-25")
+        self.profile = ClientCapabilities.declared(capabilities, "2025-11-25")
         self.owner: object = self
         self.principal = ""
         self.home = self if home is None else home
@@ -261,7 +261,7 @@ class Watcher:
         self.updated: list[Message] = []
         self.logs: list[Message] = []
         self.completed: list[Message] = []
-        self.bystander: Asker | None = None
+        self.bystander: Elicitor | None = None
         """Who can be asked outside of any call."""
         self._news = asyncio.Event()
 
@@ -281,7 +281,7 @@ class Watcher:
         self.completed.append(json.loads(bytes(params)))
         self._news.set()
 
-    def beside(self, upstream: Upstream) -> Asker | None:
+    def beside(self, upstream: Upstream) -> Elicitor | None:
         return self.bystander
 
     def stepped(self, upstream: Upstream) -> None:

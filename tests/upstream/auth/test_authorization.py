@@ -20,7 +20,7 @@ from mcpbridge.base.errors import SignInNeeded
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.elicitation import Profile, Question
+from mcpbridge.core.elicitation import ClientCapabilities, Question
 from mcpbridge.core.model import Call
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.protocol.body import Body
@@ -420,7 +420,7 @@ class Person:
     relays, owner, home, principal = False, None, None, ""
 
     def __init__(self, browser: Browser, *, action: str = "accept") -> None:
-        self.profile = Profile(url=True)
+        self.profile = ClientCapabilities(url=True)
         self.asked: list[Document] = []
         self.done: list[Question] = []
         self._browser, self._action = browser, action

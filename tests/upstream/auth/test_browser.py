@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import SignInNeeded, UpstreamUnavailable
-from mcpbridge.core.elicitation import Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.http.tls_and_proxy import Network
@@ -49,7 +49,7 @@ class Person:
     relays, owner, home = False, None, None
 
     def __init__(self, principal: str = "") -> None:
-        self.profile, self.principal = Profile(url=True), principal
+        self.profile, self.principal = ClientCapabilities(url=True), principal
         self.asked = asyncio.Event()
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.withdrawn = False

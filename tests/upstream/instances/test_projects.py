@@ -8,7 +8,7 @@ import pytest
 
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.load import read
-from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.upstream.instances.projects import directory_of, told_elsewhere, within
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
@@ -22,7 +22,7 @@ from support.upstreams.scripted_upstream import (
     call_of,
 )
 
-FORM = Profile.declared({"elicitation": {}}, "2025-11-25")
+FORM = ClientCapabilities.declared({"elicitation": {}}, "2025-11-25")
 
 
 def at(folder: Path, name: str) -> str:
@@ -72,7 +72,7 @@ async def test_a_server_that_needs_a_project_waits_for_the_first_and_works_in_it
             assert await servers.pool.settled(30), "nobody need wait for it"
             assert "works in a project" in servers.base.state_text
             assert servers.pool.wants_project()
-            servers.pool.expect(NOTHING, project=at(tmp_path, "first"))
+            servers.pool.expect(NO_CAPABILITIES, project=at(tmp_path, "first"))
             assert not servers.pool.wants_project()
             assert await servers.pool.settled(30)
             assert servers.base.lists["tools"]
@@ -101,7 +101,7 @@ async def test_its_first_call_brings_the_project_as_well(tmp_path: Path) -> None
 async def test_a_client_without_a_directory_is_told_what_to_do(tmp_path: Path, project: str) -> None:
     servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT}"]')
     async with servers.pool.running():
-        servers.pool.expect(NOTHING, project=project)
+        servers.pool.expect(NO_CAPABILITIES, project=project)
         with pytest.raises(UpstreamUnavailable, match=r"this client told none: open a folder.*serve --project DIR"):
             await servers.served(Someone(project=project))
     assert not servers.started
@@ -169,7 +169,7 @@ async def test_a_server_that_failed_in_one_project_is_tried_in_the_next(tmp_path
     servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT}"]')
     with anyio.fail_after(20):
         async with servers.pool.running():
-            servers.pool.expect(NOTHING, project=at(tmp_path, "gone"))
+            servers.pool.expect(NO_CAPABILITIES, project=at(tmp_path, "gone"))
             assert await servers.pool.settled(30)
             base = servers.base
             base._link.closed("it ended")  # pyright: ignore[reportPrivateUsage] - as a server that dies again and again
@@ -204,7 +204,7 @@ async def test_a_project_that_is_not_there_does_not_count(tmp_path: Path) -> Non
     with anyio.fail_after(10):
         async with servers.pool.running():
             for uri in (file.as_uri(), (tmp_path / "none").as_uri()):
-                servers.pool.expect(NOTHING, project=uri)
+                servers.pool.expect(NO_CAPABILITIES, project=uri)
                 with pytest.raises(
                     UpstreamUnavailable, match=r"/(file|none), the one that this client told, is no dir"
                 ):

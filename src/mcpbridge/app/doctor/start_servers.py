@@ -21,7 +21,7 @@ from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Builder, Snapshot
 from mcpbridge.catalog.tool_info import tokens_sent
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.elicitation import LIST_ROOTS, NOTHING, Profile
+from mcpbridge.core.elicitation import LIST_ROOTS, NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import Frame, encode_response
@@ -207,8 +207,8 @@ class _Looking:
     def _since_start(self) -> int:
         return round((self._loop.time() - self._began) * 1000)
 
-    def _profile(self) -> Profile:
-        return NOTHING.with_roots() if self._settings.roots else NOTHING
+    def _profile(self) -> ClientCapabilities:
+        return NO_CAPABILITIES.with_roots() if self._settings.roots else NO_CAPABILITIES
 
     def _asked(self, frame: Frame, via: bytes) -> bool:
         if frame.method != LIST_ROOTS or not self._settings.roots:

@@ -35,7 +35,7 @@ from msgspec import Struct
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.search.ranker import Ranker, ToolText
 from mcpbridge.catalog.settings import RouterSettings
-from mcpbridge.core.elicitation import NOBODY, Asker
+from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.core.llm.client import Account, Model
 from mcpbridge.core.llm.messages import ModelFailed, Prompt, defuser, excerpt_of, whole_characters, without_thoughts
 
@@ -298,7 +298,7 @@ class _Question(Struct, frozen=True):
     request: str
     tools: Mapping[str, ToolText]
     ranker: Ranker
-    asker: Asker
+    elicitor: Elicitor
     digest: bytes
     """By what it is known again."""
 
@@ -326,18 +326,18 @@ class ModelRouter:
         self._failures, self._rests_until = 0, 0.0
 
     async def choose(
-        self, request: str, tools: Mapping[str, ToolText], ranker: Ranker, *, key: str, asker: Asker = NOBODY
+        self, request: str, tools: Mapping[str, ToolText], ranker: Ranker, *, key: str, elicitor: Elicitor = NOBODY
     ) -> Choice:
         """The tools that a request needs, at most `max_tools`; all of them if nothing can be told. Never raises.
 
         `tools`: those that may be chosen, in canonical order, by the names that the choice is made of. `ranker`: knows
-        them by their `ToolText.id`. `key`: other tools, or other texts of theirs, have another one. `asker`: the
+        them by their `ToolText.id`. `key`: other tools, or other texts of theirs, have another one. `elicitor`: the
         client; it is asked if its own model chooses.
         """
         most = self._settings.max_tools
         if len(tools) <= most:
             return Choice(tuple(tools), "all", f"there are no more than {most} tools")
-        question = _Question(request, tools, ranker, asker, self._digest(key, request, asker))
+        question = _Question(request, tools, ranker, elicitor, self._digest(key, request, elicitor))
         try:
             return Choice(await self._names(question), "model")
         except ModelFailed as failed:
@@ -350,9 +350,9 @@ class ModelRouter:
         if self._model is not None:
             await self._model.close()
 
-    def _digest(self, key: str, request: str, asker: Asker) -> bytes:
+    def _digest(self, key: str, request: str, elicitor: Elicitor) -> bytes:
         # What the model of one user chose is for that user alone.
-        whose = asker.principal if self._model is not None and self._model.is_clients else ""
+        whose = elicitor.principal if self._model is not None and self._model.is_clients else ""
         parts = "".join(f"{len(part)}:{part}" for part in (key, whose, request))
         return sha256(parts.encode("utf-8", "surrogatepass")).digest()
 
@@ -368,7 +368,7 @@ class ModelRouter:
             raise ModelFailed("there is no request")
         chosen = self._kept.of(question.digest, self._clock())
         if chosen is None:
-            if reason := self._model.why_not(question.asker):
+            if reason := self._model.why_not(question.elicitor):
                 raise ModelFailed(reason)
             chosen = await self._asked_once(question, self._model)
         if chosen.failure:
@@ -386,7 +386,7 @@ class ModelRouter:
         """
         until = asyncio.get_running_loop().time() + self._settings.timeout
         # Nobody waits for another client's model either: its answer would be lost with that client.
-        whose = id(question.asker.owner) if model.is_clients else 0
+        whose = id(question.elicitor.owner) if model.is_clients else 0
         async with self._kept.turn((question.digest, whose)):
             chosen = self._kept.of(question.digest, self._clock())
             if chosen is None:
@@ -409,7 +409,7 @@ class ModelRouter:
             is_whole=len(told) == len(question.tools),
         )
         try:
-            written = await model.write(prompt, question.asker, settings.timeout, deadline=until)
+            written = await model.write(prompt, question.elicitor, settings.timeout, deadline=until)
         except ModelFailed as failed:
             return self._failed(failed, is_services=not model.is_clients)
         self._failures = 0

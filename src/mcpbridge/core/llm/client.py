@@ -20,7 +20,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.core.elicitation import SAMPLE, Asker, Question, QuestionRefused
+from mcpbridge.core.elicitation import SAMPLE, Elicitor, Question, QuestionRefused
 from mcpbridge.core.llm.messages import APIS, Api, ModelFailed, Prompt, Written
 from mcpbridge.protocol.jsonrpc import encode
 
@@ -236,11 +236,11 @@ class Model:
         """It is the client's own."""
         self._service = None if self.is_clients else Service(account)
 
-    def why_not(self, asker: Asker) -> str:
+    def why_not(self, elicitor: Elicitor) -> str:
         """Why it cannot be asked on behalf of this client; empty when it can."""
-        return "the client did not declare sampling" if self.is_clients and not asker.profile.sampling else ""
+        return "the client did not declare sampling" if self.is_clients and not elicitor.profile.sampling else ""
 
-    async def write(self, prompt: Prompt, asker: Asker, seconds: float, *, deadline: float = 0.0) -> Written:
+    async def write(self, prompt: Prompt, elicitor: Elicitor, seconds: float, *, deadline: float = 0.0) -> Written:
         """What it writes within so many seconds, and by `deadline` (loop time), if there is one.
 
         Cancelled, it withdraws what it asked.
@@ -248,7 +248,7 @@ class Model:
         Raises:
             ModelFailed: the client does not sample or refused, the service failed, it took too long.
         """
-        if reason := self.why_not(asker):
+        if reason := self.why_not(elicitor):
             raise ModelFailed(reason)
         now = asyncio.get_running_loop().time()
         until = min(now + seconds, deadline) if deadline else now + seconds
@@ -256,7 +256,7 @@ class Model:
             async with asyncio.timeout_at(until):
                 if self._service is not None:
                     return await self._service.write(prompt, until)
-                return await self._sampled(prompt, asker)
+                return await self._sampled(prompt, elicitor)
         except TimeoutError:
             raise ModelFailed(f"there was none within {max(0.0, until - now):.3g} s") from None
 
@@ -265,7 +265,7 @@ class Model:
         if self._service is not None:
             await self._service.close()
 
-    async def _sampled(self, prompt: Prompt, asker: Asker) -> Written:
+    async def _sampled(self, prompt: Prompt, elicitor: Elicitor) -> Written:
         """What the client's model writes (spec, client/sampling)."""
         params: dict[str, object] = {
             "messages": [{"role": "user", "content": {"type": "text", "text": prompt.whole}}],
@@ -277,7 +277,7 @@ class Model:
         if prompt.temperature is not None:
             params["temperature"] = prompt.temperature
         try:
-            answer = await asker.ask(Question(self._asks, SAMPLE, Raw(encode(params))))
+            answer = await elicitor.ask(Question(self._asks, SAMPLE, Raw(encode(params))))
         except QuestionRefused as refused:
             raise ModelFailed(f"the client's model cannot be asked: {refused}") from refused
         try:

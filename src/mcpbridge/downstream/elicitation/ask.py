@@ -17,10 +17,10 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import (
     ELICIT,
     LIST_ROOTS,
+    NO_CAPABILITIES,
     NOBODY,
-    NOTHING,
     SAMPLE,
-    Profile,
+    ClientCapabilities,
     Question,
     QuestionRefused,
     Unreachable,
@@ -48,7 +48,7 @@ _RICH_FORMS = "2025-11-25"
 _HOP_BY_HOP = frozenset({"progressToken", "io.modelcontextprotocol/related-task"})
 
 
-def phrase(question: Question, version: str, profile: Profile, *, elicitation_id: str = "") -> bytes | Raw:
+def phrase(question: Question, version: str, profile: ClientCapabilities, *, elicitation_id: str = "") -> bytes | Raw:
     """The params to put to a client of revision `version`, which can be asked what `profile` says.
 
     `elicitation_id` is given to a URL question that has none of its own; empty for a modern client, whose revision
@@ -134,7 +134,7 @@ def _titled(field: Body) -> list[tuple[Any, Any]] | None:
     return [(choice.get("const"), choice.get("title", choice.get("const"))) for choice in choices]
 
 
-def _sampling(params: Body, version: str, profile: Profile) -> None:
+def _sampling(params: Body, version: str, profile: ClientCapabilities) -> None:
     if not profile.sampling_context:
         params.drop("includeContext")
     if version >= _RICH_FORMS or "messages" not in params:
@@ -283,7 +283,7 @@ class LegacyAsker:
         self._minted: dict[bytes, str] = {}
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> ClientCapabilities:
         """What it declared in its handshake."""
         return self._client.profile
 
@@ -303,7 +303,7 @@ class LegacyAsker:
         return self._client
 
     async def ask(self, question: Question) -> Raw:
-        """Put the question as a request of the client's revision; see `Asker`."""
+        """Put the question as a request of the client's revision; see `Elicitor`."""
         id_ = secrets.token_hex(16)
         params = phrase(question, self._client.version, self.profile, elicitation_id=id_)
         params = _of_task(params, self._task) if self._task else params
@@ -362,7 +362,7 @@ class Unasked:
 
     __slots__ = ("_client", "home", "owner", "principal")
 
-    profile = NOTHING
+    profile = NO_CAPABILITIES
     relays = False
 
     def __init__(self, client: Client) -> None:

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 
 from mcpbridge.base.errors import BadRequest, UpstreamAnswered
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.elicitation import ELICIT, Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.model import Call, Plan, ignore_update
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home, phrase
@@ -93,7 +93,7 @@ class _ModernAsker:
         self._parking, self._parked = parking, parked
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> ClientCapabilities:
         return self._parked.client.profile
 
     @property

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Session
-from mcpbridge.core.elicitation import ELICIT, SAMPLE, Profile, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, SAMPLE, ClientCapabilities, QuestionRefused
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.protocol.json_values import decoded
@@ -39,7 +39,7 @@ class ProgramAnswers:
             method: answerer for method, answerer in ((ELICIT, elicitation), (SAMPLE, sampling)) if answerer is not None
         }
         can_form, can_sample = elicitation is not None, sampling is not None
-        self.profile = Profile(
+        self.profile = ClientCapabilities(
             form=can_form, url=can_form, sampling=can_sample, sampling_tools=can_sample, sampling_context=can_sample
         )
         """What can be asked."""

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mcpbridge.core.context import short
-from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http.event_streams import Stream
 from mcpbridge.downstream.http.exchange import Exchange, Refused
@@ -111,6 +111,9 @@ class ModernFront:
         level: object = meta.get(LOG_LEVEL) or ""
         if not isinstance(capabilities, dict) or not isinstance(info, dict) or not isinstance(level, str):
             raise Refused(400, "A member of the _meta envelope has the wrong type", code=INVALID_PARAMS, id_=id_)
+        profile = NO_CAPABILITIES
+        if capabilities:
+            profile = ClientCapabilities.declared(capabilities, meta[PROTOCOL_VERSION])  # pyright: ignore[reportUnknownArgumentType]
         return Client(
             principal=exchange.principal,
             view=exchange.endpoint.view,
@@ -118,7 +121,7 @@ class ModernFront:
             modern=True,
             version=meta[PROTOCOL_VERSION],
             info=info,  # pyright: ignore[reportUnknownArgumentType] - keys of decoded JSON are strings
-            profile=Profile.declared(capabilities, meta[PROTOCOL_VERSION]) if capabilities else NOTHING,  # pyright: ignore[reportUnknownArgumentType]
+            profile=profile,
             capabilities=capabilities,  # pyright: ignore[reportUnknownArgumentType]
             log_level=level if level in LEVELS else "",
             conversation=short(meta.get(CONVERSATION, "")),

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.core.elicitation import Asker
+from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyAsker, modern_home
 from mcpbridge.downstream.notifications.listeners import Listeners, covers
@@ -62,7 +62,7 @@ class UpstreamNews:
                 client.elicitations.discard(asked)
                 client.push(encode_notification("notifications/elicitation/complete", bytes(params)))
 
-    def beside(self, upstream: Upstream) -> Asker | None:
+    def beside(self, upstream: Upstream) -> Elicitor | None:
         """The one session that an upstream's session can be about; None when there are several, or none."""
         able = [client for client in self._listeners.clients if client.initialized and _may_use(client, upstream)]
         if len(able) != 1 or able[0].asked is None:

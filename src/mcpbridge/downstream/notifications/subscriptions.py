@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import BadRequest, BridgeError, Overloaded, UnknownName
 from mcpbridge.catalog.listing.profiles import Scope
-from mcpbridge.core.elicitation import Asker, Profile
+from mcpbridge.core.elicitation import ClientCapabilities, Elicitor
 from mcpbridge.downstream.client import Client, Notify, Watched
 from mcpbridge.downstream.elicitation.ask import LegacyAsker, Unasked
 from mcpbridge.downstream.handler import EMPTY, Finding, Handler, text
@@ -150,8 +150,8 @@ class _ModernSubscriber(Unasked):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self.profile: Profile = client.profile
+        self.profile: ClientCapabilities = client.profile
 
 
-def _subscriber(client: Client, notify: Notify) -> Asker:
+def _subscriber(client: Client, notify: Notify) -> Elicitor:
     return LegacyAsker(client, client.asked, notify) if client.asked is not None else _ModernSubscriber(client)

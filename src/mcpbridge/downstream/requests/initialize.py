@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.listing.tool_lists import Exposing
-from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import ClientRequests, LegacyAsker
 from mcpbridge.downstream.handler import Handler
@@ -175,11 +175,11 @@ class Opening:
             log.info("client offers a modern revision in a handshake; answering with the newest legacy one")
         client.version = negotiate(params.protocol_version)
         client.info, client.capabilities = params.client_info, params.capabilities
-        client.profile = Profile.declared(params.capabilities, client.version)
+        client.profile = ClientCapabilities.declared(params.capabilities, client.version)
         if client.asked is not None:
             client.asked.end()  # it begins anew: what it was asked before gets no answer
         client.asked = ClientRequests(self._seconds, client.push)
-        client.bystander = LegacyAsker(client, client.asked, client.push) if client.profile is NOTHING else None
+        client.bystander = LegacyAsker(client, client.asked, client.push) if client.profile is NO_CAPABILITIES else None
         expect(self._pool, client)
         capabilities = self._introduction.capabilities(client.version, self._shown(client))
         client.runs_tasks = "tasks" in capabilities

@@ -14,7 +14,7 @@ from mcpbridge.catalog.listing.tool_lists import Exposed, Exposing
 from mcpbridge.catalog.pagination import Listing as Pages
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.core.elicitation import NOBODY, Asker
+from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyAsker
 from mcpbridge.downstream.handler import Handler, text
@@ -26,7 +26,7 @@ from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.meta import QUERY
 from mcpbridge.upstream.pool import Pool
 
-Choose = Callable[[str, Client, Exposure, Asker], Awaitable[Sequence[str] | None]]
+Choose = Callable[[str, Client, Exposure, Elicitor], Awaitable[Sequence[str] | None]]
 """Ids of the tools for a request, best first, of those that this client may be told of; None: all of them.
 
 The last is whoever can be asked meanwhile.
@@ -97,8 +97,8 @@ class Listing:
         await self.exposing.prepare(client.view, self._audience(client), exposure)
         if query:
             # A modern client can be asked nothing in the middle of a list request.
-            asker = NOBODY if client.modern or client.asked is None else LegacyAsker(client, client.asked, notify)
-            ids = await self._choose(query, client, exposure, asker)
+            elicitor = NOBODY if client.modern or client.asked is None else LegacyAsker(client, client.asked, notify)
+            ids = await self._choose(query, client, exposure, elicitor)
             if ids is not None:
                 chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids[:limit])
                 return (await self._with_extra(client, chosen.tools)).page(cursor, revision=client.version)

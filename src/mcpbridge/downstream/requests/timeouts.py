@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Raw
 
 from mcpbridge.base.units import show_seconds
-from mcpbridge.core.elicitation import Asker, Question, QuestionRefused, Through
+from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question, QuestionRefused
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.progress import CallUpdates
@@ -107,17 +107,17 @@ class Patience:
         self._late.failed(call)
 
 
-class _Gone(Through):
+class _Gone(ElicitorWrapper):
     """The client behind a call that it does not wait for: who it is, but nobody to ask."""
 
-    __slots__ = ("_asker",)
+    __slots__ = ("_elicitor",)
 
-    def __init__(self, asker: Asker) -> None:
-        self._asker = asker
+    def __init__(self, elicitor: Elicitor) -> None:
+        self._elicitor = elicitor
 
     @property
-    def asker(self) -> Asker:
-        return self._asker
+    def elicitor(self) -> Elicitor:
+        return self._elicitor
 
     @property
     def relays(self) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import BadRequest
-from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Frame
 from mcpbridge.protocol.revisions import LEVELS, MODERN
@@ -77,7 +77,7 @@ def modern_client(frame: Frame, principal: str = "") -> Client:
         version=meta.version,
         info=cast("dict[str, Any]", info) if isinstance(info, dict) else {},
         capabilities=meta.capabilities,
-        profile=Profile.declared(meta.capabilities, meta.version) if meta.capabilities else NOTHING,
+        profile=ClientCapabilities.declared(meta.capabilities, meta.version) if meta.capabilities else NO_CAPABILITIES,
         log_level=meta.log_level if meta.log_level in LEVELS else "",
     )
 

@@ -20,7 +20,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import BadRequest, UpstreamAnswered
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, Profile, Question, QuestionRefused
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.model import Call, Plan
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import Unasked, phrase
@@ -280,7 +280,7 @@ class _Follower(Unasked):
 
     def __init__(self, client: Client) -> None:
         super().__init__(client)
-        self.profile: Profile = client.profile
+        self.profile: ClientCapabilities = client.profile
 
 
 def _asked_for_roots(server: str, task: Body) -> list[str]:

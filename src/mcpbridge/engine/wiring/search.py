@@ -21,7 +21,7 @@ from mcpbridge.catalog.search.visible_tools import Sight
 from mcpbridge.catalog.settings import RouterSettings
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.elicitation import Asker
+from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.core.model import BRIDGE, Call, Caller, Plan
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.downstream.client import Client
@@ -156,7 +156,7 @@ class RoutingParts:
         """How this tool is called, in a line."""
         return _call_line(ref.wire, self.search.text_of(ref).schema or {})
 
-    async def choose(self, query: str, client: Caller, exposure: Exposure, asker: Asker) -> Sequence[str] | None:
+    async def choose(self, query: str, client: Caller, exposure: Exposure, elicitor: Elicitor) -> Sequence[str] | None:
         """Ids of the tools for a request, of those that this client may find; None: all of them."""
         sight, settings = self.sight(client), self._settings.router
         snapshot = self._catalog.view(client.view, self._catalog.audience(client.name, client.principal))
@@ -174,7 +174,7 @@ class RoutingParts:
         # What the model of one client chose is for that client alone.
         whose = client.session.id if settings.provider == "client" else ""
         key = f"{snapshot.digest}/{exposure.scope.name if exposure.scope is not None else ''}/{whose}"
-        choice = await self._router.model.choose(query, texts, ranker, key=key, asker=asker)
+        choice = await self._router.model.choose(query, texts, ranker, key=key, elicitor=elicitor)
         return None if choice.by == "all" else [texts[name].id for name in choice.names]
 
     def _sight(self, snapshot: Snapshot, scope: Scope | None) -> Sight:

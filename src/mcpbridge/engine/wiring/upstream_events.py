@@ -9,7 +9,7 @@ from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.lookup import UnmatchedNames
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.core.elicitation import Asker
+from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.downstream.notifications.from_upstreams import UpstreamNews
 from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.upstream.pool import StartupWait
@@ -64,7 +64,7 @@ class Observing:
         """A page that an upstream had somebody open has done its work."""
         self._news.elicitation_completed(upstream, params)
 
-    def beside(self, upstream: Upstream) -> Asker | None:
+    def beside(self, upstream: Upstream) -> Elicitor | None:
         """Who can be asked for roots outside of any call."""
         return self._news.beside(upstream)
 

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mcpbridge.base.units import Bytes
 from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.context import Cancellation
-from mcpbridge.core.elicitation import Asker, Question, Through
+from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls import is_paused
@@ -37,8 +37,8 @@ from mcpbridge.protocol.json_values import canonical, canonical_digest
 from mcpbridge.upstream.settings import ServerSettings
 
 
-class AskedAlone(Through):
-    """The client that began a run, as an `Asker`. Once it is asked something, the run is for it alone."""
+class AskedAlone(ElicitorWrapper):
+    """The client that began a run, as an `Elicitor`. Once it is asked something, the run is for it alone."""
 
     __slots__ = ("_call", "_flight", "was_asked")
 
@@ -49,7 +49,7 @@ class AskedAlone(Through):
         """What comes of the run came of an answer: it is nothing to keep."""
 
     @property
-    def asker(self) -> Asker:
+    def elicitor(self) -> Elicitor:
         """The client, as it can be asked now."""
         return self._call.client
 
@@ -57,7 +57,7 @@ class AskedAlone(Through):
         """Put the question; from now on the run is for this client alone."""
         self.was_asked = True
         self._flight.be_personal()
-        return self.asker.ask(question)
+        return self.elicitor.ask(question)
 
 
 def is_final(result: Body, data: bytes) -> bool:
@@ -272,9 +272,9 @@ class _Cached:
         run = call.runs_as = structs.replace(call, update=flight.update)
         if call.kept_context is not None:  # others may want its outcome when this client does not any more
             run.kept_context = replace(call.kept_context, cancellation=Cancellation())
-        asker = None
+        elicitor = None
         if call.client.profile:
-            asker = run.client = AskedAlone(call, flight)
+            elicitor = run.client = AskedAlone(call, flight)
         try:
             result = await proceed(run)
         except asyncio.CancelledError:
@@ -291,7 +291,7 @@ class _Cached:
         if not is_final(result, data):
             flight.be_personal()
             return result
-        was_asked = asker is not None and asker.was_asked
+        was_asked = elicitor is not None and elicitor.was_asked
         if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
             now = cache.clock()
             cache.kept.put(key, Kept.of(call.upstream, self._id, data, now, now + self._seconds))

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from msgspec import Raw
 
 from mcpbridge.core.call_options import CallDefaults, CallOptions
-from mcpbridge.core.elicitation import Asker, Question, Through
+from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, Plan, Tool
 from mcpbridge.pipeline.per_client import client_of
 from mcpbridge.pipeline.stage import Stage
@@ -89,27 +89,27 @@ class Places:
             del self._places[place.key]
 
 
-class Lending(Through):
-    """The asker behind a call that holds places."""
+class Lending(ElicitorWrapper):
+    """The elicitor behind a call that holds places."""
 
-    __slots__ = ("_asker", "_call", "_places", "is_over")
+    __slots__ = ("_call", "_elicitor", "_places", "is_over")
 
     def __init__(self, call: Call, places: Sequence[Place]) -> None:
-        self._asker, self._call, self._places = call.client, call, places
+        self._elicitor, self._call, self._places = call.client, call, places
         self.is_over = False
         """The places are given back: there is nothing to lend any more."""
 
     @property
-    def asker(self) -> Asker:
+    def elicitor(self) -> Elicitor:
         """Who is really asked."""
-        return self._asker
+        return self._elicitor
 
     async def ask(self, question: Question) -> Raw:
         """Ask. When the answer is there the call goes on at once, even if all places are taken then."""
         with ExitStack() as lent:
             for place in () if self.is_over else self._places:
                 lent.enter_context(place.rest(self._call))
-            return await self.asker.ask(question)
+            return await self.elicitor.ask(question)
 
 
 class Limits:
@@ -193,7 +193,7 @@ class _Limited:
             if lending is not None:
                 lending.is_over = True
                 if call.client is lending:
-                    call.client = lending.asker
+                    call.client = lending.elicitor
             for place in reversed(inside):
                 limits.places.leave(place)
 

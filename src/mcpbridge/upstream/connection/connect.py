@@ -13,7 +13,7 @@ import anyio
 
 from mcpbridge.base.errors import BridgeError, UpstreamError, UpstreamGone, UpstreamHttpError
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.transport import Channel, Transport
 from mcpbridge.upstream.connection.connection import Link
@@ -50,7 +50,7 @@ class Life:
         client_info: dict[str, str],
         era: str,
         assigned: asyncio.Event,
-        to_declare: Callable[[], Profile],
+        to_declare: Callable[[], ClientCapabilities],
         agreed: Callable[[UpstreamSession], None],
         retire_unused: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
@@ -124,7 +124,7 @@ class Life:
             reason = self._unexpected(error)
         return self._link.explain(reason)
 
-    def _declare(self) -> Profile:
+    def _declare(self) -> ClientCapabilities:
         self._questions.declared = self._to_declare()
         self._link.has_declared = True
         return self._questions.declared
@@ -137,7 +137,7 @@ class Life:
         link = self._link
         await self._open(session)
         if session.modern:
-            self._questions.declared = NOTHING  # that era has no requests of servers
+            self._questions.declared = NO_CAPABILITIES  # that era has no requests of servers
         self._agreed(session)
         await self._listings.first(session)
         if not session.modern and session.profile is not self._to_declare():

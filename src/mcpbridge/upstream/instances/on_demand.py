@@ -12,12 +12,12 @@ from msgspec import Struct, field
 
 from mcpbridge.base.errors import Overloaded
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.elicitation import Asker, Profile
+from mcpbridge.core.elicitation import ClientCapabilities, Elicitor
 from mcpbridge.upstream.supervisor import Upstream
 
 log = get_logger("mcpbridge.upstream")
 
-Key = tuple[str, Profile, object, str]
+Key = tuple[str, ClientCapabilities, object, str]
 """Server; what its client can be asked; whose it is (a client, a project), or which of those that all share; the
 directory that it is started for, if that makes a difference."""
 
@@ -89,14 +89,16 @@ class Further:
         instance.upstream.wanted.adopt_log_level(base.wanted)
         return instance.upstream
 
-    def suited(self, base: Upstream, profile: Profile, whose: object = 0, place: str = "") -> Upstream | None:
+    def suited(
+        self, base: Upstream, profile: ClientCapabilities, whose: object = 0, place: str = ""
+    ) -> Upstream | None:
         """One that is open for clients that can be asked this; by default the first of those that all share."""
         for key, instance in self._open.items():
             if key[0] == base.name and key[2:] == (whose, place) and instance.upstream.suits(profile):
                 return instance.upstream
         return None
 
-    def of_the_kind(self, base: Upstream, client: Asker) -> Upstream | None:
+    def of_the_kind(self, base: Upstream, client: Elicitor) -> Upstream | None:
         """One for clients like this that nobody holds, opened if need be; None when there may be no more of them."""
         for key, instance in self._open.items():
             upstream = instance.upstream

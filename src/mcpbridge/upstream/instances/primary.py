@@ -28,7 +28,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from mcpbridge.base.errors import UpstreamUnavailable
-from mcpbridge.core.elicitation import NOTHING, Asker, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.upstream.instances.on_demand import Further, Instance
 from mcpbridge.upstream.instances.projects import WAITS_FOR_PROJECT, directory_of, is_there, place_of, told_elsewhere
 from mcpbridge.upstream.session.listings import Lists
@@ -346,7 +346,7 @@ class Choosing:
     def __init__(self, bases: Bases, further: Further) -> None:
         self._bases, self._further = bases, further
 
-    async def serving(self, base: Upstream, client: Asker) -> Upstream:
+    async def serving(self, base: Upstream, client: Elicitor) -> Upstream:
         """See `Pool.serving`."""
         while True:
             base = self._bases.there(base)
@@ -354,28 +354,28 @@ class Choosing:
             if found not in self._bases.left:  # as one that was replaced meanwhile
                 return found
 
-    def expect(self, profile: Profile, view: str, project: str, principal: str) -> None:
+    def expect(self, profile: ClientCapabilities, view: str, project: str, principal: str) -> None:
         """See `Pool.expect`."""
         for known in list(self._bases.upstreams.values()):
             if view not in ("", known.name):
                 continue
             is_to_move = project and is_there(project) and not known.has_declared and self._bases.may_move(known)
             upstream = self._bases.move(known, project, principal) if is_to_move else known
-            is_taken = upstream.profile.without(upstream.habits.quiet) is not NOTHING
+            is_taken = upstream.profile.without(upstream.habits.quiet) is not NO_CAPABILITIES
             is_settled = upstream.has_declared or upstream.has_served or is_taken
             is_at_home = upstream.is_shared or upstream.home == (principal, place_of(project))
             if not is_settled and is_at_home and upstream.settings.questions == "auto":
                 self._adopt(upstream, profile)
 
-    async def _right_one(self, base: Upstream, client: Asker) -> Upstream:
+    async def _right_one(self, base: Upstream, client: Elicitor) -> Upstream:
         if base.settings.share == "shared":
             return await self._shared(base, client)
-        profile = NOTHING if base.settings.questions == "never" else client.profile
+        profile = NO_CAPABILITIES if base.settings.questions == "never" else client.profile
         if base.settings.share == "session":
             return await self._own(base, profile, client)
         return await self._of_project(base, profile, client)
 
-    async def _shared(self, base: Upstream, client: Asker) -> Upstream:
+    async def _shared(self, base: Upstream, client: Elicitor) -> Upstream:
         if base.session is None and not base.is_at_rest:
             await base.ready()  # until then its era is not known, and a modern server needs one session only
         if base.modern or base.settings.questions == "never":
@@ -389,7 +389,7 @@ class Choosing:
             found = self._further.opened(base, (base.name, base.habits.declared(client.profile), 0, ""))
         return await self._freed(found, base, client)
 
-    async def _freed(self, upstream: Upstream, base: Upstream, client: Asker) -> Upstream:
+    async def _freed(self, upstream: Upstream, base: Upstream, client: Elicitor) -> Upstream:
         """This instance, once no other client holds it; or another one, if that takes too long.
 
         Most calls are short: another process is worth a moment. While it is not up it is not used either, so the time
@@ -412,11 +412,11 @@ class Choosing:
         return upstream
 
     @staticmethod
-    def _adopt(upstream: Upstream, profile: Profile) -> None:
+    def _adopt(upstream: Upstream, profile: ClientCapabilities) -> None:
         is_apart = upstream.settings.share == "session"
         upstream.adopt(profile if is_apart else upstream.habits.declared(profile))
 
-    async def _own(self, base: Upstream, profile: Profile, client: Asker) -> Upstream:
+    async def _own(self, base: Upstream, profile: ClientCapabilities, client: Elicitor) -> Upstream:
         """The client's own."""
         if not client.home:
             return base
@@ -427,13 +427,13 @@ class Choosing:
             base = self._bases.move(base, project, client.principal)
         return self._further.opened(base, (base.name, profile, client.home, place_of(project)), project)
 
-    async def _of_project(self, base: Upstream, profile: Profile, client: Asker) -> Upstream:
+    async def _of_project(self, base: Upstream, profile: ClientCapabilities, client: Elicitor) -> Upstream:
         """That of the client's project: the one that lists, if it is of this project or can still become so."""
         project = await client.project()
         base = self._bases.there(base)
         self._require_project(base, project)
         home = client.principal, place_of(project)
-        if not project and base.home is None and (base.modern or (profile is NOTHING and base.suits(profile))):
+        if not project and base.home is None and (base.modern or (profile is NO_CAPABILITIES and base.suits(profile))):
             return base  # of no project, and the first session declares what such a client can be asked
         if project and base.home != home and self._bases.may_move(base):
             base = self._bases.move(base, project, client.principal)

@@ -16,9 +16,9 @@ from msgspec import Raw, Struct
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import (
     LIST_ROOTS,
-    NOTHING,
+    NO_CAPABILITIES,
     QUESTIONS,
-    Asker,
+    Elicitor,
     Question,
     QuestionRefused,
     Unreachable,
@@ -61,7 +61,7 @@ class Questions:
         name: str,
         *,
         running: Callable[..., list[Call]],
-        beside: Callable[[], Asker | None],
+        beside: Callable[[], Elicitor | None],
         tasks: TaskBook,
         roots: bytes = b"",
         rest: Callable[[Call], AbstractContextManager[None]] = lambda call: nullcontext(),
@@ -82,7 +82,7 @@ class Questions:
         self._running, self._beside, self._roots = running, beside, roots
         self._peer: Peer | None = None
         self._open: dict[bytes, _Open] = {}
-        self.declared = NOTHING
+        self.declared = NO_CAPABILITIES
         """What this session told the server that can be asked: nothing before the handshake, or without one."""
         self.has_missed_roots = False
         """It asked for roots when there was nobody to ask; it may be told to ask again."""
@@ -116,11 +116,11 @@ class Questions:
             return True
         calls = self._calls_of(via, params)
         is_of_session = frame.method == LIST_ROOTS and not via
-        askers = [call.client for call in reversed(calls)]
+        elicitors = [call.client for call in reversed(calls)]
         beside = self._beside() if is_of_session else None
-        if beside is not None and (not askers or beside.owner is askers[0].owner):
-            askers.append(beside)
-        if not askers:
+        if beside is not None and (not elicitors or beside.owner is elicitors[0].owner):
+            elicitors.append(beside)
+        if not elicitors:
             self.has_missed_roots |= frame.method == LIST_ROOTS
             text = f"{frame.method} belongs to no call of a client; it can be asked only while one runs"
             self._reply(encode_error(id_, INVALID_REQUEST, text))
@@ -130,10 +130,10 @@ class Questions:
         elif len(self._open) >= MAX_OPEN:
             self._reply(encode_error(id_, INTERNAL_ERROR, f"{MAX_OPEN} questions are open; more are not put"))
         else:
-            task = asyncio.get_running_loop().create_task(self._put(id_, question, askers, calls))
+            task = asyncio.get_running_loop().create_task(self._put(id_, question, elicitors, calls))
             # Servers ask for roots when they begin, whatever runs then; the answer is of use after that call too. Only
             # a client that takes no requests gives it within its call or not at all.
-            bound = [] if is_of_session and not askers[0].relays else list(calls)
+            bound = [] if is_of_session and not elicitors[0].relays else list(calls)
             opened = self._open[id_] = _Open(task, bound, frame.method)
             task.add_done_callback(lambda _: self._forget(id_, opened))
         return True
@@ -193,19 +193,19 @@ class Questions:
         # Among calls of one client the newest is the likely one; whichever it is, the same person answers.
         return able if len(owners) == 1 else []
 
-    async def _put(self, id_: bytes, question: Question, askers: Sequence[Asker], calls: list[Call]) -> None:
-        """`askers`: the one client, by each way that may lead to it; the likeliest first."""
+    async def _put(self, id_: bytes, question: Question, elicitors: Sequence[Elicitor], calls: list[Call]) -> None:
+        """`elicitors`: the one client, by each way that may lead to it; the likeliest first."""
         peer = self._peer
         try:
-            if refused := why_not(question, askers[0].profile):
+            if refused := why_not(question, elicitors[0].profile):
                 raise refused
             if peer is not None and calls:
                 # A task may ask while no request about it is under way: then no slot is taken.
                 has_slot = calls[0] not in self._tasks.calls and takes_slot(calls[0])
                 with peer.held(calls), self._rest(calls[0]) if has_slot else nullcontext():
-                    result = await _ask_first(askers, question)
+                    result = await _ask_first(elicitors, question)
             else:
-                result = await _ask_first(askers, question)
+                result = await _ask_first(elicitors, question)
             self._reply(encode_response(id_, _of_task(result, question.params)))
         except QuestionRefused as refused:
             self.has_missed_roots |= question.method == LIST_ROOTS and isinstance(refused, Unreachable)
@@ -224,12 +224,12 @@ class Questions:
             self._peer.reply(answer)
 
 
-async def _ask_first(askers: Sequence[Asker], question: Question) -> Raw:
+async def _ask_first(elicitors: Sequence[Elicitor], question: Question) -> Raw:
     """The answer by the first way that leads to the client (a call's stream may be broken, or not be read)."""
-    *first, last = askers
-    for asker in first:
+    *first, last = elicitors
+    for elicitor in first:
         try:
-            return await asker.ask(question)
+            return await elicitor.ask(question)
         except Unreachable:
             continue
     return await last.ask(question)

@@ -19,7 +19,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.elicitation import Asker
+from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.upstream.connection.connection import LIST_SECONDS
@@ -136,7 +136,7 @@ class Attribution:
         """Nobody waits for this call any more, but the server may still be at it."""
         self._stray_until, self._stray_home = self._clock() + STRAY_SECONDS, call.client.home
 
-    def is_strange_to(self, client: Asker) -> bool:
+    def is_strange_to(self, client: Elicitor) -> bool:
         """The server may still be at a call that another client gave up: what it asks now may be of that one."""
         return self._clock() < self._stray_until and self._stray_home != client.home
 

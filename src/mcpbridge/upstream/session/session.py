@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.elicitation import NOTHING, Profile
+from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import encode
@@ -76,7 +76,7 @@ class UpstreamSession:
         *,
         is_plain: bool,
         client_info: dict[str, str],
-        profile: Callable[[], Profile] = lambda: NOTHING,
+        profile: Callable[[], ClientCapabilities] = lambda: NO_CAPABILITIES,
     ) -> None:
         """`is_plain`: the channel has no statuses of its own that tell more than the protocol.
 
@@ -89,7 +89,7 @@ class UpstreamSession:
         self._client_info = client_info
         self._meta = RequestMeta("", client_info)
         self._wanted_profile = profile
-        self.profile = NOTHING
+        self.profile = NO_CAPABILITIES
         """What this session declared that its client can be asked; a modern one declares it with each request."""
         self._listen_numbers = itertools.count(1)
         self.modern = False

@@ -13,7 +13,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import ArgumentsRefused, NotPermitted, UnknownName, UpstreamAnswered
 from mcpbridge.catalog.settings import CodeSettings
 from mcpbridge.catalog.signatures.python_stubs import Callee
-from mcpbridge.core.elicitation import ELICIT, NOBODY, Profile, Question
+from mcpbridge.core.elicitation import ELICIT, NOBODY, ClientCapabilities, Question
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
@@ -46,10 +46,10 @@ async def nothing(call: Call, wire: str, arguments: Raw) -> Body:
     return texts("{}")
 
 
-class Asker:
+class Elicitor:
     """A client that can be asked, and relays what it is asked if it is let."""
 
-    profile = Profile(form=True)
+    profile = ClientCapabilities(form=True)
     owner: object = None
     principal = ""
     home: object = None
@@ -216,21 +216,21 @@ said
 @needs_interpreter
 async def test_a_question_within_stops_the_clock_and_is_not_relayed(bench: Callable[..., Bench]) -> None:
     """A modern client is asked by the answer to the call of the program: the calls within cannot relay anything."""
-    asker = Asker()
+    elicitor = Elicitor()
 
     async def made(call: Call, wire: str, arguments: Raw) -> Body:
         assert call.client.relays is False
-        assert call.client.profile is asker.profile
+        assert call.client.profile is elicitor.profile
         answer = await call.client.ask(Question("github", ELICIT, Raw(b'{"message":"?"}')))
         return Body(encode({"content": [], "structuredContent": answer}))
 
     one = bench(made, timeout=100, total_timeout=30)
-    call = one.call("(await github__create_issue(title='x'))['action']", client=asker)
+    call = one.call("(await github__create_issue(title='x'))['action']", client=elicitor)
     with fail_after(90):
         said = (await one.tool.run(call)).value()
     assert said["content"][0]["text"] == "accept", said
-    assert len(asker.asked) == 1
-    assert call.client is asker
+    assert len(elicitor.asked) == 1
+    assert call.client is elicitor
 
 
 @needs_interpreter

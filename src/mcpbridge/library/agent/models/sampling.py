@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.core.elicitation import SAMPLE, Asker, Question
+from mcpbridge.core.elicitation import SAMPLE, Elicitor, Question
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.library.agent.models.api_client import plain
 from mcpbridge.library.agent.models.model import ModelRequest
@@ -22,7 +22,7 @@ class SamplingModel:
     format = "mcp"
 
     def __init__(self, asked: Any, *, max_tokens: int = 4096, **params: Any) -> None:
-        """`asked`: a `CallContext`, an `Asker`, or an `mcp.server.session.ServerSession`.
+        """`asked`: a `CallContext`, an `Elicitor`, or an `mcp.server.session.ServerSession`.
 
         `max_tokens` of one answer. `params` go along with each request, as MCP names them: `systemPrompt`,
         `modelPreferences`, `temperature`, `stopSequences`, `toolChoice`.
@@ -42,8 +42,8 @@ class SamplingModel:
             params.pop("toolChoice", None)
         if hasattr(self._asked, "create_message"):
             return await _of_session(self._asked, params)
-        asker = cast("Asker", getattr(self._asked, "client", self._asked))
-        return msgspec.json.decode(await asker.ask(Question(BRIDGE, SAMPLE, Raw(encode(params)))))
+        elicitor = cast("Elicitor", getattr(self._asked, "client", self._asked))
+        return msgspec.json.decode(await elicitor.ask(Question(BRIDGE, SAMPLE, Raw(encode(params)))))
 
 
 async def _of_session(session: Any, params: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.settings import CodeSettings
 from mcpbridge.catalog.signatures.python_stubs import Callee, names_of, signature
 from mcpbridge.core.call_options import CallSettings
-from mcpbridge.core.elicitation import Asker, Question, Through
+from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_batch, encode
@@ -162,8 +162,8 @@ class RunCode:
         watch = Watch(computing=settings.timeout, altogether=settings.total_timeout)
         limits = ProgramLimits(settings.timeout, settings.max_memory << 20, settings.max_calls, settings.max_parallel)
         owner = call.caller.principal or call.caller.session.id
-        asker, update = call.client, call.update
-        asking = call.client = _Asking(asker, watch)
+        elicitor, update = call.client, call.update
+        asking = call.client = _Asking(elicitor, watch)
         call.update = _Updates(update)
         try:
             tools = _Tools(call, self._find, self._call_tool)
@@ -171,7 +171,7 @@ class RunCode:
         finally:
             call.update = update
             if call.client is asking:
-                call.client = asker
+                call.client = elicitor
         call.note("program_calls", ended.calls)
         return _result(ended)
 
@@ -180,22 +180,22 @@ class RunCode:
         await self._programs.close()
 
 
-class _Asking(Through):
+class _Asking(ElicitorWrapper):
     """Whoever is behind a program's calls: its time stands still while they are asked something.
 
     A modern client can be asked by the answer to the call of the program alone, so the calls within are answered here,
     and do not relay what their servers ask (`relays`).
     """
 
-    __slots__ = ("_asker", "_watch")
+    __slots__ = ("_elicitor", "_watch")
 
-    def __init__(self, asker: Asker, watch: Watch) -> None:
-        self._asker, self._watch = asker, watch
+    def __init__(self, elicitor: Elicitor, watch: Watch) -> None:
+        self._elicitor, self._watch = elicitor, watch
 
     @property
-    def asker(self) -> Asker:
+    def elicitor(self) -> Elicitor:
         """The one behind it."""
-        return self._asker
+        return self._elicitor
 
     @property
     def relays(self) -> bool:
@@ -203,9 +203,9 @@ class _Asking(Through):
         return False
 
     async def ask(self, question: Question) -> Raw:
-        """Ask; see `Asker`."""
+        """Ask; see `Elicitor`."""
         with self._watch.asking():
-            return await self._asker.ask(question)
+            return await self._elicitor.ask(question)
 
 
 class _Updates:
