@@ -3,7 +3,7 @@
 import pytest
 
 from mcpbridge.base.errors import UpstreamUnavailable
-from mcpbridge.core.model import Call, Plan
+from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.stage import Stage, chain
 from mcpbridge.protocol.body import Body
@@ -13,7 +13,7 @@ from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
 def noting(name: str, notes: list[str]) -> Stage:
     """A stage that writes down when a call enters and leaves it."""
 
-    async def run(call: Call, proceed: Plan) -> Body:
+    async def run(call: Call, proceed: CallHandler) -> Body:
         notes.append(f"{name} in")
         result = await proceed(call)
         notes.append(f"{name} out")
@@ -43,13 +43,13 @@ async def test_a_stage_may_answer_itself_or_try_again() -> None:
             raise UpstreamUnavailable("up", "starting")
         return Body()
 
-    async def again(call: Call, proceed: Plan) -> Body:
+    async def again(call: Call, proceed: CallHandler) -> Body:
         try:
             return await proceed(call)
         except UpstreamUnavailable:
             return await proceed(call)
 
-    async def answers(call: Call, proceed: Plan) -> Body:
+    async def answers(call: Call, proceed: CallHandler) -> Body:
         return Body(b'{"cached":true}')
 
     assert (await chain([again], last=fails_once)(call_of())).data == b"{}"

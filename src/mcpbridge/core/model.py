@@ -206,5 +206,5 @@ class Call(Struct, eq=False):
 Asks = Callable[[Call], "str | Awaitable[str]"]
 """Why a person must agree to a call, told by its arguments; empty: nobody must. Raises CallRefused: it is not to be."""
 
-Plan = Callable[[Call], Awaitable[Body]]
+CallHandler = Callable[[Call], Awaitable[Body]]
 """What happens to a call, compiled when the snapshot is built; the result is the upstream's."""

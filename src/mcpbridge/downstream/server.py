@@ -21,7 +21,7 @@ from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.core.context import NOWHERE, BridgeContext
-from mcpbridge.core.model import OWN, Call, Plan
+from mcpbridge.core.model import OWN, Call, CallHandler
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.elicitation.parking import Parking
 from mcpbridge.downstream.elicitation.relay import Sealer
@@ -71,7 +71,7 @@ class Server:
         service: Service,
         catalog: Catalog,
         pool: Pool,
-        plan: Plan,
+        plan: CallHandler,
         startup: Startup,
         late: Late,
         shelf: Shelf,

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGarbled, UpstreamUnavailable
 from mcpbridge.core.elicitation import NOBODY
-from mcpbridge.core.model import Call, Plan
+from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.pipeline.input_required import drive, needs_driving
 from mcpbridge.pipeline.task_polling import follow, is_task, made_task, read_task
 from mcpbridge.protocol.body import Body
@@ -24,7 +24,9 @@ from mcpbridge.upstream.supervisor import Upstream
 class Deliver:
     """Delivers calls to upstreams by name, and those of tools that no upstream has to these."""
 
-    def __init__(self, pool: Pool, serve: Mapping[str, Plan] | None = None, *, answer_seconds: float = 600) -> None:
+    def __init__(
+        self, pool: Pool, serve: Mapping[str, CallHandler] | None = None, *, answer_seconds: float = 600
+    ) -> None:
         """`serve`: who takes calls of other servers, by name.
 
         `answer_seconds`: how long a client may take for what it is asked.
@@ -120,7 +122,7 @@ def mirrored(marks: Mapping[tuple[str, ...], str], params: Body) -> tuple[tuple[
     return tuple(mcp_param_headers(marks, arguments.value()).items()) if arguments is not None else ()
 
 
-def mirroring(marks: Mapping[tuple[str, ...], str], deliver: Plan) -> Plan:
+def mirroring(marks: Mapping[tuple[str, ...], str], deliver: CallHandler) -> CallHandler:
     """The delivery, with the headers of a tool that has such marks. Headers that a call brings stay."""
 
     def run(call: Call) -> Awaitable[Body]:

@@ -22,7 +22,7 @@ pays for nothing. The order, outermost first, and why:
 from collections.abc import Awaitable, Callable, Sequence
 
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.stage import Concern, Stage, chain
 from mcpbridge.protocol.body import Body
@@ -34,14 +34,18 @@ MOST_PLANS = 50_000
 class Plans:
     """What happens to each call: the plan of its tool, compiled at its first call."""
 
-    def __init__(self, deliver: Plan, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]) -> None:
+    def __init__(
+        self, deliver: CallHandler, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]
+    ) -> None:
         """`concerns`: outermost first. `options_of`: how calls of a tool are treated."""
         self.configure(deliver, concerns, options_of)
 
-    def configure(self, deliver: Plan, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]) -> None:
+    def configure(
+        self, deliver: CallHandler, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]
+    ) -> None:
         """Other concerns for all calls that begin from now on. Those under way keep their plan to the end."""
         self._deliver, self._concerns, self._options_of = deliver, concerns, options_of
-        self._plans: dict[str, tuple[bytes, Plan]] = {}
+        self._plans: dict[str, tuple[bytes, CallHandler]] = {}
         self._rest = chain(self._stages(None, CallOptions()), last=deliver)
 
     def __call__(self, call: Call) -> Awaitable[Body]:
@@ -54,7 +58,7 @@ class Plans:
             return known[1](call)
         return self._compile(tool)(call)
 
-    def _compile(self, tool: Tool) -> Plan:
+    def _compile(self, tool: Tool) -> CallHandler:
         deliver = mirroring(tool.headers, self._deliver) if tool.headers else self._deliver
         plan = chain(self._stages(tool, self._options_of(tool)), last=deliver)
         if len(self._plans) >= MOST_PLANS:

@@ -5,14 +5,14 @@ from functools import partial
 from typing import Protocol
 
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.protocol.body import Body
 
 
 class Stage(Protocol):
     """One concern of a call."""
 
-    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """`proceed` once to pass, never to answer itself, again only to retry."""
         ...
 
@@ -28,7 +28,7 @@ class Concern(Protocol):
         ...
 
 
-def chain(stages: list[Stage], last: Plan) -> Plan:
+def chain(stages: list[Stage], last: CallHandler) -> CallHandler:
     """The stages around `last`, the first outermost. Without stages it is `last` itself: no wrapper, no cost."""
     plan = last
     for stage in reversed(stages):

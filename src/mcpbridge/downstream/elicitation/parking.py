@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 from mcpbridge.base.errors import BadRequest, UpstreamAnswered
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question, QuestionRefused
-from mcpbridge.core.model import Call, Plan, ignore_update
+from mcpbridge.core.model import Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home, phrase
 from mcpbridge.downstream.elicitation.relay import (
@@ -124,7 +124,7 @@ class _ModernAsker:
 class Parking:
     """Every call of a modern client that can be asked something goes through `deliver`."""
 
-    def __init__(self, plan: Plan, sealer: Sealer, *, seconds: float) -> None:
+    def __init__(self, plan: CallHandler, sealer: Sealer, *, seconds: float) -> None:
         """`seconds`: how long a parked call waits for its client."""
         self._plan, self._sealer, self.seconds = plan, sealer, seconds
         self._relaying = Relaying(sealer)

@@ -14,7 +14,7 @@ from mcpbridge.base.errors import UpstreamAnswered, UpstreamGarbled
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import NOWHERE, BridgeContext
-from mcpbridge.core.model import Call, Plan, ignore_update
+from mcpbridge.core.model import Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyAsker, Unasked
 from mcpbridge.downstream.elicitation.parking import Parking
@@ -44,7 +44,7 @@ class Delivery:
         self,
         catalog: Catalog,
         pool: Pool,
-        plan: Plan,
+        plan: CallHandler,
         parking: Parking,
         tasks: Tasks,
         server_info: bytes,

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, field
 from mcpbridge.base.errors import BadRequest, BridgeError, Overloaded, UpstreamAnswered
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.core.elicitation import NOBODY
-from mcpbridge.core.model import Call, Plan
+from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyAsker
 from mcpbridge.downstream.handler import Handler, text
@@ -58,7 +58,7 @@ class _Task(Struct, eq=False):
 class LegacyTasks:
     """The tasks of all legacy sessions."""
 
-    def __init__(self, catalog: Catalog, pool: Pool, plan: Plan, ids: TaskIds) -> None:
+    def __init__(self, catalog: Catalog, pool: Pool, plan: CallHandler, ids: TaskIds) -> None:
         self._catalog, self._pool, self._plan, self._ids = catalog, pool, plan, ids
         self._tasks: dict[str, _Task] = {}
         self._clock = asyncio.get_running_loop().time

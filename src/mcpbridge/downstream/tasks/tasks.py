@@ -21,7 +21,7 @@ from mcpbridge.base.errors import BadRequest, UpstreamAnswered
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
-from mcpbridge.core.model import Call, Plan
+from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import Unasked, phrase
 from mcpbridge.downstream.elicitation.relay import Sealer
@@ -147,7 +147,7 @@ class Tasks:
         self,
         catalog: Catalog,
         pool: Pool,
-        plan: Plan,
+        plan: CallHandler,
         ids: TaskIds,
         server_info: bytes,
         sessions: SessionTasks,

@@ -24,7 +24,7 @@ from mcpbridge.core.call_options import (
     result_options,
 )
 from mcpbridge.core.events import EventBus
-from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Plan, Tool
+from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.results import ResultConcerns
@@ -136,7 +136,7 @@ class Parts(Struct, frozen=True):
     results: ResultConcerns
     sources: Mapping[str, OfferSettings]
     """The same, and what is set of tools that no server has, by the server that they count as."""
-    serve: Mapping[str, Plan]
+    serve: Mapping[str, CallHandler]
     """Who takes calls of those, by that server."""
     asks: Callable[[Tool], Asks | None] = lambda tool: None
     """Where it depends on the arguments whether a person must agree: what tells that."""

@@ -22,7 +22,7 @@ from mcpbridge.catalog.settings import RouterSettings
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import Elicitor
-from mcpbridge.core.model import BRIDGE, Call, Caller, Plan
+from mcpbridge.core.model import BRIDGE, Call, Caller, CallHandler
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.downstream.client import Client
 from mcpbridge.engine.leases import Lease, until_closed
@@ -56,7 +56,7 @@ class RoutingSurroundings(Struct, frozen=True):
     store: Store
     settled: Callable[[], Awaitable[None]]
     """Waits a little while servers start."""
-    plan: Plan
+    plan: CallHandler
     """The way of calls that programs make."""
 
 

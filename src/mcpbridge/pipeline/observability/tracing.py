@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import UpstreamAnswered
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.observability.metrics import BUCKETS, KNOWN_METHODS, OTHER, TOOL_ERROR, error_name, says_error
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -72,11 +72,11 @@ class _Traced:
         """See `Concern`."""
         return self
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         """See `Stage`."""
         raise NotImplementedError
 
-    async def _traced(self, call: Call, proceed: Plan, span: object, attributes: Attributes) -> Body:
+    async def _traced(self, call: Call, proceed: CallHandler, span: object, attributes: Attributes) -> Body:
         began = perf_counter()
         failed: BaseException | None = None
         result: Body | None = None
@@ -106,7 +106,7 @@ class TraceReceived(_Traced):
 
     operation = "mcp.server.operation.duration"
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         """See `Stage`."""
         if call.method.startswith("tasks/"):
             return await proceed(call)
@@ -130,7 +130,7 @@ class TraceSent(_Traced):
         super().__init__(otel, keeps_content=keeps_content)
         self._peer = peer
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         """See `Stage`."""
         if call.method.startswith("tasks/"):
             return await proceed(call)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import LONGEST_SECONDS, CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
@@ -224,14 +224,14 @@ class _Again:
     def __init__(self, late: Late, seconds: float) -> None:
         self._late, self._seconds = late, seconds
 
-    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own while nothing is late: every call would pay for it."""
         if not self._late.known:
             return proceed(call)
         late = self._late.find(call)
         return proceed(call) if late is None else self._fetch(late, call, proceed)
 
-    async def _fetch(self, late: LateCall, call: Call, proceed: Plan) -> Body:
+    async def _fetch(self, late: LateCall, call: Call, proceed: CallHandler) -> Body:
         data = await self._late.fetch(late, self._seconds)
         if data is None:
             return await proceed(call)

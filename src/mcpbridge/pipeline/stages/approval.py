@@ -15,7 +15,7 @@ from mcpbridge.base.errors import ApprovalRefused, ApprovalUnavailable, CallRefu
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import run_of, text_in
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.approvals.request import (
     PAUSE,
@@ -88,12 +88,12 @@ class Approval:
         """See `Concern`."""
         return self._pass_or_ask if self._needed(tool, options) else None
 
-    def _pass_or_ask(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def _pass_or_ask(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         if not call.approval:
             return proceed(call)
         return self._ask_first(call, proceed)
 
-    async def _ask_first(self, call: Call, proceed: Plan) -> Body:
+    async def _ask_first(self, call: Call, proceed: CallHandler) -> Body:
         request = self._request_of(call)
         refuse_doubles(request.tool, request.arguments_json)  # the person is shown one of the two
         earlier = text_in(call.meta, APPROVAL)

@@ -26,7 +26,7 @@ from mcpbridge.base.units import Bytes
 from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.context import Cancellation
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
@@ -233,7 +233,7 @@ class _Cached:
         self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
         self._use = cache.uses.setdefault(tool.id, _Use())
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         if call.continues or call.takes_task or call.instance is not None:
             return await proceed(call)
         cache, fields = self._cache, call.params.fields
@@ -266,7 +266,7 @@ class _Cached:
         run = partial(self._run, call, proceed, key, epoch)
         return await cache.flights.lead((key, epoch), run, call.update, call)
 
-    async def _run(self, call: Call, proceed: Plan, key: Key, epoch: int, flight: Flight) -> Body:
+    async def _run(self, call: Call, proceed: CallHandler, key: Key, epoch: int, flight: Flight) -> Body:
         """Run the call, in a task that is not its own, and keep what comes of it."""
         cache = self._cache
         run = call.runs_as = structs.replace(call, update=flight.update)
@@ -327,7 +327,7 @@ class _Write:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         self._cache.forget(call.upstream)
         try:
             return await proceed(call)
@@ -341,10 +341,10 @@ class _Tasks:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         return self._about_task(call, proceed) if call.method.startswith("tasks/") else proceed(call)
 
-    async def _about_task(self, call: Call, proceed: Plan) -> Body:
+    async def _about_task(self, call: Call, proceed: CallHandler) -> Body:
         try:
             return await proceed(call)
         finally:

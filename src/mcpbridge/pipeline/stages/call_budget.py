@@ -11,7 +11,7 @@ from mcpbridge.base.errors import BudgetSpent, Overloaded
 from mcpbridge.base.units import show_seconds
 from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.context import run_of
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import Recent, client_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -80,7 +80,7 @@ class Budgets:
         """One for all tools, if anything is limited; only their calls count."""
         return self._run if tool is not None and (self._max_calls or self._max_chain) else None
 
-    async def _run(self, call: Call, proceed: Plan) -> Body:
+    async def _run(self, call: Call, proceed: CallHandler) -> Body:
         if call.continues:
             return await proceed(call)
         client = client_of(call)

@@ -17,7 +17,7 @@ from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions, ResultOptions
-from mcpbridge.core.model import BRIDGE, Call, Plan, Tool
+from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_polling import is_task
@@ -93,7 +93,7 @@ class _Compress:
         self._takes_script = how.transforms and not has_own
         self._server, self._id = tool.server, tool.id
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         """The result of the call, or what fits of it."""
         arguments, expression, problem, meta = call.params.fields.get("arguments"), "", "", call.meta
         if self._takes_script and arguments is not None and _QUOTED in bytes(arguments):

@@ -27,7 +27,7 @@ from msgspec import Raw
 
 from mcpbridge.core.call_options import CallDefaults, CallOptions
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import client_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -168,13 +168,13 @@ class _Limited:
         self._own = Limit(("tool", tool.id, slots), text, slots) if slots else None
         self._is_always = self._is_serial or bool(slots or limits.per_client)
 
-    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own where nothing is limited: every call would pay for it."""
         if not self._is_always and (call.meta is None or TURN not in call.meta):
             return proceed(call)
         return self._run(call, proceed)
 
-    async def _run(self, call: Call, proceed: Plan) -> Body:
+    async def _run(self, call: Call, proceed: CallHandler) -> Body:
         limits = self._limits
         inherited = _held_by(limits.places.held, call.within) if call.within is not None else ()
         inside: list[Place] = []

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -38,7 +38,7 @@ class _Timed:
         self._timeouts, self._seconds = timeouts, seconds
         self._clock = asyncio.get_running_loop().time
 
-    def __call__(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own: every call would pay for it."""
         call.timeouts = self._timeouts
         if self._seconds:

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, structs
 from mcpbridge.base.errors import ArgumentsRefused, CallRefused, HookRefused
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.hooks.call import PASS, Changes, Happening, Hook, HookFailedError, Verdict, read_answer
 from mcpbridge.pipeline.hooks.runners import HookProgram, HookUrl, asking
 from mcpbridge.pipeline.hooks.settings import HookEvent, HookSettings
@@ -121,7 +121,7 @@ class _Hooked:
         self._before = [seer for seer in seers if seer.event == "tool_call.before"]
         self._after = [seer for seer in seers if seer.event == "tool_call.after"]
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         happening = Happening(self._tool, call)
         clock = asyncio.get_running_loop().time
         began = clock()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.context import run_of
 from mcpbridge.core.events import EventBus
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.observability.metrics import (
     KNOWN_METHODS,
     OTHER,
@@ -71,7 +71,7 @@ class _Observe:
         self._series: dict[str, Series] = {}
         """By client name."""
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         began = perf_counter()
         try:
             result = await proceed(call)
@@ -155,7 +155,7 @@ class _ObserveRest(_Observe):
     def __init__(self, metrics: Metrics | None, events: EventBus, record: Record | None) -> None:
         super().__init__(None, metrics, events, record, keeps_content=False)
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         if call.method.startswith("tasks/"):
             return await proceed(call)
         return await super().__call__(call, proceed)

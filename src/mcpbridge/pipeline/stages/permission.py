@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from mcpbridge.base.errors import NotPermitted
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Asks, Call, Plan, Tool
+from mcpbridge.core.model import Asks, Call, CallHandler, Tool
 from mcpbridge.pipeline.permissions.policy import Decision, Policy
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
@@ -33,7 +33,7 @@ class Guard:
         if policy.is_hidden is False:
             return None
 
-        def guard(call: Call, proceed: Plan) -> Awaitable[Body]:
+        def guard(call: Call, proceed: CallHandler) -> Awaitable[Body]:
             caller = call.caller
             audience = audience_of(caller.name, caller.principal)
             if policy.hides(audience):
@@ -60,7 +60,7 @@ class Permit:
             return None
         judges_arguments = policy.judges_arguments
 
-        def permit(call: Call, proceed: Plan) -> Awaitable[Body]:
+        def permit(call: Call, proceed: CallHandler) -> Awaitable[Body]:
             if judges_arguments:
                 refuse_doubles(tool.id, call.params.get("arguments"))
             caller = call.caller
@@ -81,7 +81,7 @@ class Permit:
         return permit
 
 
-async def _permit_later(call: Call, reason: Awaitable[str], proceed: Plan) -> Body:
+async def _permit_later(call: Call, reason: Awaitable[str], proceed: CallHandler) -> Body:
     call.approval = await reason
     if call.approval:
         call.note("permission", "require_approval")

@@ -20,7 +20,7 @@ from functools import partial
 from mcpbridge.base.errors import RateLimited
 from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import Recent, payer_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -114,14 +114,14 @@ class Rates:
         shared = [self._taken.shared(what, rate) for what, rate in rates if rate is not None]
         return partial(self._counted, shared) if shared or self._clients is not None else None
 
-    def _uncalled(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def _uncalled(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         if call.method not in _COUNTED:
             return proceed(call)
         rate = self._servers.get(call.upstream)
         shared = [self._taken.shared(f"Server '{call.upstream}'", rate)] if rate is not None else []
         return self._counted(shared, call, proceed)
 
-    def _counted(self, shared: list[_Shared], call: Call, proceed: Plan) -> Awaitable[Body]:
+    def _counted(self, shared: list[_Shared], call: Call, proceed: CallHandler) -> Awaitable[Body]:
         if not call.continues:
             self._take(shared, call)
         return proceed(call)

@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import BRIDGE, Call, Plan, Tool
+from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.exact_json import NotReadable, NotThere, parse_json, pointed_at, write_json
@@ -58,7 +58,7 @@ class References:
         """For every tool: any argument may be one. Not for the bridge's own, which take handles as such."""
         return None if tool is None or tool.server == BRIDGE else self._look
 
-    def _look(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def _look(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own where there is nothing to resolve: every call would pay for it."""
         arguments = call.params.fields.get("arguments")
         if arguments is not None:
@@ -67,7 +67,7 @@ class References:
                 return self._resolved(call, data, proceed)
         return proceed(call)
 
-    async def _resolved(self, call: Call, data: bytes, proceed: Plan) -> Body:
+    async def _resolved(self, call: Call, data: bytes, proceed: CallHandler) -> Body:
         is_slow = len(data) > _SLOW
         read = await self._workers.run(_read, data, size=len(data)) if is_slow else _read(data)
         if read is not None:

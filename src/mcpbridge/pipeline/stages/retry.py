@@ -31,7 +31,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions, RetrySettings
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 
@@ -109,7 +109,7 @@ class _Retried:
         """No try has an effect that one would have to look for."""
         self._clock = asyncio.get_running_loop().time
 
-    async def __call__(self, call: Call, proceed: Plan) -> Body:
+    async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         self._budget.called(self._clock())
         deadline, tries, was_sent = call.deadline, 1, False
         while True:

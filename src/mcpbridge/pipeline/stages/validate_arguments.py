@@ -17,7 +17,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, Plan, Tool
+from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.validation.coercion import (
@@ -90,7 +90,7 @@ class _Arguments:
         self._is_valid = check.is_valid
         self._coerces, self._passes = options.arguments == "coerce", options.arguments == "pass"
 
-    def run(self, call: Call, proceed: Plan) -> Awaitable[Body]:
+    def run(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         raw = call.params.get("arguments")
         if self._defaults is None and not call.continues:
             try:
@@ -189,7 +189,7 @@ async def _fail(error: ArgumentsRefused) -> Body:
     raise error
 
 
-async def _telling(proceed: Plan, call: Call, slips: Sequence[Mapping[str, str]]) -> Body:
+async def _telling(proceed: CallHandler, call: Call, slips: Sequence[Mapping[str, str]]) -> Body:
     result = await proceed(call)
     call.original = call.original or result.data
     return told_of(result, slips)
