@@ -60,7 +60,8 @@ matrix: .venv/.ready ## write the table of what is bridged into the README, from
 bench: .venv/.ready ## measure, side by side with the floor relay and other bridges
 	$(BIN)/python -m benchmarks
 
-docs: .venv/.ready ## write anew what the docs say of the configuration and of the library's names
+docs: .venv/.ready ## write anew what is written from docstrings: pages of the docs, and the methods of SyncBridge
+	$(BIN)/python scripts/sync_methods.py
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/api_reference.py
 

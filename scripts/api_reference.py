@@ -41,6 +41,8 @@ GROUPS = {
 }  # fmt: skip
 """The public names by subject, in the order in which they are read."""
 
+WHOLE_BASES = {"AgentMethods", "ToolMethods", "SyncMethods"}
+"""Bases that are not public themselves, whose public methods are those of the public classes below them."""
 FROM_BASES = {
     "Bridge": [
         "events",
@@ -54,7 +56,7 @@ FROM_BASES = {
         "cache_status",
     ],
 }
-"""What programs use of bases that are not public themselves. The rest of those is for the bridge's own parts."""
+"""What programs use of other bases that are not public. The rest of those is for the bridge's own parts."""
 
 INTRODUCTION = """# The Python library: all names
 
@@ -122,26 +124,35 @@ def public() -> dict[str, Named]:
 
 
 def members(name: str, kind: griffe.Class) -> Iterator[tuple[str, griffe.Function | griffe.Attribute]]:
-    """What a class offers: its public members in their order, then those of `FROM_BASES`."""
-    for own, member in kind.members.items():
-        is_special = own.startswith("__") and own != "__init__" and _text(member)
-        if isinstance(member, griffe.Function | griffe.Attribute) and (is_special or not own.startswith("_")):
-            yield own, member
+    """What a class offers: its public members in their order, then those of `WHOLE_BASES` and of `FROM_BASES`."""
+    seen = set[str]()
+    above = _bases(kind)
+    for one in (kind, *(base for base in reversed(above) if base.name in WHOLE_BASES)):
+        for own, member in one.members.items():
+            is_special = own.startswith("__") and own != "__init__" and _text(member)
+            is_public = is_special or not own.startswith("_")
+            if is_public and own not in seen and isinstance(member, griffe.Function | griffe.Attribute):
+                seen.add(own)
+                yield own, member
     for wanted in FROM_BASES.get(name, []):
-        if wanted not in kind.members:
-            yield wanted, _inherited(kind, wanted)
+        if wanted not in seen:
+            member = next((base.members[wanted] for base in above if wanted in base.members), None)
+            if not isinstance(member, griffe.Function | griffe.Attribute):
+                raise Undocumented(f"FROM_BASES names {wanted}, which {name} has not")
+            yield wanted, member
 
 
-def _inherited(kind: griffe.Class, wanted: str) -> griffe.Function | griffe.Attribute:
+def _bases(kind: griffe.Class) -> list[griffe.Class]:
+    """The classes of ours above this one; those of a base come after it and before those of the next."""
+    above: list[griffe.Class] = []
     for base in kind.bases:
-        above = found(kind.module.path, str(base).partition("[")[0])
-        assert isinstance(above, griffe.Class)
-        member = above.members.get(wanted)
-        if isinstance(member, griffe.Function | griffe.Attribute):
-            return member
-        if above.bases:
-            return _inherited(above, wanted)
-    raise Undocumented(f"FROM_BASES names {wanted}, which {kind.name} has not")
+        there = kind.module.members.get(str(base).partition("[")[0])
+        if there is None or (isinstance(there, griffe.Alias) and not there.target_path.startswith("mcpbridge.")):
+            continue
+        found_base = found(kind.module.path, str(base).partition("[")[0])
+        if isinstance(found_base, griffe.Class):
+            above += [found_base, *_bases(found_base)]
+    return above
 
 
 def _text(member: griffe.Object | griffe.Alias) -> str:

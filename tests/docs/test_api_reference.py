@@ -122,7 +122,7 @@ def test_a_name_that_has_no_place_is_refused(
 
 def test_a_name_without_a_docstring_is_refused(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     names = script.public()
-    monkeypatch.setattr(names["Bridge"].members["run"], "docstring", None)
+    monkeypatch.setattr(names["Bridge"].members["open"], "docstring", None)
     monkeypatch.setattr(names["CallResult"], "docstring", None)
     monkeypatch.setattr(script, "public", lambda: names)
     with pytest.raises(script.Undocumented, match=r"CallResult, Bridge\.run|Bridge\.run, CallResult"):

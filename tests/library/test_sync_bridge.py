@@ -94,6 +94,15 @@ def test_every_method_of_the_bridge_is_there_with_the_same_parameters() -> None:
     assert signature(SyncBridge.run)[:-1] == signature(Bridge.run)[:-1]
 
 
+def test_the_methods_are_what_is_written_from_the_bridge() -> None:
+    """Promise of the bridge: what changes there changes here, with `make docs`."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, root / "scripts/sync_methods.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def signature(method: Any) -> list[tuple[Any, ...]]:
     found = inspect.signature(method)
     parameters = [(one.name, one.kind, one.default, str(one.annotation)) for one in found.parameters.values()]
