@@ -44,7 +44,8 @@ from mcpbridge.catalog.slim import merge as slim_keywords
 from mcpbridge.catalog.slim import slim
 from mcpbridge.config.load import _SETTLED
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.call_options import BUDGET, CALL_SECONDS, ITEMS, LOCAL_SECONDS, MEDIA_LIMIT, THRESHOLD
+from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS
+from mcpbridge.core.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
 from mcpbridge.downstream import conversation
 from mcpbridge.downstream import progress as updates
 from mcpbridge.downstream.elicitation import ask as asking

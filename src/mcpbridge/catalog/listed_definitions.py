@@ -19,8 +19,10 @@ from msgspec import Raw
 
 from mcpbridge.catalog.definitions.check import Changes, Definition, Kind
 from mcpbridge.catalog.offers import Item
-from mcpbridge.core.call_options import ResultOptions, ResultSettings, result_options
+from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import BRIDGE
+from mcpbridge.core.result_settings import ResultSettings
+from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_batch, decode_fields, encode, encode_fields

@@ -32,8 +32,9 @@ from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.slim.slim import Level, slimmed
 from mcpbridge.catalog.tool_names import Prefix, own_names, wire_names
 from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex
-from mcpbridge.core.call_options import NO_HINTS, Hints, ResultSettings
+from mcpbridge.core.call_options import NO_HINTS, Hints
 from mcpbridge.core.model import BRIDGE, OWN
+from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings

@@ -15,7 +15,8 @@ from mcpbridge.catalog.settings import (
     SearchSettings,
 )
 from mcpbridge.catalog.tool_names import Prefix
-from mcpbridge.core.call_options import CallDefaults, ResultDefaults
+from mcpbridge.core.call_settings import CallDefaults
+from mcpbridge.core.result_settings import ResultDefaults
 from mcpbridge.downstream.settings import AskingSettings, HttpSettings
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.pipeline.hooks.settings import HookSettings

@@ -3,7 +3,8 @@
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.units import RateText
-from mcpbridge.core.call_options import CALL_SECONDS, LONGEST_SECONDS, CallSettings, ResultSettings
+from mcpbridge.core.call_settings import CALL_SECONDS, LONGEST_SECONDS, CallSettings
+from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.protocol.deadlines import Timeouts
 
 

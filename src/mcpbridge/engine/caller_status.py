@@ -10,8 +10,8 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.search.visible_tools import Sight
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.call_options import result_options
 from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.engine.generation import Generation
 from mcpbridge.pipeline.observability.metrics import Tallies
 from mcpbridge.results.kept_results import Shelf

@@ -10,7 +10,6 @@ to fall back to something else: a summary may always fail.
 
 import re
 
-from mcpbridge.core.call_options import SummarySettings
 from mcpbridge.core.llm.client import Account, Model
 from mcpbridge.core.llm.messages import (
     ModelFailed,
@@ -22,6 +21,7 @@ from mcpbridge.core.llm.messages import (
     without_thoughts,
 )
 from mcpbridge.core.model import Call
+from mcpbridge.core.result_settings import SummarySettings
 
 SMALLEST_ROOM = 40
 """Characters that a summary needs to say anything."""

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from mcpbridge.base.units import Bytes, Seconds
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
 from mcpbridge.sandbox.settings import SandboxOverrides
 from mcpbridge.upstream.auth.settings import AuthSettings

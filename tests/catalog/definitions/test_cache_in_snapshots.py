@@ -10,7 +10,7 @@ from mcpbridge.catalog.definitions.cache import Forms
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.slim.slim import Level
 from mcpbridge.catalog.snapshot import Builder, Snapshot
-from mcpbridge.core.call_options import ResultSettings
+from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
 

@@ -8,8 +8,8 @@ import pytest
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.snapshot import Builder, Snapshot
 from mcpbridge.catalog.tool_names import own_names, wire_names
-from mcpbridge.core.call_options import ResultSettings
 from mcpbridge.core.model import BRIDGE
+from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.upstream.settings import ServerSettings
 
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}

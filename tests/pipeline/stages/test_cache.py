@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from pydantic import ValidationError
 
-from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallOptions, CallSettings, Hints, resolve
+from mcpbridge.core.call_options import NO_HINTS, CallOptions, Hints
+from mcpbridge.core.call_settings import CallDefaults, CallSettings
 from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Elicitor, Question
 from mcpbridge.core.model import Call
+from mcpbridge.core.settings_precedence import resolve
 from mcpbridge.pipeline.result_cache import CACHE_META, Kept, KeptResults, opened
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.stages.cache import Cache, CacheSettings

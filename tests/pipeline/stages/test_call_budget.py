@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import BudgetSpent, Overloaded, UpstreamUnavailable
-from mcpbridge.core.call_options import CallDefaults, CallOptions
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stages.call_budget import Budgets, Chain

@@ -11,7 +11,8 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.base.errors import Overloaded
-from mcpbridge.core.call_options import CallDefaults, CallOptions
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Question
 from mcpbridge.core.model import Call

@@ -3,7 +3,8 @@
 import asyncio
 
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.core.call_options import CallOptions, RetrySettings
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import RetrySettings
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.protocol.body import Body

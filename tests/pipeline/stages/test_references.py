@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.base.errors import ArgumentsRefused
-from mcpbridge.core.call_options import CallDefaults, CallOptions, Hints, resolve
+from mcpbridge.core.call_options import CallOptions, Hints
+from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.core.settings_precedence import resolve
 from mcpbridge.pipeline.stages import references as module
 from mcpbridge.pipeline.stages.references import References
 from mcpbridge.protocol.body import Body

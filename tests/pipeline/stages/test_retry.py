@@ -21,7 +21,8 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.catalog.snapshot import ToolRef
-from mcpbridge.core.call_options import CallOptions, RetrySettings
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import RetrySettings
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stages.retry import AT_LEAST, SHARE, WINDOW, Retry, RetryBudget, pause, why_again
 from mcpbridge.protocol.body import Body

@@ -14,7 +14,8 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamGarbled
 from mcpbridge.base.units import Rate
-from mcpbridge.core.call_options import CallDefaults, CallOptions, Hints, RetrySettings
+from mcpbridge.core.call_options import CallOptions, Hints
+from mcpbridge.core.call_settings import CallDefaults, RetrySettings
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import Call, Tool
 from mcpbridge.pipeline.approvals.approvers import HandlerApprover

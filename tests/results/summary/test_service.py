@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mcpbridge.core.call_options import SummarySettings
+from mcpbridge.core.result_settings import SummarySettings
 from mcpbridge.results.summary import Summarizer, SummaryFailed
 from support.models.model_services import KEY, PROVIDERS, good, in_turn, model_service
 from support.upstreams.scripted_http import Ask, HttpServer, Script, chunk, closed_port, reply

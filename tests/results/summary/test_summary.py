@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from mcpbridge.core.call_options import SummarySettings
 from mcpbridge.core.elicitation import SAMPLE, ClientCapabilities, Question, QuestionRefused
+from mcpbridge.core.result_settings import SummarySettings
 from mcpbridge.downstream.elicitation.ask import phrase
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.summary import Summarizer, SummaryFailed

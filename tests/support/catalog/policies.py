@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpbridge.core.call_options import NO_HINTS, CallDefaults, Hints
+from mcpbridge.core.call_options import NO_HINTS, Hints
+from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.engine.wiring.pipeline import ToolOptions
 from mcpbridge.pipeline.permissions.policy import Decision, Policy
 from mcpbridge.pipeline.permissions.settings import PermissionRule

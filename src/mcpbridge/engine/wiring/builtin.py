@@ -22,7 +22,7 @@ from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.config.own_code import OwnCode
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.leases import Lease, until_closed

@@ -14,17 +14,12 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.call_options import (
-    CALL_SECONDS,
-    CallDefaults,
-    CallOptions,
-    Hints,
-    ResultSettings,
-    resolve,
-    result_options,
-)
+from mcpbridge.core.call_options import CallOptions, Hints
+from mcpbridge.core.call_settings import CALL_SECONDS, CallDefaults
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, CallHandler, Tool
+from mcpbridge.core.result_settings import ResultSettings
+from mcpbridge.core.settings_precedence import resolve, result_options
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.results import ResultConcerns

@@ -13,8 +13,9 @@ from msgspec import Struct
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed, UnknownName
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.core.call_options import ResultDefaults, ResultSettings, SummarySettings, result_options
 from mcpbridge.core.model import BRIDGE, Call
+from mcpbridge.core.result_settings import ResultDefaults, ResultSettings, SummarySettings
+from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.engine.leases import Lease, until_closed
 from mcpbridge.pipeline.observability.metrics import Metrics

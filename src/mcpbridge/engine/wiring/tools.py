@@ -28,7 +28,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.call_options import CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS, CallSettings
+from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS, CallSettings
 from mcpbridge.core.model import OWN, TOOLS, Asks, Call, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.downstream.requests.session_tools import ExtraTools

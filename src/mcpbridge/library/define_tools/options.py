@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from mcpbridge.base.errors import CallRefused, ConfigError, NotPermitted, nearest
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import Risk
+from mcpbridge.core.call_settings import Risk
 from mcpbridge.core.model import Asks, Call
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.core.call_options import CallDefaults, CallOptions, CallSettings, Permission
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import CallDefaults, CallSettings, Permission
 from mcpbridge.core.model import Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.conditions import Condition, Undecidable, condition_of

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from mcpbridge.core.call_options import Permission, Risk
+from mcpbridge.core.call_settings import Permission, Risk
 from mcpbridge.core.model import Tool
 from mcpbridge.pipeline.permissions.conditions import LONGEST, Faulty, condition_of
 

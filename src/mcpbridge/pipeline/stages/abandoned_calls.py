@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 
 from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import LONGEST_SECONDS, CallOptions
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import LONGEST_SECONDS
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.input_required import needs_driving

@@ -23,7 +23,8 @@ from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.units import Bytes
-from mcpbridge.core.call_options import CallDefaults, CallOptions
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Cancellation
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, CallHandler, Tool

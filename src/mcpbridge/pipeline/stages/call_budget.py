@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from mcpbridge.base.errors import BudgetSpent, Overloaded
 from mcpbridge.base.units import show_seconds
-from mcpbridge.core.call_options import CallDefaults, CallOptions
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import run_of
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import Recent, client_of

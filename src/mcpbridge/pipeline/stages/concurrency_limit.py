@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 from msgspec import Raw
 
-from mcpbridge.core.call_options import CallDefaults, CallOptions
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import client_of

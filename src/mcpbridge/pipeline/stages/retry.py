@@ -30,7 +30,8 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.base.log import get_logger
-from mcpbridge.core.call_options import CallOptions, RetrySettings
+from mcpbridge.core.call_options import CallOptions
+from mcpbridge.core.call_settings import RetrySettings
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 

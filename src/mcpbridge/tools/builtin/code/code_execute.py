@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ArgumentsRefused, ToolInactive
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.units import show_bytes, show_seconds
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

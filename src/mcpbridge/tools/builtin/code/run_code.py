@@ -16,7 +16,7 @@ from mcpbridge.base.errors import ArgumentsRefused, BridgeError, UnknownName, Up
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.settings import CodeSettings
 from mcpbridge.catalog.signatures.python_stubs import Callee, names_of, signature
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.protocol.body import Body

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from mcpbridge.base.errors import ArgumentsRefused, ToolInactive, nearest
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

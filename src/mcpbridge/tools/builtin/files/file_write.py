@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.base.units import show_bytes
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.tools.builtin.files.access import FileTool, Stop, Told, count, given, texts

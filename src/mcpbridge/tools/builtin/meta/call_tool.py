@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import ArgumentsRefused
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, decode_fields

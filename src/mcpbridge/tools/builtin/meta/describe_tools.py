@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.search.visible_tools import Look
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.tools.builtin.builtin import UNTREATED

@@ -25,7 +25,7 @@ import msgspec
 
 from mcpbridge.base.errors import ArgumentsRefused, BridgeError, NotPermitted, ToolInactive
 from mcpbridge.base.units import show_bytes
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import ArgumentsRefused, UpstreamHttpError
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

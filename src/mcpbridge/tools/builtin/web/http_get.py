@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.base.errors import ArgumentsRefused, ToolInactive
-from mcpbridge.core.call_options import CallSettings
+from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.core.call_options import NO_HINTS, CallDefaults, CallOptions, CallSettings, Hints, resolve
+from mcpbridge.core.call_options import NO_HINTS, CallOptions, Hints
+from mcpbridge.core.call_settings import CallDefaults, CallSettings
+from mcpbridge.core.settings_precedence import resolve
 
 
 def tool_options(
