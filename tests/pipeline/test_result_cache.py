@@ -11,14 +11,14 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, Overloaded, UpstreamHttpError, UpstreamTimeout
 from mcpbridge.core.model import ignore_update
-from mcpbridge.pipeline.result_cache import Flight, Flights
+from mcpbridge.pipeline.result_cache import SharedRun, SharedRuns
 from mcpbridge.protocol.body import Body
 
 
 @asynccontextmanager
-async def flights() -> AsyncIterator[Flights]:
+async def flights() -> AsyncIterator[SharedRuns]:
     with anyio.fail_after(60):
-        found = Flights()
+        found = SharedRuns()
         async with found.running():
             yield found
 
@@ -27,11 +27,11 @@ class Run:
     """A run that ends when the test says so."""
 
     def __init__(self) -> None:
-        self.flight: Flight
+        self.flight: SharedRun
         self.began, self.may_end, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.result: Body | BridgeError = Body(b'{"a":1}')
 
-    async def __call__(self, flight: Flight) -> Body:
+    async def __call__(self, flight: SharedRun) -> Body:
         self.flight = flight
         self.began.set()
         try:
@@ -44,13 +44,13 @@ class Run:
         return self.result
 
 
-async def joined(flights: Flights, run: Run) -> tuple["asyncio.Task[Body]", "asyncio.Task[Body | None]"]:
+async def joined(flights: SharedRuns, run: Run) -> tuple["asyncio.Task[Body]", "asyncio.Task[Body | None]"]:
     """One who leads, and one who waits with it."""
     leader = asyncio.create_task(flights.lead("k", run, ignore_update))
     await run.began.wait()
     flight = flights.open("k")
     assert flight is run.flight
-    follower = asyncio.create_task(flight.wait(ignore_update))
+    follower = asyncio.create_task(flight.join(ignore_update))
     await asyncio.sleep(0)
     return leader, follower
 
@@ -108,7 +108,7 @@ async def test_a_refusal_of_the_one_who_began_is_not_for_the_others() -> None:
 async def test_a_run_that_has_just_landed_takes_nobody_and_keeps_nobody_waiting() -> None:
     """Between its result and the end of its task there is a turn of the loop, in which calls come."""
     async with flights() as found:
-        run, more = Run(), list[Flight | None]()
+        run, more = Run(), list[SharedRun | None]()
         leader, follower = await joined(found, run)
 
         async def again() -> None:
@@ -119,7 +119,7 @@ async def test_a_run_that_has_just_landed_takes_nobody_and_keeps_nobody_waiting(
         run.may_end.set()
         await asyncio.gather(leader, waiting)
         assert more == [None]
-        late = await run.flight.wait(ignore_update)
+        late = await run.flight.join(ignore_update)
         assert late is not None
         assert late.value() == {"a": 1}
 
@@ -128,7 +128,7 @@ async def test_a_run_that_has_just_landed_takes_nobody_and_keeps_nobody_waiting(
 async def test_whoever_comes_and_goes_nobody_waits_for_ever(seed: int) -> None:
     chance = random.Random(seed)
 
-    async def run(flight: Flight) -> Body:
+    async def run(flight: SharedRun) -> Body:
         await asyncio.sleep(chance.random() * 0.002)
         if chance.random() < 0.2:
             flight.be_personal()
@@ -137,11 +137,11 @@ async def test_whoever_comes_and_goes_nobody_waits_for_ever(seed: int) -> None:
         await asyncio.sleep(chance.random() * 0.002)
         return Body(b"{}")
 
-    async def one(found: Flights, key: int) -> None:
+    async def one(found: SharedRuns, key: int) -> None:
         for _ in range(3):  # again as soon as there is an answer: the turn in which the run ends
             try:
                 flight = found.open(key)
-                if flight is None or await flight.wait(ignore_update) is None:
+                if flight is None or await flight.join(ignore_update) is None:
                     await found.lead(key, run, ignore_update)
             except (BridgeError, ZeroDivisionError):
                 pass
@@ -226,7 +226,7 @@ async def test_progress_is_told_to_those_who_wait() -> None:
 
         waits: list[Awaitable[object]] = [asyncio.create_task(found.lead("k", run, told_to("leader")))]
         await run.began.wait()
-        follower = asyncio.create_task(run.flight.wait(told_to("follower")))
+        follower = asyncio.create_task(run.flight.join(told_to("follower")))
         await asyncio.sleep(0)
         run.flight.update("p", Raw(b"{}"))
         follower.cancel()
@@ -241,7 +241,7 @@ async def test_stopping_ends_what_runs_and_tells_those_who_wait() -> None:
     async with flights() as found:
         run = Run()
         tasks = await joined(found, run)
-        for task in found._tasks:  # pyright: ignore[reportPrivateUsage] - as the end of the bridge does
+        for task in found.under_way():  # as the end of the bridge does
             task.cancel()
         errors = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(error, BridgeError) for error in errors)
@@ -266,4 +266,4 @@ async def test_leaving_the_context_waits_for_the_runs_and_keeps_an_error_as_it_i
 async def test_without_an_owner_it_runs_in_place() -> None:
     run = Run()
     run.may_end.set()
-    assert await Flights().lead("k", run, ignore_update) is run.result
+    assert await SharedRuns().lead("k", run, ignore_update) is run.result

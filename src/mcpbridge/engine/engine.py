@@ -524,7 +524,7 @@ class Engine:
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks in which calls run."""
-        return self.server.under_way() | self._standing.lasting.cache.flights.under_way()
+        return self.server.under_way() | self._standing.lasting.cache.runs.under_way()
 
     async def _end_after_calls(self, lease: Lease, calls: set[asyncio.Task[Any]]) -> None:
         """What ran for settings that are not in effect any more ends with the last call that began under them."""

@@ -17,8 +17,8 @@ from functools import partial
 
 from msgspec import Raw, Struct
 
-from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import BridgeError, CallRefused
+from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode, encode_fields
@@ -189,136 +189,86 @@ class _EndedError(BridgeError):
     """A run was cancelled while calls waited for it: the bridge stops."""
 
 
-class Flight:
+class SharedRun(Job):
     """One run and those who wait for it."""
 
-    __slots__ = ("_leader", "_outcome", "_waiting", "call", "is_personal", "on_empty")
+    __slots__ = ("_updates", "call", "is_personal")
 
-    def __init__(self) -> None:
-        self._waiting: dict[asyncio.Future[Body | None], Update] = {}
-        self._leader: asyncio.Future[Body | None] | None = None
-        self._outcome: tuple[bytes | Raw | None, BaseException | None] | None = None
+    def __init__(self, key: Hashable, call: Call | None = None) -> None:
+        super().__init__(key=key)
         self.is_personal = False
         """It is for the one who began it."""
-        self.call: Call | None = None
+        self.call = call
         """The one that it is the run of, first of all."""
-        self.on_empty: Callable[[], object] = _nothing
+        self._updates: list[Update] = []
 
     def update(self, method: str, params: Raw) -> None:
         """Tell all who wait of the progress."""
-        for update in tuple(self._waiting.values()):
+        for update in tuple(self._updates):
             update(method, params)
 
     def be_personal(self) -> None:
         """From now on it is for the one who began it; the others are let go."""
         self.is_personal = True
-        for waiting in list(self._waiting):
-            if waiting is not self._leader:
-                del self._waiting[waiting]
-                if not waiting.done():
-                    waiting.set_result(None)
-        if not self._waiting:
-            self.on_empty()
+        self.wake()
 
-    def land(self, result: Body | None, error: BaseException | None = None) -> None:
-        """The run is over. A result of None: each but the one who began runs by itself."""
-        if self._outcome is None:
-            self._outcome = result.data if result is not None else None, error
-        for waiting in self._waiting:
-            self._tell(waiting)
+    async def join(self, update: Update, *, leads: bool = False) -> Body | None:
+        """Its result, or None if it turned out to be for another alone. Raises what the run raised.
 
-    @property
-    def has_landed(self) -> bool:
-        """The run is over, even if its task is not quite."""
-        return self._outcome is not None
-
-    async def wait(self, update: Update, *, leads: bool = False) -> Body | None:
-        """Its result, or None if it turned out to be for another alone. Raises what the run raised."""
-        waiting: asyncio.Future[Body | None] = asyncio.get_running_loop().create_future()
-        if leads:
-            self._leader = waiting
-        self._waiting[waiting] = update
-        self._tell(waiting)
+        Cancelling takes nothing from the others; with the last of them the run is cancelled.
+        """
+        self._updates.append(update)
         try:
-            return await waiting
+            await self.wait(to_the_end=leads)
         finally:
-            self._waiting.pop(waiting, None)
-            if waiting.done() and not waiting.cancelled():
-                waiting.exception()  # it was taken, or its taker has just been cancelled
-            if not self._waiting:
-                self.on_empty()
-
-    def _tell(self, waiting: "asyncio.Future[Body | None]") -> None:
-        """Give one who waits what came of the run, if it is over. Each may change its own."""
-        if self._outcome is None or waiting.done():
-            return
-        data, error = self._outcome
-        if error is not None:
-            waiting.set_exception(error if waiting is self._leader else _another(error))
-        else:
-            waiting.set_result(Body(data) if data is not None else None)
+            self._updates.remove(update)
+        if self.is_personal and not leads:
+            return None
+        try:
+            body, data = self.result()
+        except asyncio.CancelledError:
+            raise _EndedError("The run that this call waited for was cancelled") from None
+        except Exception as error:
+            if leads:
+                raise
+            raise _another(error) from error.__cause__
+        return body if leads else Body(data)  # each may change its own
 
 
-class Flights(OwnedTasks):
-    """The runs under way."""
+class SharedRuns(Jobs[SharedRun]):
+    """The runs under way. Each has a task of its own, which ends with the last of those who wait for it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._open: dict[Hashable, Flight] = {}
-
-    def open(self, key: Hashable) -> Flight | None:
+    def open(self, key: Hashable) -> SharedRun | None:
         """The run under this key that one may wait for; None when there is none.
 
-        Not one that has just landed: what came of it is kept by now, or is not for who comes later.
+        Not one that has just ended: what came of it is kept by now, or is not for who comes later.
         """
-        flight = self._open.get(key)
-        return None if flight is None or flight.is_personal or flight.has_landed else flight
+        return next((run for run in self.same(key) if not run.is_personal and not run.is_done), None)
 
     async def lead(
-        self, key: Hashable, run: Callable[[Flight], Awaitable[Body]], update: Update, call: Call | None = None
+        self, key: Hashable, work: Callable[[SharedRun], Awaitable[Body]], update: Update, call: Call | None = None
     ) -> Body:
-        """Begin a run and wait for it. It lands by itself with what `run` returns, unless that lands it before.
-
-        `call`: the one that begins it, for those who wait with it.
-        """
-        flight = Flight()
-        flight.call = call
-        result: list[Body] = []
-        task = self.spawn(_fly(flight, run, result))
-        if task is None:  # nobody would own it
-            return await run(flight)
-        self._open[key] = flight
-        task.add_done_callback(partial(self._landed, key, flight))
-        flight.on_empty = partial(self._abandon, key, flight, task)
-        landed = await flight.wait(update, leads=True)
-        return landed if landed is not None else result[0]
-
-    def _abandon(self, key: Hashable, flight: Flight, task: asyncio.Task[None]) -> None:
-        """Nobody waits any more. Nor may anybody from now on: it takes a while to end."""
-        self._close(key, flight)
-        task.cancel()
-
-    def _landed(self, key: Hashable, flight: Flight, task: asyncio.Task[None]) -> None:
-        self._close(key, flight)
-        if task.cancelled():  # perhaps before it began
-            flight.land(None, _EndedError("The run that this call waited for was cancelled"))
-
-    def _close(self, key: Hashable, flight: Flight) -> None:
-        flight.on_empty = _nothing
-        if self._open.get(key) is flight:
-            del self._open[key]
+        """Begin a run and wait for it. `call`: the one that begins it, for those who wait with it."""
+        run = SharedRun(key, call)
+        if not self.start(run, _shared(run, work)):  # nobody would own it
+            return await work(run)
+        self.add(run)
+        run.on_deserted = partial(self.cancel, run)
+        assert run.task is not None
+        run.task.add_done_callback(lambda _: self.forget(run))
+        body = await run.join(update, leads=True)
+        assert body is not None
+        return body
 
 
-async def _fly(flight: Flight, run: Callable[[Flight], Awaitable[Body]], result: list[Body]) -> None:
+async def _shared(run: SharedRun, work: Callable[[SharedRun], Awaitable[Body]]) -> tuple[Body, bytes | Raw]:
+    """The result of the run, and its bytes as they are before its leader changes anything."""
     try:
-        result.append(await run(flight))
-    except CallRefused as refused:  # it ran nowhere, and the limits of the others may be other ones
-        flight.be_personal()
-        flight.land(None, refused)
-    except Exception as error:  # noqa: BLE001 - it goes to those who wait, whatever it is
-        flight.land(None, error)
-    else:
-        flight.land(None if flight.is_personal else result[0])
+        body = await work(run)
+    except CallRefused:  # it ran nowhere, and the limits of the others may be other ones
+        run.be_personal()
+        raise
+    return body, body.data
 
 
 def _another(error: BaseException) -> BaseException:
@@ -331,7 +281,3 @@ def _another(error: BaseException) -> BaseException:
     copy.facts = dict(error.facts)
     copy.__cause__ = error.__cause__
     return copy.with_traceback(error.__traceback__)
-
-
-def _nothing() -> None:
-    """There is nothing to cancel any more."""

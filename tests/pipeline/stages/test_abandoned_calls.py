@@ -52,7 +52,7 @@ def begin(late: Late, call: Call) -> str:
     """Its client stops waiting; returns the handle."""
     found = late.begin(call)
     assert found is not None
-    return found.handle
+    return found.id
 
 
 FRESH = {"fresh": True}
@@ -210,7 +210,7 @@ async def test_a_result_whose_storing_is_cancelled_goes_to_who_waits_for_it_and_
         assert LATE_META in (await joined)["_meta"]
         assert finishing.cancelled()
         assert await repeated(late, call_of()) == FRESH
-        assert not late.running
+        assert not late.known
 
 
 @pytest.mark.parametrize("place", ["tool", "server"])

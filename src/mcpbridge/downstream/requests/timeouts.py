@@ -69,7 +69,7 @@ class Patience:
         if task not in self.given_up:
             self.given_up[task] = call, client
             task.add_done_callback(self._ended)
-            call.note("late", late.handle)
+            call.note("late", late.id)
             call.client = _Gone(call.client)
             if isinstance(requested.update, CallUpdates):
                 requested.update.go_to(lambda message: False)  # its progress token is not to be named any more
@@ -137,7 +137,7 @@ def _name(call: Call) -> str:
 def _kept_text(call: Call, late: LateCall, lifetime: float) -> str:
     return (
         f"{_name(call)}, which was not waited for any more, has finished. Make the same call again to get its result, "
-        f"or read the resource {uri_of(late.handle)}, within {show_seconds(lifetime)}."
+        f"or read the resource {uri_of(late.id)}, within {show_seconds(lifetime)}."
     )
 
 
@@ -147,7 +147,7 @@ def _tell(client: Client, call: Call, text: str, late: LateCall | None, notify: 
         return
     data: dict[str, object] = {"message": text, "tool": call.tool.wire if call.tool is not None else call.target}
     if late is not None:
-        data |= {"handle": late.handle, "uri": uri_of(late.handle)}
+        data |= {"handle": late.id, "uri": uri_of(late.id)}
     params = encode({"level": _LEVEL, "logger": "mcpbridge", "data": data})
     message = encode_notification("notifications/message", params)
     if notify(message) is False:  # the stream of the call may be gone

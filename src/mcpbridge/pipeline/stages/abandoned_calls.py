@@ -8,16 +8,15 @@ whoever asks a second time may want to know how things are now. By its handle a 
 Who stopped waiting, and who can be told, is the business of `downstream/patience`.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mcpbridge.base.errors import StoreFailed, UpstreamError, UpstreamTimeout
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import LONGEST_SECONDS
+from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.input_required import needs_driving
@@ -42,20 +41,19 @@ _RUNS_STILL = "The same call, made earlier, still runs. Make it again later to g
 _Key = tuple[str, str, str, str]
 
 
-@dataclass(slots=True, eq=False)
-class LateCall:
-    """A call that nobody waits for, or its result."""
+class LateCall(Job):
+    """A call that nobody waits for, or its result. Its id is the handle under which the result is kept."""
+
+    __slots__ = ("call", "finished_at")
 
     key: _Key
-    principal: str
-    handle: str
-    outcome: asyncio.Future[bytes]
-    """Its result, or its error."""
-    waiting: int = 0
-    """How many of the same call wait for it."""
-    finished_at: float = 0.0
-    """Seconds since 1970; 0 while it runs."""
-    expiry: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+    def __init__(self, call: Call, key: _Key) -> None:
+        super().__init__(call.caller.principal, key, new_handle())
+        self.call: Call | None = call
+        """The one that goes on without its client; None: it is over."""
+        self.finished_at = 0.0
+        """Seconds since 1970; 0 while it runs."""
 
 
 class Late:
@@ -65,47 +63,41 @@ class Late:
         self,
         store: Store,
         servers: Mapping[str, OfferSettings],
-        options_of: Callable[[Tool], CallOptions],
+        conduct: Callable[[Tool], CallOptions],
         lifetime: float,
     ) -> None:
         """`lifetime`: seconds that a result is kept."""
         self.store = store
-        self.configure(servers, options_of, lifetime)
-        self.known: dict[_Key, list[LateCall]] = {}
+        self.configure(servers, conduct, lifetime)
+        self.known = Jobs[LateCall](per_owner=MAX_LATE)
         """What the same call gets when it is made again: the oldest first, each once."""
-        self.running: dict[Call, LateCall] = {}
-        """The calls that go on without their clients."""
 
-    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
+    def stage(self, tool: Tool | None, conduct: CallOptions) -> Stage | None:
         """One for tools whose late results are kept."""
-        if tool is None or options.late != "keep":
+        if tool is None or conduct.late != "keep":
             return None
         server = self._servers.get(tool.server)
-        timeouts = options.timeouts or (server.timeouts if server is not None else None)
+        timeouts = conduct.timeouts or (server.timeouts if server is not None else None)
         return _Again(self, timeouts.total if timeouts is not None else LONGEST_SECONDS)
 
     def configure(
-        self, servers: Mapping[str, OfferSettings], options_of: Callable[[Tool], CallOptions], lifetime: float
+        self, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], CallOptions], lifetime: float
     ) -> None:
         """Other settings from now on; what is late already stays known."""
-        self._servers, self._options_of, self.lifetime = servers, options_of, lifetime
+        self._servers, self._conduct, self.lifetime = servers, conduct, lifetime
 
     # -- for who knows that a client stopped waiting
 
     def begin(self, call: Call) -> LateCall | None:
         """From now on a call goes on without its client. None: it is not to, so it should be cancelled."""
-        if call in self.running:
-            return self.running[call]
-        if call.tool is None or call.takes_task or self._options_of(call.tool).late != "keep":
+        if (late := self._running(call)) is not None:
+            return late
+        if call.tool is None or call.takes_task or self._conduct(call.tool).late != "keep":
             return None
         if not self._has_room(call.caller.principal):
             return None
-        key = self._key(call, call.tool)
-        outcome: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        late = LateCall(key, call.caller.principal, new_handle(), outcome)
-        self.running[call] = late
-        self.known.setdefault(key, []).append(late)
-        log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=late.handle)
+        late = self.known.add(LateCall(call, self._key(call, call.tool)))
+        log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=late.id)
         return late
 
     async def finished(self, call: Call, result: Body) -> LateCall | None:
@@ -113,38 +105,34 @@ class Late:
 
         What is no success, or asks back, is not kept; nor what is cancelled before it is. Those who wait for it get it.
         """
-        late, data = self.running.pop(call), bytes(call.original or result.data)
-        late.finished_at = time.time()
+        late, data = self._running(call), bytes(call.original or result.data)
+        assert late is not None, "the call goes on without its client"
+        late.call, late.finished_at = None, time.time()
         is_kept = False
         try:
-            is_kept = _is_worth_keeping(result) and await self._keep(late, data)
+            is_kept = _is_worth_keeping(result) and await self._keep(late, data) and not late.waiting
         finally:  # the storing may be cancelled: nobody must wait for it then
-            outcome = late.outcome
-            if not is_kept or late.waiting:
-                self._forget(late)
+            if is_kept:
+                self.known.forget_in(late, self.lifetime)
             else:
-                loop = asyncio.get_running_loop()
-                late.outcome = loop.create_future()
-                late.outcome.set_result(b"")  # it is in the store, and not in memory
-                late.expiry = loop.call_later(self.lifetime, self._forget, late)
-            outcome.set_result(data)
-        return late if is_kept and late.expiry is not None else None
+                self.known.forget(late)
+            late.finish(b"" if is_kept else data)  # what is kept is in the store, and not in memory
+        return late if is_kept else None
 
     def failed(self, call: Call, error: Exception | None = None) -> None:
         """A late call ended without a result; nothing if it had one. Those who wait for it get the error."""
-        late = self.running.pop(call, None)
-        if late is None or late.outcome.done():
-            return
-        self._forget(late)
-        late.outcome.set_exception(error or UpstreamError(call.upstream, _CANCELLED))
-        late.outcome.exception()  # nobody may wait for it, and that is fine
+        late = self._running(call)
+        if late is not None:
+            late.call = None
+            self.known.forget(late)
+            late.fail(error or UpstreamError(call.upstream, _CANCELLED))
 
     def end(self) -> None:
         """The bridge stops."""
-        for late in self._all():
-            if late.expiry is not None:
-                late.expiry.cancel()
         self.known.clear()
+
+    def _running(self, call: Call) -> LateCall | None:
+        return next((late for late in self.known.of(call.caller.principal) if late.call is call), None)
 
     # -- for the same call, made again
 
@@ -152,8 +140,7 @@ class Late:
         """The late call that this one repeats."""
         if call.tool is None or call.takes_task or call.continues or "requestState" in call.params:
             return None
-        lates = self.known.get(self._key(call, call.tool))
-        return lates[0] if lates else None
+        return self.known.find(self._key(call, call.tool))
 
     async def fetch(self, late: LateCall, seconds: float) -> bytes | None:
         """Its result, waiting for it if need be, for so many seconds; None when it is there no more.
@@ -162,51 +149,28 @@ class Late:
             UpstreamTimeout: it still runs.
             BridgeError: what it failed with.
         """
-        outcome = late.outcome
-        late.waiting += 1
-        try:
-            # Not for the future itself: one that is cancelled must not take it from others.
-            await asyncio.wait([outcome], timeout=seconds)
-        finally:
-            late.waiting -= 1
-        if not outcome.done():
+        if not await late.wait(seconds):
             error = UpstreamTimeout(late.key[0].partition("/")[0], seconds)
             error.advice = _RUNS_STILL
             raise error
-        data = outcome.result()
-        if late.finished_at and late in self.known.get(late.key, ()):
-            self._forget(late)
-        return data or await self.store.get(RESULTS, late.handle, principal=late.principal)
+        data: bytes = late.result()
+        self.known.forget(late)
+        return data or await self.store.get(RESULTS, late.id, principal=late.owner)
 
     async def _keep(self, late: LateCall, data: bytes) -> bool:
         try:
-            await self.store.put(RESULTS, data, principal=late.principal, expires_in=self.lifetime, handle=late.handle)
+            await self.store.put(RESULTS, data, principal=late.owner, expires_in=self.lifetime, handle=late.id)
         except StoreFailed as error:
             log.warning("a late result cannot be kept", tool=late.key[0], reason=str(error))
             return False
         return True
 
-    def _forget(self, late: LateCall) -> None:
-        """The same call made again runs anew."""
-        if late.expiry is not None:
-            late.expiry.cancel()
-            late.expiry = None
-        lates = self.known.get(late.key, [])
-        if late in lates:
-            lates.remove(late)
-            if not lates:
-                del self.known[late.key]
-
-    def _all(self) -> list[LateCall]:
-        return [late for lates in self.known.values() for late in lates]
-
     def _has_room(self, principal: str) -> bool:
-        own = [late for late in self._all() if late.principal == principal]
-        if len(own) < MAX_LATE:
+        if self.known.has_room(principal):
             return True
-        kept = [late for late in own if late.finished_at]
+        kept = [late for late in self.known.of(principal) if late.finished_at]
         if kept:
-            self._forget(min(kept, key=lambda late: late.finished_at))
+            self.known.forget(min(kept, key=lambda late: late.finished_at))
         return bool(kept)
 
     def _key(self, call: Call, tool: Tool) -> _Key:
@@ -227,7 +191,7 @@ class _Again:
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own while nothing is late: every call would pay for it."""
-        if not self._late.known:
+        if not self._late.known.all:
             return proceed(call)
         late = self._late.find(call)
         return proceed(call) if late is None else self._fetch(late, call, proceed)
@@ -236,8 +200,8 @@ class _Again:
         data = await self._late.fetch(late, self._seconds)
         if data is None:
             return await proceed(call)
-        call.note("late", late.handle)
-        call.note("recalled", late.handle)
+        call.note("late", late.id)
+        call.note("recalled", late.id)
         call.original = data
         return _told(Body(data), late)
 
@@ -252,6 +216,6 @@ def _told(result: Body, late: LateCall) -> Body:
     """The result, saying that an earlier call brought it."""
     meta = result.inner("_meta") or Body()
     finished = datetime.fromtimestamp(late.finished_at or time.time(), UTC).isoformat(timespec="seconds")
-    meta.put(LATE_META, {"handle": late.handle, "finishedAt": finished})
+    meta.put(LATE_META, {"handle": late.id, "finishedAt": finished})
     result.put("_meta", meta)
     return result

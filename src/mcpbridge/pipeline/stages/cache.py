@@ -31,7 +31,7 @@ from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
-from mcpbridge.pipeline.result_cache import Flight, Flights, Kept, KeptResults, Key
+from mcpbridge.pipeline.result_cache import Kept, KeptResults, Key, SharedRun, SharedRuns
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical, canonical_digest
@@ -41,11 +41,11 @@ from mcpbridge.upstream.settings import ServerSettings
 class AskedAlone(ElicitorWrapper):
     """The client that began a run, as an `Elicitor`. Once it is asked something, the run is for it alone."""
 
-    __slots__ = ("_call", "_flight", "was_asked")
+    __slots__ = ("_call", "_shared", "was_asked")
 
-    def __init__(self, call: Call, flight: Flight) -> None:
+    def __init__(self, call: Call, shared: SharedRun) -> None:
         """`call`: the one that began the run; whom it can ask may change meanwhile, as when its client gives it up."""
-        self._call, self._flight = call, flight
+        self._call, self._shared = call, shared
         self.was_asked = False
         """What comes of the run came of an answer: it is nothing to keep."""
 
@@ -57,7 +57,7 @@ class AskedAlone(ElicitorWrapper):
     def ask(self, question: Question) -> Awaitable[Raw]:
         """Put the question; from now on the run is for this client alone."""
         self.was_asked = True
-        self._flight.be_personal()
+        self._shared.be_personal()
         return self.elicitor.ask(question)
 
 
@@ -118,7 +118,7 @@ class Cache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings, self._servers, self._calls, self.clock = settings, servers, calls, clock
-        self.flights = Flights()
+        self.runs = SharedRuns()
         self.kept = KeptResults(settings.max_bytes, settings.max_result)
         self.uses: dict[str, _Use] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -147,7 +147,7 @@ class Cache:
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Owns the runs that several calls wait for; leaving ends them."""
-        return self.flights.running()
+        return self.runs.running()
 
     # -- what makes results stale
 
@@ -248,11 +248,11 @@ class _Cached:
             call.original = kept.original
             return kept.told(now)
         epoch = cache.epoch(call.upstream)
-        flight = cache.flights.open((key, epoch))
-        if flight is not None:
-            call.runs_as = flight.call
+        shared = cache.runs.open((key, epoch))
+        if shared is not None:
+            call.runs_as = shared.call
             try:
-                result = await flight.wait(call.update)
+                result = await shared.join(call.update)
             finally:
                 call.runs_as = None
             if result is not None:
@@ -265,17 +265,17 @@ class _Cached:
         self._use.misses += 1
         call.note("cache", "miss")
         run = partial(self._run, call, proceed, key, epoch)
-        return await cache.flights.lead((key, epoch), run, call.update, call)
+        return await cache.runs.lead((key, epoch), run, call.update, call)
 
-    async def _run(self, call: Call, proceed: CallHandler, key: Key, epoch: int, flight: Flight) -> Body:
+    async def _run(self, call: Call, proceed: CallHandler, key: Key, epoch: int, shared: SharedRun) -> Body:
         """Run the call, in a task that is not its own, and keep what comes of it."""
         cache = self._cache
-        run = call.runs_as = structs.replace(call, update=flight.update)
+        run = call.runs_as = structs.replace(call, update=shared.update)
         if call.kept_context is not None:  # others may want its outcome when this client does not any more
             run.kept_context = replace(call.kept_context, cancellation=Cancellation())
         elicitor = None
         if call.client.profile:
-            elicitor = run.client = AskedAlone(call, flight)
+            elicitor = run.client = AskedAlone(call, shared)
         try:
             result = await proceed(run)
         except asyncio.CancelledError:
@@ -290,7 +290,7 @@ class _Cached:
         )
         data = bytes(result.data)
         if not is_final(result, data):
-            flight.be_personal()
+            shared.be_personal()
             return result
         was_asked = elicitor is not None and elicitor.was_asked
         if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
