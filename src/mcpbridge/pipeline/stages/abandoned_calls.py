@@ -63,28 +63,28 @@ class Late:
         self,
         store: Store,
         servers: Mapping[str, OfferSettings],
-        conduct: Callable[[Tool], CallOptions],
+        options: Callable[[Tool], CallOptions],
         lifetime: float,
     ) -> None:
         """`lifetime`: seconds that a result is kept."""
         self.store = store
-        self.configure(servers, conduct, lifetime)
+        self.configure(servers, options, lifetime)
         self.known = Jobs[LateCall](per_owner=MAX_LATE)
         """What the same call gets when it is made again: the oldest first, each once."""
 
-    def stage(self, tool: Tool | None, conduct: CallOptions) -> Stage | None:
+    def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for tools whose late results are kept."""
-        if tool is None or conduct.late != "keep":
+        if tool is None or options.late != "keep":
             return None
         server = self._servers.get(tool.server)
-        timeouts = conduct.timeouts or (server.timeouts if server is not None else None)
+        timeouts = options.timeouts or (server.timeouts if server is not None else None)
         return _Again(self, timeouts.total if timeouts is not None else LONGEST_SECONDS)
 
     def configure(
-        self, servers: Mapping[str, OfferSettings], conduct: Callable[[Tool], CallOptions], lifetime: float
+        self, servers: Mapping[str, OfferSettings], options: Callable[[Tool], CallOptions], lifetime: float
     ) -> None:
         """Other settings from now on; what is late already stays known."""
-        self._servers, self._conduct, self.lifetime = servers, conduct, lifetime
+        self._servers, self._options, self.lifetime = servers, options, lifetime
 
     # -- for who knows that a client stopped waiting
 
@@ -92,7 +92,7 @@ class Late:
         """From now on a call goes on without its client. None: it is not to, so it should be cancelled."""
         if (late := self._running(call)) is not None:
             return late
-        if call.tool is None or call.takes_task or self._conduct(call.tool).late != "keep":
+        if call.tool is None or call.takes_task or self._options(call.tool).late != "keep":
             return None
         if not self._has_room(call.caller.principal):
             return None
