@@ -42,7 +42,7 @@ from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.downstream.settings import AskingSettings
 from mcpbridge.downstream.tasks.session_tasks import LegacyTasks
 from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
-from mcpbridge.pipeline.stages.abandoned_calls import Late
+from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Frame, encode, encode_response
 from mcpbridge.protocol.meta import cancelled_id, cancelled_reason
@@ -73,7 +73,7 @@ class Server:
         pool: Pool,
         plan: CallHandler,
         startup: Startup,
-        late: Late,
+        late: AbandonedCalls,
         shelf: Shelf,
         *,
         around: BridgeContext = NOWHERE,

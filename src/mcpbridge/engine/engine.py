@@ -41,13 +41,13 @@ from mcpbridge.engine.registry.registry import Registry
 from mcpbridge.engine.session_tools import check_names
 from mcpbridge.engine.status import dropped, servers_standing
 from mcpbridge.engine.wiring.builtin import BuiltinParts, Sandboxes, making_of
-from mcpbridge.engine.wiring.pipeline import Around, Lasting
+from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext
 from mcpbridge.engine.wiring.results import ResultParts
 from mcpbridge.engine.wiring.search import RoutingParts
 from mcpbridge.engine.wiring.tools import BackendParts, Given
 from mcpbridge.engine.wiring.upstream_events import Observing
 from mcpbridge.pipeline.approvals.approvers import ApprovalHandler
-from mcpbridge.pipeline.approvals.pending import Desk
+from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.hooks.call import Hook
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.permissions.policy import Policy
@@ -216,7 +216,7 @@ class Engine:
         """Whether servers, backends and tools work."""
         self.results: ResultParts
         """Kept results, and what is counted of them."""
-        self.approvals: Desk
+        self.approvals: PendingApprovals
         """Calls that wait for a person to agree."""
 
     if not TYPE_CHECKING:  # else every name would pass for one that there is
@@ -281,7 +281,7 @@ class Engine:
                 self.pool.running(),
                 self.results.running(),
                 self.backends.extra.running(),
-                self._standing.lasting.running(),
+                self._standing.calls.running(),
                 self._retired.running(),
             ):
                 await stack.enter_async_context(part)
@@ -289,7 +289,7 @@ class Engine:
             try:
                 yield self
             finally:
-                self._standing.lasting.end()
+                self._standing.calls.end()
                 self.server.end()
                 self.events.end()
 
@@ -324,7 +324,7 @@ class Engine:
             self.results.loaded,
             lambda: self.registry.loaded.is_set() and self.backends.have_settled and builtins.have_settled,
         )
-        around = Around(
+        context = PipelineContext(
             self.pool,
             self.store,
             self.audit,
@@ -334,13 +334,13 @@ class Engine:
             self._functions,
             self._redact,
         )
-        lasting = Lasting(settings, around)
-        self.approvals = lasting.approvals
+        calls = CallState(settings, context)
+        self.approvals = calls.approvals
         self._standing = Standing(
             self.catalog,
             self.startup,
-            around,
-            lasting,
+            context,
+            calls,
             self.results,
             self.backends,
             builtins,
@@ -354,15 +354,15 @@ class Engine:
             self._now.service,
             self.catalog,
             self.pool,
-            lasting.plans,
+            calls.plans,
             self.startup,
-            lasting.late,
+            calls.abandoned,
             self.results.shelf,
             around=self._context,
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
         )
-        self._observing.begin(self.server.news, lasting.cache, self.startup, lambda: self._now.unmatched)
+        self._observing.begin(self.server.news, calls.cache, self.startup, lambda: self._now.unmatched)
         self._now.take_effect(self._standing)
         self._note_own()
 
@@ -524,7 +524,7 @@ class Engine:
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks in which calls run."""
-        return self.server.under_way() | self._standing.lasting.cache.runs.under_way()
+        return self.server.under_way() | self._standing.calls.cache.runs.under_way()
 
     async def _end_after_calls(self, lease: Lease, calls: set[asyncio.Task[Any]]) -> None:
         """What ran for settings that are not in effect any more ends with the last call that began under them."""
@@ -660,11 +660,11 @@ class Engine:
 
         Says how many results were forgotten.
         """
-        return self._standing.lasting.cache.clear(server, tool)
+        return self._standing.calls.cache.clear(server, tool)
 
     def cache_status(self) -> dict[str, Any]:
         """What is kept of results and how it served since the start, as JSON values; sizes in bytes."""
-        return self._standing.lasting.cache.status()
+        return self._standing.calls.cache.status()
 
     # -- parts
 
@@ -681,7 +681,7 @@ class Engine:
     async def _tell(self, call: Call, name: str) -> Mapping[str, Any]:
         from mcpbridge.engine import caller_status as telling
 
-        tallies = self._standing.lasting.tallies
+        tallies = self._standing.calls.tallies
         return await telling.tell(call, name, self._now, self.catalog, self.pool, self.results.shelf, tallies)
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:

@@ -25,7 +25,7 @@ from mcpbridge.downstream.server import Service
 from mcpbridge.engine.health_checks import Every, Looking
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.builtin import BuiltinConcerns, BuiltinParts
-from mcpbridge.engine.wiring.pipeline import Around, Lasting, Parts, ToolOptions, Way
+from mcpbridge.engine.wiring.pipeline import CallPipeline, CallState, PipelineContext, PipelineParts, ToolOptions
 from mcpbridge.engine.wiring.results import ResultConcerns, ResultParts
 from mcpbridge.engine.wiring.search import RoutingParts, RoutingSurroundings
 from mcpbridge.engine.wiring.tools import BackendConcerns, BackendParts, Given
@@ -51,8 +51,8 @@ class Standing(Struct, frozen=True):
 
     catalog: Catalog
     startup: StartupWait
-    around: Around
-    lasting: Lasting
+    context: PipelineContext
+    calls: CallState
     results: ResultParts
     backends: BackendParts
     builtins: BuiltinParts
@@ -72,7 +72,7 @@ class Generation(Struct, frozen=True):
     policy: Policy
     results: ResultConcerns
     routing: RoutingParts
-    way: Way
+    pipeline: CallPipeline
     service: Service
     unmatched: UnmatchedNames
     lease: Lease
@@ -92,7 +92,7 @@ class Generation(Struct, frozen=True):
         """Calls and lists are by these settings from now on, lists as soon as the catalog is flushed."""
         catalog = standing.catalog
         standing.results.take_effect(self.results)
-        self.way.take_effect()
+        self.pipeline.take_effect()
         catalog.configure(self.sources, self._builder, self.policy)
         standing.backends.take_effect(self.backends)
         standing.builtins.take_effect(self.builtins)
@@ -101,7 +101,7 @@ class Generation(Struct, frozen=True):
         """What is over with this one as `after` takes its place: offers of servers that are not there any more."""
         for name in self.enabled - after.enabled:
             standing.catalog.remove(name)
-            standing.lasting.cache.forget(name)
+            standing.calls.cache.forget(name)
 
 
 def servers_of(settings: Settings) -> dict[str, ServerSettings]:
@@ -136,12 +136,12 @@ def build(
     Raises:
         ConfigError: something that the settings switch on cannot be had here.
     """
-    around, catalog, servers = standing.around, standing.catalog, servers_of(settings)
+    context, catalog, servers = standing.context, standing.catalog, servers_of(settings)
     backends = standing.backends.concerns(settings, given, lease)
     offering = {**servers, **backends.sources}
     results = standing.results.concerns(settings.results, offering, lease, _call_log(settings))
     surroundings = RoutingSurroundings(
-        catalog, around.pool, around.store, standing.startup.settled, standing.lasting.plans
+        catalog, context.pool, context.store, standing.startup.settled, standing.calls.plans
     )
     routing = RoutingParts(
         settings, surroundings, lease, offering, before=before.routing if before is not None else None
@@ -156,11 +156,11 @@ def build(
     serve = {**builtins.serve, **backends.serve}
     if every := settings.health.every:
         lease.hold("health", every, lambda: Every(standing.looking, every), run=Every.running)
-    parts = Parts(servers, options, policy, results, sources, serve, asks, noted)
+    parts = PipelineParts(servers, options, policy, results, sources, serve, asks, noted)
     identity = identity_of(settings)
     listing = Listing(
         catalog,
-        around.pool,
+        context.pool,
         standing.startup.settled,
         routing.exposing,
         choose=routing.choose,
@@ -174,10 +174,10 @@ def build(
         policy,
         results,
         routing,
-        Way(settings, parts, around, standing.lasting, lease),
+        CallPipeline(settings, parts, context, standing.calls, lease),
         Service(identity, settings.questions, listing),
         UnmatchedNames(
-            selectors_of(settings, around.functions) if standing.is_whole else (),
+            selectors_of(settings, context.functions) if standing.is_whole else (),
             {**settings.servers, **{name: OfferSettings() for name in (TOOLS, BUILTIN, *backends.sources)}},
         ),
         lease,

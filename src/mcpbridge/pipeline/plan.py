@@ -1,55 +1,117 @@
-"""The stages of a call, in order; compiles the plan of each tool.
+"""The stages of a call in their order, and the plan of each tool.
 
-A stage that has nothing to do for a tool is not in its plan, so a tool with nothing configured has the shortest one and
-pays for nothing. The order, outermost first, and why:
-
-- observe: refusals are counted and logged too
-- compress: above all that runs or repeats a call, so that the cache and late results hold whole results
-- guard: before anything costs time; what is denied whatever the arguments are ends here
-- references: all below see what a handle among the arguments stands for, and decide about that
-- hooks: they see calls as clients make them, and may change the arguments; so they come before those are checked
-- arguments: nobody is asked about a call that cannot work; rules see arguments as the tool gets them
-- permit: rules with conditions on the arguments
-- rates and budgets: nobody is asked about a call that may not run yet
-- approval: below this a person has agreed, if one had to
-- late: a client that gives up from here on does not lose the result
-- cache: below approval, since a hit needs the same permission; above retries, since it keeps only what came of them
-- time: the deadline counts from here on, so waiting and retries are part of it
-- retry: above the limits, so that a call that waits for its next try holds no place
-- limits: the last thing before the server
+`call_stages` is the one place that decides the order. A stage that has nothing to do for a tool is not in the tool's
+plan, so a tool with nothing configured has the shortest one. Each stage decides that itself (`StageFactory.stage`);
+what a stage does lies in `stages/`, what the parts are made of in `engine/wiring/pipeline.py`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from msgspec import Struct
+
+from mcpbridge.base.units import Rate
 from mcpbridge.core.call_options import CallOptions
-from mcpbridge.core.model import Call, CallHandler, Tool
+from mcpbridge.core.call_settings import CallDefaults
+from mcpbridge.core.events import EventBus
+from mcpbridge.core.model import Asks, Call, CallHandler, Tool
 from mcpbridge.pipeline.deliver import mirroring
-from mcpbridge.pipeline.stage import Concern, Stage, chain
+from mcpbridge.pipeline.observability.metrics import Metrics
+from mcpbridge.pipeline.observability.tracing import TraceReceived, TraceSent, Tracing
+from mcpbridge.pipeline.permissions.policy import Policy
+from mcpbridge.pipeline.stage import Stage, StageFactory, chain
+from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
+from mcpbridge.pipeline.stages.approval import Approval
+from mcpbridge.pipeline.stages.cache import Cache
+from mcpbridge.pipeline.stages.call_budget import BudgetState, CallBudget
+from mcpbridge.pipeline.stages.compress import Compress
+from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit, Slots
+from mcpbridge.pipeline.stages.deadline import Deadline
+from mcpbridge.pipeline.stages.hooks import Hooks
+from mcpbridge.pipeline.stages.observe import Observe, Record
+from mcpbridge.pipeline.stages.permission import Guard, Permit
+from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
+from mcpbridge.pipeline.stages.references import References
+from mcpbridge.pipeline.stages.retry import Retry
+from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.protocol.body import Body
 
 MOST_PLANS = 50_000
 """Plans that are kept: a server that gives its tools new names all the time must not fill the memory."""
 
 
-class Plans:
+class StageParts(Struct, frozen=True):
+    """What the stages are made with, for one reading of the settings."""
+
+    calls: CallDefaults
+    """The `calls` section."""
+    rates: Mapping[str, Rate]
+    """How often each server may be called, where that is limited."""
+    idle_timeout: Callable[[str], float]
+    """Seconds that calls to a server have, by its name."""
+    tracing: Tracing | None
+    """None: calls are not traced."""
+    metrics: Metrics | None
+    """None: calls are not counted."""
+    events: EventBus
+    record: Record | None
+    """Gets the record of each call; None: nobody does."""
+    policy: Policy
+    asks: Callable[[Tool], Asks | None]
+    """What says of a call by its arguments whether a person must agree; None: the arguments do not matter."""
+    compress: Compress
+    references: References
+    hooks: Hooks
+    approval: Approval
+    abandoned: AbandonedCalls
+    cache: Cache
+    budgets: BudgetState
+    buckets: Buckets
+    slots: Slots
+
+
+def call_stages(parts: StageParts) -> list[StageFactory]:
+    """The life of a tool call, outermost first. A stage that can do nothing for a tool is not in its plan."""
+    calls, tracing = parts.calls, parts.tracing
+    return [
+        *([TraceReceived(tracing)] if tracing else []),  # around everything: the span is the client's whole request
+        Observe(parts.metrics, parts.events, parts.record),  # refusals are counted and logged too
+        parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
+        Guard(parts.policy),  # what is denied whatever its arguments are ends before it costs time
+        parts.references,  # all below see what a handle among the arguments stands for, and decide about that
+        parts.hooks,  # they see calls as clients make them and may change arguments: before those are checked
+        ValidateArguments(),  # nobody is asked about a call that cannot work; rules see what the tool gets
+        Permit(parts.policy, parts.asks),  # rules with conditions on the arguments
+        CallBudget(calls, state=parts.budgets),  # nobody is asked about a call that may not run yet
+        RateLimit(calls.rate_limit, parts.rates, buckets=parts.buckets),  # the same
+        parts.approval,  # below this a person has agreed, if one had to
+        parts.abandoned,  # a client that gives up from here on does not lose the result
+        parts.cache,  # a hit needs the same permission; above retries: it keeps only what came of them
+        Deadline(parts.idle_timeout),  # its time counts from here on: waiting and retries are part of it
+        Retry(),  # above the limits: a call that waits for its next try holds no slot
+        ConcurrencyLimit(calls, parts.idle_timeout, slots=parts.slots),  # the last thing before the server
+        *([TraceSent(tracing)] if tracing else []),  # one span for each try, without the waiting
+    ]
+
+
+class Pipelines:
     """What happens to each call: the plan of its tool, compiled at its first call."""
 
     def __init__(
-        self, deliver: CallHandler, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]
+        self, deliver: CallHandler, stages: Sequence[StageFactory], options_of: Callable[[Tool], CallOptions]
     ) -> None:
-        """`concerns`: outermost first. `options_of`: how calls of a tool are treated."""
-        self.configure(deliver, concerns, options_of)
+        """`stages`: outermost first. `options_of`: how calls of a tool are treated."""
+        self.configure(deliver, stages, options_of)
 
     def configure(
-        self, deliver: CallHandler, concerns: Sequence[Concern], options_of: Callable[[Tool], CallOptions]
+        self, deliver: CallHandler, stages: Sequence[StageFactory], options_of: Callable[[Tool], CallOptions]
     ) -> None:
-        """Other concerns for all calls that begin from now on. Those under way keep their plan to the end."""
-        self._deliver, self._concerns, self._options_of = deliver, concerns, options_of
+        """Other stages for all calls that begin from now on. Those under way keep their plan to the end."""
+        self._deliver, self._stages, self._options_of = deliver, stages, options_of
         self._plans: dict[str, tuple[bytes, CallHandler]] = {}
-        self._rest = chain(self._stages(None, CallOptions()), last=deliver)
+        self._rest = chain(self._stages_of(None, CallOptions()), last=deliver)
 
     def __call__(self, call: Call) -> Awaitable[Body]:
-        """Let a call go its way."""
+        """Run a call through its plan."""
         tool = call.tool
         if tool is None:
             return self._rest(call)
@@ -60,12 +122,12 @@ class Plans:
 
     def _compile(self, tool: Tool) -> CallHandler:
         deliver = mirroring(tool.headers, self._deliver) if tool.headers else self._deliver
-        plan = chain(self._stages(tool, self._options_of(tool)), last=deliver)
+        plan = chain(self._stages_of(tool, self._options_of(tool)), last=deliver)
         if len(self._plans) >= MOST_PLANS:
             self._plans.clear()
         self._plans[tool.id] = tool.definition, plan
         return plan
 
-    def _stages(self, tool: Tool | None, options: CallOptions) -> list[Stage]:
-        found = (concern.stage(tool, options) for concern in self._concerns)
-        return [stage for stage in found if stage is not None]
+    def _stages_of(self, tool: Tool | None, options: CallOptions) -> list[Stage]:
+        stages = (factory.stage(tool, options) for factory in self._stages)
+        return [stage for stage in stages if stage is not None]

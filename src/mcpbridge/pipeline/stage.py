@@ -17,7 +17,7 @@ class Stage(Protocol):
         ...
 
 
-class Concern(Protocol):
+class StageFactory(Protocol):
     """What makes the stage of each tool, and keeps what they share. There is one for the whole bridge."""
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:

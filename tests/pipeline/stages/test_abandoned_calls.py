@@ -11,7 +11,7 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
-from mcpbridge.pipeline.stages.abandoned_calls import LATE_META, MAX_LATE, RESULTS, Late
+from mcpbridge.pipeline.stages.abandoned_calls import LATE_META, MAX_LATE, RESULTS, AbandonedCalls
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.storage.memory_store import MemoryStore
@@ -21,9 +21,9 @@ TOOL = ToolRef("up", "look", "up__look", "up/look", b"{}", b"{}", b"{}", {})
 RESULT = {"content": [{"type": "text", "text": "at last"}]}
 
 
-def book(late: Any = "keep", store: MemoryStore | None = None, lifetime: float = 60, **server: Any) -> Late:
+def book(late: Any = "keep", store: MemoryStore | None = None, lifetime: float = 60, **server: Any) -> AbandonedCalls:
     servers = {"up": ServerSettings.model_validate({"command": "x", **server})}
-    return Late(store or MemoryStore(), servers, lambda tool: CallOptions(late=late), lifetime)
+    return AbandonedCalls(store or MemoryStore(), servers, lambda tool: CallOptions(late=late), lifetime)
 
 
 CLIENTS = {name: Client(principal=name) for name in ("", "alice", "bob", "somebody else")}
@@ -37,7 +37,7 @@ def call_of(principal: str = "", client: Client | None = None, **arguments: Any)
     return call
 
 
-async def repeated(late: Late, call: Call) -> dict[str, Any]:
+async def repeated(late: AbandonedCalls, call: Call) -> dict[str, Any]:
     """What a call gets that goes through the stage; `{"fresh": true}` if it runs anew."""
     stage = late.stage(TOOL, CallOptions())
     assert stage is not None
@@ -48,7 +48,7 @@ async def repeated(late: Late, call: Call) -> dict[str, Any]:
     return (await stage(call, run)).value()
 
 
-def begin(late: Late, call: Call) -> str:
+def begin(late: AbandonedCalls, call: Call) -> str:
     """Its client stops waiting; returns the handle."""
     found = late.begin(call)
     assert found is not None
@@ -58,7 +58,7 @@ def begin(late: Late, call: Call) -> str:
 FRESH = {"fresh": True}
 
 
-async def finish(late: Late, call: Call, **result: Any) -> Any:
+async def finish(late: AbandonedCalls, call: Call, **result: Any) -> Any:
     return await late.finished(call, Body(json.dumps(result or RESULT).encode()))
 
 

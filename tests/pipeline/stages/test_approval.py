@@ -15,7 +15,7 @@ from mcpbridge.core.call_options import NO_HINTS, CallOptions
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.approvals.grants import Grants
-from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Desk, UnknownApproval, _Decided
+from mcpbridge.pipeline.approvals.pending import AlreadyDecided, PendingApprovals, UnknownApproval, _Decided
 from mcpbridge.pipeline.approvals.request import ApprovalEvent, ApprovalRequest, Verdict
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.pipeline.stages.approval import Approval, Approver
@@ -289,13 +289,13 @@ async def give(world: World, verdict: Verdict, arguments: Any, times: int = 1) -
 # -- the desk, on a store that several bridges share
 
 
-def desk_of(world: World, **settings: Any) -> Desk:
-    desk = Desk(ApprovalSettings(**settings), world.store, world.grants, world.events.append)
+def desk_of(world: World, **settings: Any) -> PendingApprovals:
+    desk = PendingApprovals(ApprovalSettings(**settings), world.store, world.grants, world.events.append)
     world.approvers = [desk]
     return desk
 
 
-async def waiting(desk: Desk, count: int = 1) -> list[str]:
+async def waiting(desk: PendingApprovals, count: int = 1) -> list[str]:
     async with asyncio.timeout(60):
         while len(found := [one.request.id for one in await desk.pending()]) < count:
             await asyncio.sleep(0)
@@ -321,7 +321,7 @@ async def test_an_answer_through_another_bridge_reaches_the_call(monkeypatch: py
     monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.01)
     world = World()
     here = desk_of(world)
-    elsewhere = Desk(ApprovalSettings(), world.store, world.grants, world.events.append)
+    elsewhere = PendingApprovals(ApprovalSettings(), world.store, world.grants, world.events.append)
     for scope in ("once", "session", None):
         call = asyncio.ensure_future(world.calls({"for": scope}))
         await waiting(here)
@@ -378,7 +378,7 @@ async def test_an_answer_that_is_under_way_when_the_call_gives_up_counts_once(
     """Whichever is quicker: the answer that is taken down, or the call that is kept to be answered later."""
     world = World(seconds=30)
     desk = desk_of(world)
-    elsewhere = Desk(ApprovalSettings(), world.store, world.grants, world.events.append)
+    elsewhere = PendingApprovals(ApprovalSettings(), world.store, world.grants, world.events.append)
     taken, gave_up, answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
     take, put = world.store.take, world.store.put
 
@@ -436,7 +436,7 @@ async def test_of_two_bridges_that_answer_one_is_heard(
     """The other is told so, and leaves no yes behind for another call."""
     monkeypatch.setattr("mcpbridge.pipeline.approvals.pending.LOOK", 0.05)
     world = World()
-    desks = [desk_of(world), Desk(ApprovalSettings(), world.store, world.grants, world.events.append)]
+    desks = [desk_of(world), PendingApprovals(ApprovalSettings(), world.store, world.grants, world.events.append)]
     call = asyncio.ensure_future(world.calls())
     [id_] = await waiting(desks[0])
     if order == "elsewhere first":

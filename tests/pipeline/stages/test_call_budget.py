@@ -13,7 +13,7 @@ from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
-from mcpbridge.pipeline.stages.call_budget import Budgets, Chain
+from mcpbridge.pipeline.stages.call_budget import CallBudget, Chain
 from mcpbridge.protocol.body import Body
 from support.upstreams.scripted_upstream import call_of
 
@@ -43,7 +43,7 @@ class Calls:
     """Makes calls through the stage of some settings; `sent` reached the server."""
 
     def __init__(self, clock: Clock | None = None, **settings: object) -> None:
-        budgets = Budgets(CallDefaults.model_validate(settings), clock or Clock())
+        budgets = CallBudget(CallDefaults.model_validate(settings), clock or Clock())
         stage = budgets.stage(TOOL, CallOptions())
         assert stage is not None
         self.stage = stage
@@ -70,8 +70,8 @@ class Calls:
 
 
 def test_without_budgets_there_is_no_stage_nor_for_what_is_no_tool() -> None:
-    assert Budgets(CallDefaults()).stage(TOOL, CallOptions()) is None
-    assert Budgets(CallDefaults(max_calls=1, max_chain=1)).stage(None, CallOptions()) is None
+    assert CallBudget(CallDefaults()).stage(TOOL, CallOptions()) is None
+    assert CallBudget(CallDefaults(max_calls=1, max_chain=1)).stage(None, CallOptions()) is None
 
 
 async def test_a_conversation_makes_so_many_calls_and_no_more() -> None:

@@ -17,7 +17,7 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Question
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.pipeline.stages.concurrency_limit import Limits
+from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit
 from mcpbridge.protocol.body import Body
 from support.upstreams.scripted_upstream import Someone, call_of
 from support.virtual_time import standing_time
@@ -69,11 +69,11 @@ class Server:
         self._ends[call].set()
 
 
-def limits_of(patience: float = 30, **settings: object) -> Limits:
-    return Limits(CallDefaults.model_validate(settings), lambda server: patience)
+def limits_of(patience: float = 30, **settings: object) -> ConcurrencyLimit:
+    return ConcurrencyLimit(CallDefaults.model_validate(settings), lambda server: patience)
 
 
-def stage_of(limits: Limits, options: CallOptions, id_: str = "up/echo") -> Stage:
+def stage_of(limits: ConcurrencyLimit, options: CallOptions, id_: str = "up/echo") -> Stage:
     tool: Any = ToolNamed(id_)
     stage = limits.stage(tool, options)
     assert stage is not None
@@ -124,8 +124,8 @@ async def test_a_tool_runs_as_often_at_a_time_as_it_may_whoever_calls_and_in_ord
     await finish(server, *tasks)
     assert server.began == calls
     assert server.most == 2
-    assert not limits.places
-    assert not limits.places.held
+    assert not limits.slots
+    assert not limits.slots.held
 
 
 async def test_a_limit_of_one_tool_is_none_of_another() -> None:
@@ -149,7 +149,7 @@ async def test_changes_of_one_client_at_one_server_run_one_after_another_and_not
     await settled()
     assert second in server.running
     await finish(server, *tasks)
-    assert not limits.places
+    assert not limits.slots
 
 
 async def test_calls_of_one_client_run_so_many_at_a_time() -> None:
@@ -175,7 +175,7 @@ async def test_calls_of_one_turn_run_so_many_at_a_time_and_others_do_not_wait_fo
     assert set(server.running) == {*of_turn[:3], *others}
     await finish(server, *tasks)
     assert [call for call in server.began if call in of_turn] == of_turn
-    assert not limits.places
+    assert not limits.slots
 
 
 async def test_a_call_that_nothing_limits_goes_the_shortest_way() -> None:
@@ -285,8 +285,8 @@ async def test_a_place_is_free_again_however_a_call_ends() -> None:
     waiting.cancel()
     running.cancel()
     await asyncio.wait([running, waiting])
-    assert not limits.places
-    assert not limits.places.held
+    assert not limits.slots
+    assert not limits.slots.held
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -334,14 +334,14 @@ async def test_however_calls_come_go_and_are_cancelled_no_limit_is_broken_and_no
             check()
     for task in tasks.values():
         assert task.cancelled() or task.exception() is None or isinstance(task.exception(), Overloaded)
-    assert not limits.places
-    assert not limits.places.held
+    assert not limits.slots
+    assert not limits.slots.held
 
 
 # -- calls that belong to calls
 
 
-async def test_a_call_made_on_behalf_of_another_uses_the_places_which_that_one_holds() -> None:
+async def test_a_call_made_on_behalf_of_another_uses_the_slots_which_that_one_holds() -> None:
     """Else a client that may run one call would wait for itself."""
     limits = limits_of(max_per_client=1, batch=1)
     stage = stage_of(limits, CallOptions(is_serial=True, max_concurrent=1))
@@ -362,13 +362,13 @@ async def test_a_call_made_on_behalf_of_another_uses_the_places_which_that_one_h
     with anyio.fail_after(30):
         result = await stage(call_of(caller=ann, meta=turn("1")), calls_the_same)
     assert result.value() == {"at": "last"}
-    assert not limits.places
+    assert not limits.slots
     stranger = begin(stage, server, call_of(caller=ann))
     await settled()
     await finish(server, stranger)
 
 
-async def test_a_call_that_asks_its_client_lends_out_its_places() -> None:
+async def test_a_call_that_asks_its_client_lends_out_its_slots() -> None:
     """The answer may need them: a model that is asked for text may call tools for it."""
     limits = limits_of(max_per_client=1)
     stage = stage_of(limits, SERIAL)
@@ -408,4 +408,4 @@ async def test_a_call_that_asks_its_client_lends_out_its_places() -> None:
         assert (await running).value() == {"action": "accept"}
     assert asking.client is asked
     await finish(server, third)
-    assert not limits.places
+    assert not limits.slots

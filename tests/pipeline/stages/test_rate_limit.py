@@ -13,7 +13,7 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.per_client import Recent
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.pipeline.stages.rate_limit import Bucket, Rates, Taken
+from mcpbridge.pipeline.stages.rate_limit import Bucket, Buckets, RateLimit
 from mcpbridge.protocol.body import Body
 from support.upstreams.scripted_upstream import call_of
 
@@ -130,14 +130,14 @@ async def passes(stage: Stage | None, call: Call) -> bool:
 
 
 async def test_without_rates_there_is_no_stage() -> None:
-    rates = Rates(None, {})
+    rates = RateLimit(None, {})
     assert rates.stage(None, CallOptions()) is None
     assert rates.stage(tool("a/b"), CallOptions()) is None
 
 
 async def test_a_refusal_says_what_is_limited_and_when_to_come_back() -> None:
     clock = Clock()
-    stage = Rates(None, {}, clock).stage(tool("a/b"), CallOptions(rate_limit=parse_rate("2/min")))
+    stage = RateLimit(None, {}, clock).stage(tool("a/b"), CallOptions(rate_limit=parse_rate("2/min")))
     assert await passes(stage, call_of())
     assert await passes(stage, call_of())
     clock.now += 10
@@ -156,7 +156,7 @@ async def test_a_refusal_says_what_is_limited_and_when_to_come_back() -> None:
 async def test_a_refused_call_takes_nothing_from_other_buckets() -> None:
     clock = Clock()
     server = parse_rate("3/min")
-    rates = Rates(parse_rate("100/min"), {"a": server}, clock)
+    rates = RateLimit(parse_rate("100/min"), {"a": server}, clock)
     busy = rates.stage(tool("a/busy"), CallOptions(rate_limit=parse_rate("1/min"), server_rate_limit=server))
     other = rates.stage(tool("a/other"), CallOptions(server_rate_limit=server))
     assert [await passes(busy, call_of()) for _ in range(50)] == [True] + [False] * 49
@@ -165,7 +165,7 @@ async def test_a_refused_call_takes_nothing_from_other_buckets() -> None:
 
 async def test_the_longest_wait_is_told() -> None:
     clock = Clock()
-    rates = Rates(parse_rate("1/h"), {}, clock)
+    rates = RateLimit(parse_rate("1/h"), {}, clock)
     stage = rates.stage(tool("a/b"), CallOptions(rate_limit=parse_rate("1/min"), server_rate_limit=parse_rate("1/s")))
     assert stage is not None
     assert await passes(stage, call_of())
@@ -175,7 +175,7 @@ async def test_the_longest_wait_is_told() -> None:
 
 
 async def test_each_client_has_its_own_rate_and_a_principal_the_same_in_all_its_sessions() -> None:
-    rates = Rates(parse_rate("1/min"), {}, Clock())
+    rates = RateLimit(parse_rate("1/min"), {}, Clock())
     stage = rates.stage(tool("a/b"), CallOptions())
     local, other = Someone(), Someone()
     assert [await passes(stage, call_of(caller=who)) for who in (local, local, other)] == [True, False, True]
@@ -183,13 +183,13 @@ async def test_each_client_has_its_own_rate_and_a_principal_the_same_in_all_its_
 
 
 async def test_a_later_round_of_a_call_takes_no_token() -> None:
-    stage = Rates(parse_rate("2/min"), {}, Clock()).stage(tool("a/b"), CallOptions())
+    stage = RateLimit(parse_rate("2/min"), {}, Clock()).stage(tool("a/b"), CallOptions())
     assert [await passes(stage, call_of(continues=True)) for _ in range(5)] == [True] * 5
     assert [await passes(stage, call_of()) for _ in range(3)] == [True, True, False]
 
 
 async def test_prompts_and_resources_count_for_client_and_server_and_nothing_else_does() -> None:
-    rates = Rates(None, {"up": parse_rate("2/min")}, Clock())
+    rates = RateLimit(None, {"up": parse_rate("2/min")}, Clock())
     stage = rates.stage(None, CallOptions())
     methods = ["tasks/get", "prompts/get", "completion/complete", "resources/read", "prompts/get", "tasks/get"]
     calls = [Call(method, "up", "x", Body()) for method in methods]
@@ -201,7 +201,7 @@ async def test_prompts_and_resources_count_for_client_and_server_and_nothing_els
 
 
 async def test_a_tool_that_is_listed_anew_has_the_bucket_it_had() -> None:
-    rates, limit = Rates(None, {}, Clock()), CallOptions(rate_limit=parse_rate("1/min"))
+    rates, limit = RateLimit(None, {}, Clock()), CallOptions(rate_limit=parse_rate("1/min"))
     assert await passes(rates.stage(tool("a/b"), limit), call_of())
     assert not await passes(rates.stage(tool("a/b"), limit), call_of())
 
@@ -217,11 +217,11 @@ def test_only_so_many_clients_are_remembered_and_those_heard_of_last() -> None:
 
 
 async def test_a_rate_that_stays_the_same_is_counted_on_under_other_settings() -> None:
-    clock, taken, who = Clock(), Taken(), Someone("ann")
+    clock, buckets, who = Clock(), Buckets(), Someone("ann")
     limit = CallOptions(rate_limit=parse_rate("3/h"))
 
     def stage_of(client: str) -> Stage | None:
-        return Rates(parse_rate(client), {}, clock, taken=taken).stage(tool("a/b"), limit)
+        return RateLimit(parse_rate(client), {}, clock, buckets=buckets).stage(tool("a/b"), limit)
 
     assert await passes(stage_of("2/h"), call_of(caller=who))
     assert [await passes(stage_of("2/h"), call_of(caller=who)) for _ in range(2)] == [True, False]

@@ -22,22 +22,22 @@ from mcpbridge.pipeline.approvals.approvers import HandlerApprover
 from mcpbridge.pipeline.approvals.grants import Grants
 from mcpbridge.pipeline.hooks.call import before
 from mcpbridge.pipeline.observability.metrics import Metrics
-from mcpbridge.pipeline.observability.tracing import Peer, TraceReceived, TraceSent
+from mcpbridge.pipeline.observability.tracing import Peer, TraceReceived, TraceSent, Tracing
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.permissions.settings import PermissionRule
-from mcpbridge.pipeline.stage import Concern, Stage
-from mcpbridge.pipeline.stages.abandoned_calls import Late
+from mcpbridge.pipeline.stage import Stage, StageFactory
+from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.pipeline.stages.approval import Approval
 from mcpbridge.pipeline.stages.cache import Cache, CacheSettings
-from mcpbridge.pipeline.stages.call_budget import Budgets
-from mcpbridge.pipeline.stages.concurrency_limit import Limits
+from mcpbridge.pipeline.stages.call_budget import CallBudget
+from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Observe
 from mcpbridge.pipeline.stages.permission import Guard, Permit
-from mcpbridge.pipeline.stages.rate_limit import Rates
+from mcpbridge.pipeline.stages.rate_limit import RateLimit
 from mcpbridge.pipeline.stages.retry import Retry
-from mcpbridge.pipeline.stages.validate_arguments import CheckArguments
+from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import encode
@@ -93,36 +93,34 @@ def hooks() -> Hooks:
     def looks_on(call: Any) -> None:
         """Lets every call pass."""
 
-    return Hooks((), [looks_on], directory=None, redact=str, arguments=CheckArguments())
+    return Hooks((), [looks_on], directory=None, redact=str, arguments=ValidateArguments())
 
 
-def traced(kind: type[TraceReceived] | type[TraceSent]) -> Concern:
+def traced(kind: type[TraceReceived] | type[TraceSent]) -> StageFactory:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
 
     otel = OpenTelemetry(TracerProvider(), MeterProvider())
-    if kind is TraceReceived:
-        return TraceReceived(otel, keeps_content=False)
-    return TraceSent(otel, lambda server: Peer(), keeps_content=False)
+    return kind(Tracing(otel, lambda server: Peer(), keeps_content=False))
 
 
-CONCERNS: dict[str, Callable[[], Concern]] = {
+CONCERNS: dict[str, Callable[[], StageFactory]] = {
     "trace received": lambda: traced(TraceReceived),
     "observe": lambda: Observe(Metrics(), EventBus(), lambda record: None),
     "guard": lambda: Guard(policy()),
     "hooks": hooks,
-    "arguments": CheckArguments,
+    "arguments": ValidateArguments,
     "permit": lambda: Permit(policy()),
-    "budgets": lambda: Budgets(CallDefaults(max_calls=1000, max_chain=1000)),
-    "rates": lambda: Rates(Rate(1000, 1), {"up": Rate(1000, 1)}),
+    "budgets": lambda: CallBudget(CallDefaults(max_calls=1000, max_chain=1000)),
+    "rates": lambda: RateLimit(Rate(1000, 1), {"up": Rate(1000, 1)}),
     "approval": approval,
-    "late": lambda: Late(MemoryStore(), {}, lambda tool: OPTIONS, 60),
+    "late": lambda: AbandonedCalls(MemoryStore(), {}, lambda tool: OPTIONS, 60),
     "cache": lambda: Cache(CacheSettings(), {}, CallDefaults(cache=60)),
     "deadline": lambda: Deadline(lambda server: 60),
     "retry": Retry,
-    "limits": lambda: Limits(CallDefaults(max_per_client=3), lambda server: 60),
+    "limits": lambda: ConcurrencyLimit(CallDefaults(max_per_client=3), lambda server: 60),
     "trace sent": lambda: traced(TraceSent),
 }
 

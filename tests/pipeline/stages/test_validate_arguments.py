@@ -13,7 +13,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import ArgumentsRefused, UpstreamAnswered
 from mcpbridge.core.call_options import NO_HINTS, CallOptions
 from mcpbridge.core.model import Call
-from mcpbridge.pipeline.stages.validate_arguments import CheckArguments, told_of
+from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments, told_of
 from mcpbridge.pipeline.validation.coercion import UNWRAPPED
 from mcpbridge.pipeline.validation.schema_check import Check, Fault, compiled
 from mcpbridge.protocol.body import Body
@@ -51,7 +51,7 @@ class Passage:
 
 async def passing(schema: object, arguments: str | None, /, **options: Any) -> Passage:
     """Let a call with these arguments, as JSON, through the stage of a tool with this schema."""
-    stage = CheckArguments().stage(_Tool(schema), CallOptions(**options))
+    stage = ValidateArguments().stage(_Tool(schema), CallOptions(**options))
     call = Call("tools/call", "s", "t", Body(b'{"name":"t"}'))
     if arguments is not None:
         call.params.put("arguments", Raw(arguments.encode()))
@@ -87,7 +87,7 @@ NUMBER = an_object(n={"type": "integer"})
     ],
 )
 def test_a_schema_that_says_nothing_costs_nothing(schema: object) -> None:
-    assert CheckArguments().stage(_Tool(schema), CallOptions()) is None
+    assert ValidateArguments().stage(_Tool(schema), CallOptions()) is None
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_a_schema_that_says_nothing_costs_nothing(schema: object) -> None:
     ],
 )
 def test_a_schema_that_says_anything_is_checked(schema: object) -> None:
-    assert CheckArguments().stage(_Tool(schema), CallOptions()) is not None
+    assert ValidateArguments().stage(_Tool(schema), CallOptions()) is not None
 
 
 def test_what_is_to_be_passed_costs_nothing() -> None:
     options = CallOptions(arguments="pass", inject_defaults=False)
-    assert CheckArguments().stage(_Tool(NUMBER), options) is None
-    assert CheckArguments().stage(_Tool(NUMBER), CallOptions(arguments="pass")) is None, "no default to put in"
-    assert CheckArguments().stage(None, CallOptions()) is None
+    assert ValidateArguments().stage(_Tool(NUMBER), options) is None
+    assert ValidateArguments().stage(_Tool(NUMBER), CallOptions(arguments="pass")) is None, "no default to put in"
+    assert ValidateArguments().stage(None, CallOptions()) is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_is_to_be_passed_costs_nothing() -> None:
 )
 async def test_what_cannot_be_compiled_is_not_checked(schema: Schema) -> None:
     """Promise of the bridge: a broken schema is never an error of the call."""
-    assert CheckArguments().stage(_Tool(schema), CallOptions()) is None
+    assert ValidateArguments().stage(_Tool(schema), CallOptions()) is None
     assert (await passing(schema, '{"n":"x"}')).arguments == '{"n":"x"}'
 
 
@@ -136,7 +136,7 @@ def test_no_schema_is_fetched_from_anywhere(tmp_path: Path) -> None:
         port: int = door.getsockname()[1]
         for place in (f"http://127.0.0.1:{port}/n.json", (tmp_path / "n.json").as_uri()):
             for schema in (an_object(n={"$ref": place}), {"$schema": place, **NUMBER}, {"$id": place, "$ref": "other"}):
-                assert CheckArguments().stage(_Tool(schema), CallOptions()) is None
+                assert ValidateArguments().stage(_Tool(schema), CallOptions()) is None
         with pytest.raises(BlockingIOError):
             door.accept()
 
@@ -145,7 +145,7 @@ async def test_the_draft_that_the_schema_names_counts() -> None:
     exclusive = an_object(n={"type": "integer", "minimum": 1, "exclusiveMinimum": True})
     older = {"$schema": "http://json-schema.org/draft-04/schema#", **exclusive}
     assert "more than 1" in (await passing(older, '{"n":1}')).refusal
-    assert CheckArguments().stage(_Tool(exclusive), CallOptions()) is None, "not valid in 2020-12"
+    assert ValidateArguments().stage(_Tool(exclusive), CallOptions()) is None, "not valid in 2020-12"
     pair = an_object(n={"type": "array", "prefixItems": [{"type": "integer"}], "items": False})
     assert (await passing(pair, '{"n":[1,2]}')).refused
 
@@ -517,7 +517,7 @@ def test_a_question_before_the_result_tells_nothing() -> None:
 
 async def test_a_call_that_is_sent_once_more_is_told_of_too() -> None:
     """A server may want the same call with other headers; its arguments are right by then."""
-    stage = CheckArguments().stage(_Tool(NUMBER), CallOptions())
+    stage = ValidateArguments().stage(_Tool(NUMBER), CallOptions())
     assert stage is not None
     call = Call("tools/call", "s", "t", Body(b'{"arguments":{"n":"5"}}'))
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Desk, Pending, UnknownApproval
+from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Pending, PendingApprovals, UnknownApproval
 from mcpbridge.pipeline.approvals.request import Scope, one_line_of, shown
 from mcpbridge.protocol.json_values import canonical_digest
 
@@ -20,12 +20,12 @@ class Problem(Exception):
         self.code = code
 
 
-async def listed(desk: Desk) -> list[dict[str, Any]]:
+async def listed(desk: PendingApprovals) -> list[dict[str, Any]]:
     """What waits, oldest first."""
     return [_document(pending) for pending in await desk.pending()]
 
 
-async def decide(desk: Desk, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
+async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
     """Answer a request: `decision` is `approve` or `deny`, `for` is `once` (default) or `session`.
 
     Raises:
@@ -46,7 +46,7 @@ async def decide(desk: Desk, id_: str, answer: Mapping[str, object], by: str) ->
     return {**_document(pending), "decision": decision, "for": scope, "by": by}
 
 
-def answers(desk: Desk) -> Mapping[str, Callable[[Mapping[str, object]], Awaitable[dict[str, Any]]]]:
+def answers(desk: PendingApprovals) -> Mapping[str, Callable[[Mapping[str, object]], Awaitable[dict[str, Any]]]]:
     """What the control socket answers about approvals."""
 
     async def approvals(_: Mapping[str, object]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from mcpbridge.app.admin.approvals import Problem, decide, listed
 from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.app.admin.server_routes import registry_routes
 from mcpbridge.library.bridge import Bridge
-from mcpbridge.pipeline.approvals.pending import Desk
+from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.results.kept_results import Shelf
 from mcpbridge.results.token_ledger import Ledger
 
@@ -31,7 +31,7 @@ _NOT_ADMIN = (
 
 
 def make_api(
-    desk: Desk, shelf: Shelf | None = None, ledger: Ledger | None = None, bridge: Bridge | None = None
+    desk: PendingApprovals, shelf: Shelf | None = None, ledger: Ledger | None = None, bridge: Bridge | None = None
 ) -> Starlette:
     """The application; its paths begin with `/api`. What is not given has no paths."""
     return Starlette(
@@ -45,7 +45,7 @@ def make_api(
     )
 
 
-def _approval_routes(desk: Desk) -> list[Route]:
+def _approval_routes(desk: PendingApprovals) -> list[Route]:
     async def approvals(_: Request) -> JSONResponse:
         return JSONResponse({"approvals": await listed(desk)})
 

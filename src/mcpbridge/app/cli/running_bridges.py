@@ -30,7 +30,7 @@ from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, find, read
 from mcpbridge.config.schema import LogSettings, Settings
 from mcpbridge.pipeline.approvals.grants import Grants, recording
-from mcpbridge.pipeline.approvals.pending import Desk
+from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.results.kept_results import Shelf
 from mcpbridge.results.token_ledger import Ledger
 from mcpbridge.storage.audit_log import CallLog
@@ -139,7 +139,7 @@ class KeptApprovals:
         """
         return self._with_desk(lambda desk: decide(desk, id_, answer, by))
 
-    def _with_desk(self, work: Callable[[Desk], Awaitable[_T]]) -> _T:
+    def _with_desk(self, work: Callable[[PendingApprovals], Awaitable[_T]]) -> _T:
         redact = Redactor(self._loaded.secrets)
         set_up_logs(LogSettings(level="critical"), redact)  # a command says in its own words what went wrong
 
@@ -151,12 +151,12 @@ class KeptApprovals:
 
 
 @asynccontextmanager
-async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[Desk]:
+async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[PendingApprovals]:
     store, approval = LazyStore(settings.store), settings.approval
     audit = CallLog(partial(call_log_path, settings.call_log, settings.store), settings.call_log, redact=redact)
     grants = Grants(store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
     try:
-        yield Desk(approval, store, grants, recording(audit))
+        yield PendingApprovals(approval, store, grants, recording(audit))
     finally:
         await audit.close()
         await store.close()

@@ -20,7 +20,7 @@ from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question, Ques
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.progress import CallUpdates
-from mcpbridge.pipeline.stages.abandoned_calls import Late, LateCall
+from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCall, AbandonedCalls
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode, encode_notification
 from mcpbridge.protocol.revisions import LEVELS
@@ -46,7 +46,7 @@ class GivenUp(Exception):
 class Patience:
     """The calls that clients wait for, and what becomes of those that they stopped waiting for."""
 
-    def __init__(self, late: Late, is_running: Callable[[Call], bool]) -> None:
+    def __init__(self, late: AbandonedCalls, is_running: Callable[[Call], bool]) -> None:
         """`is_running`: a server works on this call right now."""
         self._late, self._is_running = late, is_running
         self.calls: dict[asyncio.Task[Any], Call] = {}
@@ -134,14 +134,14 @@ def _name(call: Call) -> str:
     return f"The call of {call.tool.wire if call.tool is not None else call.target}"
 
 
-def _kept_text(call: Call, late: LateCall, lifetime: float) -> str:
+def _kept_text(call: Call, late: AbandonedCall, lifetime: float) -> str:
     return (
         f"{_name(call)}, which was not waited for any more, has finished. Make the same call again to get its result, "
         f"or read the resource {uri_of(late.id)}, within {show_seconds(lifetime)}."
     )
 
 
-def _tell(client: Client, call: Call, text: str, late: LateCall | None, notify: Notify) -> None:
+def _tell(client: Client, call: Call, text: str, late: AbandonedCall | None, notify: Notify) -> None:
     """Tell a client what became of a call, where it can hear that. A modern one hears only of open requests."""
     if client.modern or (client.log_level and LEVELS.index(client.log_level) > LEVELS.index(_LEVEL)):
         return

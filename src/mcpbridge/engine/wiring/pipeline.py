@@ -1,8 +1,7 @@
-"""The call options of every tool, from the settings of its server and the defaults; looked up once a tool.
+"""From the settings to the parts of a call's pipeline, and what calls leave behind for later ones.
 
-The way of a call, put together from the settings: every concern in its order, and what they share.
-
-Why each stands where it does is told in `pipeline/order.py`.
+What stages there are and in which order is decided in `pipeline/plan.py`; here they get what they are made with. The
+options of each tool (`ToolOptions`) are resolved once a tool, from its own settings, its server's and the defaults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,26 +24,22 @@ from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.results import ResultConcerns
 from mcpbridge.pipeline.approvals.approvers import ApprovalHandler, ClientApprover, HandlerApprover
 from mcpbridge.pipeline.approvals.grants import Grants, recording
-from mcpbridge.pipeline.approvals.pending import Desk
+from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.hooks.call import Changes, Hook
 from mcpbridge.pipeline.observability.metrics import Metrics, Tallies
-from mcpbridge.pipeline.observability.tracing import Peer, TraceReceived, TraceSent
+from mcpbridge.pipeline.observability.tracing import Peer, Tracing
 from mcpbridge.pipeline.permissions.policy import Policy
-from mcpbridge.pipeline.plan import Plans
-from mcpbridge.pipeline.stage import Concern
-from mcpbridge.pipeline.stages.abandoned_calls import Late
+from mcpbridge.pipeline.plan import Pipelines, StageParts, call_stages
+from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.pipeline.stages.approval import Approval, Approver
 from mcpbridge.pipeline.stages.cache import Cache
-from mcpbridge.pipeline.stages.call_budget import Budgets, Spent
-from mcpbridge.pipeline.stages.concurrency_limit import Limits, Places
-from mcpbridge.pipeline.stages.deadline import Deadline
+from mcpbridge.pipeline.stages.call_budget import BudgetState
+from mcpbridge.pipeline.stages.concurrency_limit import Slots
 from mcpbridge.pipeline.stages.hooks import Hooks
-from mcpbridge.pipeline.stages.observe import Observe, Record
-from mcpbridge.pipeline.stages.permission import Guard, Permit
-from mcpbridge.pipeline.stages.rate_limit import Rates, Taken
-from mcpbridge.pipeline.stages.retry import Retry
-from mcpbridge.pipeline.stages.validate_arguments import CheckArguments
+from mcpbridge.pipeline.stages.observe import Record
+from mcpbridge.pipeline.stages.rate_limit import Buckets
+from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
 from mcpbridge.storage.audit_log import CallLog, CallRecord
 from mcpbridge.storage.store import Store
 from mcpbridge.upstream.pool import Pool
@@ -55,7 +50,7 @@ if TYPE_CHECKING:
 
 
 MOST_KNOWN = 50_000
-"""Tools whose options are kept; see `MOST_PLANS` in `pipeline/order.py`."""
+"""Tools whose options are kept; see `MOST_PLANS` in `pipeline/plan.py`."""
 
 
 class ToolOptions:
@@ -106,7 +101,7 @@ def _is_trusted(own: ToolSettings | None, server: OfferSettings | None, tool: To
     return server.trusted if server is not None else tool.server == BRIDGE
 
 
-class Around(Struct, frozen=True):
+class PipelineContext(Struct, frozen=True):
     """What the way is built with besides the settings; it outlives them."""
 
     pool: Pool
@@ -121,7 +116,7 @@ class Around(Struct, frozen=True):
     redact: Callable[[str], str]
 
 
-class Parts(Struct, frozen=True):
+class PipelineParts(Struct, frozen=True):
     """What else follows from the same settings."""
 
     servers: Mapping[str, ServerSettings]
@@ -135,30 +130,30 @@ class Parts(Struct, frozen=True):
     """Who takes calls of those, by that server."""
     asks: Callable[[Tool], Asks | None] = lambda tool: None
     """Where it depends on the arguments whether a person must agree: what tells that."""
-    noted: Record | None = None
-    """Hears of each call that has ended."""
+    record: Record | None = None
+    """Gets the record of each call that has ended."""
 
 
-class Lasting:
+class CallState:
     """What calls leave behind for later ones, whatever the settings are by then; and the plans of all calls."""
 
-    def __init__(self, settings: Settings, around: Around) -> None:
-        """By the settings at the start; each `Way` that takes effect brings its own."""
+    def __init__(self, settings: Settings, context: PipelineContext) -> None:
+        """By the settings at the start; each `CallPipeline` that takes effect brings its own."""
         approval = settings.approval
-        self.audit = recording(around.audit)
+        self.audit = recording(context.audit)
         self.cache = Cache(settings.cache, {}, settings.calls)
-        self.late = Late(around.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
+        self.abandoned = AbandonedCalls(context.store, {}, lambda tool: CallOptions(), settings.calls.late_lifetime)
         self.grants = Grants(
-            around.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
+            context.store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime
         )
-        self.approvals = Desk(approval, around.store, self.grants, self.audit)
+        self.approvals = PendingApprovals(approval, context.store, self.grants, self.audit)
         """Calls that wait for a person to agree."""
         self.changes = Changes()
-        self.spent, self.taken = Spent(), Taken()
+        self.budgets, self.buckets = BudgetState(), Buckets()
         self.tallies = Tallies()
         """What each session called; noted while a tool tells of it."""
-        self.places = Places(queued=settings.calls.max_queued)
-        self.plans = Plans(Deliver(around.pool), (), lambda tool: CallOptions())
+        self.slots = Slots(queued=settings.calls.max_queued)
+        self.plans = Pipelines(Deliver(context.pool), (), lambda tool: CallOptions())
         """What happens to each call."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -168,93 +163,94 @@ class Lasting:
     def end(self) -> None:
         """The bridge stops: nobody is waited for any more."""
         self.approvals.end()
-        self.late.end()
+        self.abandoned.end()
 
 
-class Way:
+class CallPipeline:
     """All concerns, as one reading of the settings has them."""
 
-    def __init__(self, settings: Settings, parts: Parts, around: Around, lasting: Lasting, lease: Lease) -> None:
+    def __init__(
+        self, settings: Settings, parts: PipelineParts, context: PipelineContext, state: CallState, lease: Lease
+    ) -> None:
         """Nothing is different before `take_effect`. `lease` holds what runs.
 
         Raises:
             ConfigError: calls are to be traced, and what that needs is not installed.
         """
-        self._settings, self._parts, self._around, self._lasting = settings, parts, around, lasting
-        self._servers, self._sources = parts.servers, parts.sources
-        calls, policy = settings.calls, parts.policy
-        check = CheckArguments()
-        rates = {name: server.rate_limit for name, server in self._servers.items() if server.rate_limit}
-        otel, traces = _open_telemetry(settings, lease), settings.observe.otel_content
-        record = _both(around.audit.append if settings.call_log.enabled else None, parts.noted)
+        self._settings, self._parts, self._context, self._state = settings, parts, context, state
+        servers, observe, otel = parts.servers, settings.observe, _open_telemetry(settings, lease)
+        record = _both(context.audit.append if settings.call_log.enabled else None, parts.record)
         if {"pulse", "context-status"}.intersection(settings.builtin.enable):
-            record = _both(record, lasting.tallies.ended)
-        self._concerns: list[Concern] = [
-            *([TraceReceived(otel, keeps_content=traces)] if otel else []),
-            Observe(around.metrics if settings.observe.metrics else None, around.events, record),
-            parts.results.compress,
-            Guard(policy),
-            parts.results.references,
-            self._hooks(lease),
-            check,
-            Permit(policy, parts.asks),
-            Budgets(calls, spent=lasting.spent),
-            Rates(calls.rate_limit, rates, taken=lasting.taken),
-            self._approval(),
-            lasting.late,
-            lasting.cache,
-            Deadline(self._idle_of),
-            Retry(),
-            Limits(calls, self._idle_of, places=lasting.places),
-            *([TraceSent(otel, self._peer, keeps_content=traces)] if otel else []),
-        ]
+            record = _both(record, state.tallies.ended)
+        self._stages = call_stages(
+            StageParts(
+                calls=settings.calls,
+                rates={name: server.rate_limit for name, server in servers.items() if server.rate_limit},
+                idle_timeout=self._idle_timeout,
+                tracing=Tracing(otel, self._peer, keeps_content=observe.otel_content) if otel else None,
+                metrics=context.metrics if observe.metrics else None,
+                events=context.events,
+                record=record,
+                policy=parts.policy,
+                asks=parts.asks,
+                compress=parts.results.compress,
+                references=parts.results.references,
+                hooks=self._hooks(lease),
+                approval=self._approval(),
+                abandoned=state.abandoned,
+                cache=state.cache,
+                budgets=state.budgets,
+                buckets=state.buckets,
+                slots=state.slots,
+            )
+        )
 
     def take_effect(self) -> None:
         """Calls that begin from now on go this way; what is under way keeps its own."""
-        settings, parts, lasting = self._settings, self._parts, self._lasting
+        settings, parts, state = self._settings, self._parts, self._state
         approval, options_of = settings.approval, parts.options.of
-        lasting.cache.configure(settings.cache, parts.sources, settings.calls)
-        lasting.late.configure(parts.sources, options_of, settings.calls.late_lifetime)
-        lasting.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
-        lasting.approvals.configure(approval)
-        lasting.places.queued = settings.calls.max_queued
-        self._around.audit.configure(settings.call_log)
-        deliver = Deliver(self._around.pool, parts.serve, answer_seconds=settings.questions.timeout)
-        lasting.plans.configure(deliver, self._concerns, options_of)
+        state.cache.configure(settings.cache, parts.sources, settings.calls)
+        state.abandoned.configure(parts.sources, options_of, settings.calls.late_lifetime)
+        state.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
+        state.approvals.configure(approval)
+        state.slots.queued = settings.calls.max_queued
+        self._context.audit.configure(settings.call_log)
+        deliver = Deliver(self._context.pool, parts.serve, answer_seconds=settings.questions.timeout)
+        state.plans.configure(deliver, self._stages, options_of)
 
     def _hooks(self, lease: Lease) -> Hooks:
-        settings, around = self._settings, self._around
+        settings, context = self._settings, self._context
         directory = str(Path(settings.source).parent) if settings.source else None
 
         def make() -> Hooks:
             return Hooks(
                 settings.hooks,
-                around.functions,
+                context.functions,
                 directory=directory,
-                redact=around.redact,
-                arguments=CheckArguments(),
-                changes=self._lasting.changes,
+                redact=context.redact,
+                arguments=ValidateArguments(),
+                changes=self._state.changes,
             )
 
         return lease.hold("hooks", (settings.hooks, directory), make, run=Hooks.running)
 
-    def _idle_of(self, server: str) -> float:
+    def _idle_timeout(self, server: str) -> float:
         """Seconds that calls to a server have."""
-        return self._sources[server].timeouts.idle if server in self._sources else CALL_SECONDS
+        return self._parts.sources[server].timeouts.idle if server in self._parts.sources else CALL_SECONDS
 
     def _approval(self) -> Approval:
-        settings, parts, lasting = self._settings.approval, self._parts, self._lasting
-        ways: dict[str, Approver] = {"client": ClientApprover(self._settings.bridge.name), "pending": lasting.approvals}
+        settings, parts, state = self._settings.approval, self._parts, self._state
+        ways: dict[str, Approver] = {"client": ClientApprover(self._settings.bridge.name), "pending": state.approvals}
         approvers: list[Approver] = (
-            [HandlerApprover(self._around.approver)] if self._around.approver is not None else []
+            [HandlerApprover(self._context.approver)] if self._context.approver is not None else []
         )
         approvers += [ways[way] for way in settings.ask]
         return Approval(
             approvers,
-            lasting.grants,
+            state.grants,
             seconds=settings.timeout,
             policy=lambda: parts.policy.version,
-            audit=lasting.audit,
+            audit=state.audit,
             needed=lambda tool, options: (
                 tool is not None and (parts.policy.for_tool(tool, options).needs_call or parts.asks(tool) is not None)
             ),
@@ -262,7 +258,7 @@ class Way:
 
     def _peer(self, server: str) -> Peer:
         """A server as traces name it."""
-        upstream, settings = self._around.pool.upstreams.get(server), self._servers.get(server)
+        upstream, settings = self._context.pool.upstreams.get(server), self._parts.servers.get(server)
         if upstream is None or settings is None:
             return Peer()
         if settings.url is None:

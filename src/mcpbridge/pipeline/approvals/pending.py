@@ -79,7 +79,7 @@ class _Decided(Struct, frozen=True):
     """A yes is a grant already, since no call waited for it."""
 
 
-class Desk:
+class PendingApprovals:
     """Approver: the request waits until somebody answers it. Also who is asked about it from outside."""
 
     name = "pending"

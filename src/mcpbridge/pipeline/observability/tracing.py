@@ -59,17 +59,27 @@ class Otel(Protocol):
         ...
 
 
+class Tracing(Struct, frozen=True):
+    """What calls are traced with."""
+
+    otel: Otel
+    peer_of: Callable[[str], Peer]
+    """A server as spans name it, by its name."""
+    keeps_content: bool
+    """Whether spans hold arguments and results."""
+
+
 class _Traced:
     """What both kinds of spans share."""
 
     operation = ""
     is_client = False
 
-    def __init__(self, otel: Otel, *, keeps_content: bool) -> None:
-        self._otel, self._keeps_content = otel, keeps_content
+    def __init__(self, tracing: Tracing) -> None:
+        self._otel, self._peer_of, self._keeps_content = tracing.otel, tracing.peer_of, tracing.keeps_content
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
-        """See `Concern`."""
+        """See `StageFactory`."""
         return self
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
@@ -102,7 +112,7 @@ class _Traced:
 
 
 class TraceReceived(_Traced):
-    """Concern and stage: a SERVER span of each request of a client. Requests about tasks make none: they are polled."""
+    """Stage and its factory: a SERVER span of each request of a client. Requests about tasks make none."""
 
     operation = "mcp.server.operation.duration"
 
@@ -120,21 +130,16 @@ class TraceReceived(_Traced):
 
 
 class TraceSent(_Traced):
-    """Concern and stage: a CLIENT span of each request to a server, of which the server is told."""
+    """Stage and its factory: a CLIENT span of each request to a server, of which the server is told."""
 
     operation = "mcp.client.operation.duration"
     is_client = True
-
-    def __init__(self, otel: Otel, peer: Callable[[str], Peer], *, keeps_content: bool) -> None:
-        """`peer` tells about a server by name."""
-        super().__init__(otel, keeps_content=keeps_content)
-        self._peer = peer
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         """See `Stage`."""
         if call.method.startswith("tasks/"):
             return await proceed(call)
-        attributes = _begin(call, call.target) | _of_peer(self._peer(call.upstream))
+        attributes = _begin(call, call.target) | _of_peer(self._peer_of(call.upstream))
         name, parent = _span_name(call, call.target), call.trace
         carried = {} if parent is not None else _carried(call.meta)
         span = self._otel.start(name, attributes, carried=carried, parent=parent, is_client=True)

@@ -33,7 +33,7 @@ LATE_META = "mcpbridge/late"
 RESULTS = "result"
 """The kind of value that results are in the store."""
 MAX_LATE = 32
-"""Late calls of one principal, running and kept; for a further one the oldest kept result is forgotten."""
+"""Abandoned calls of one principal, running and kept; for a further one the oldest kept result is forgotten."""
 
 _CANCELLED = "the call that this one joined was cancelled; check whether it took effect before you repeat it"
 _RUNS_STILL = "The same call, made earlier, still runs. Make it again later to get its result; it is not run twice."
@@ -41,7 +41,7 @@ _RUNS_STILL = "The same call, made earlier, still runs. Make it again later to g
 _Key = tuple[str, str, str, str]
 
 
-class LateCall(Job):
+class AbandonedCall(Job):
     """A call that nobody waits for, or its result. Its id is the handle under which the result is kept."""
 
     __slots__ = ("call", "finished_at")
@@ -56,8 +56,8 @@ class LateCall(Job):
         """Seconds since 1970; 0 while it runs."""
 
 
-class Late:
-    """Concern: knows the late calls, and answers the same calls made again."""
+class AbandonedCalls:
+    """Makes the stages: knows the late calls, and answers the same calls made again."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Late:
         """`lifetime`: seconds that a result is kept."""
         self.store = store
         self.configure(servers, options, lifetime)
-        self.known = Jobs[LateCall](per_owner=MAX_LATE)
+        self.known = Jobs[AbandonedCall](per_owner=MAX_LATE)
         """What the same call gets when it is made again: the oldest first, each once."""
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
@@ -88,7 +88,7 @@ class Late:
 
     # -- for who knows that a client stopped waiting
 
-    def begin(self, call: Call) -> LateCall | None:
+    def begin(self, call: Call) -> AbandonedCall | None:
         """From now on a call goes on without its client. None: it is not to, so it should be cancelled."""
         if (late := self._running(call)) is not None:
             return late
@@ -96,11 +96,11 @@ class Late:
             return None
         if not self._has_room(call.caller.principal):
             return None
-        late = self.known.add(LateCall(call, self._key(call, call.tool)))
+        late = self.known.add(AbandonedCall(call, self._key(call, call.tool)))
         log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=late.id)
         return late
 
-    async def finished(self, call: Call, result: Body) -> LateCall | None:
+    async def finished(self, call: Call, result: Body) -> AbandonedCall | None:
         """A late call has a result. Returns what is kept for later; None: nothing is, or the same call waits for it.
 
         What is no success, or asks back, is not kept; nor what is cancelled before it is. Those who wait for it get it.
@@ -131,18 +131,18 @@ class Late:
         """The bridge stops."""
         self.known.clear()
 
-    def _running(self, call: Call) -> LateCall | None:
+    def _running(self, call: Call) -> AbandonedCall | None:
         return next((late for late in self.known.of(call.caller.principal) if late.call is call), None)
 
     # -- for the same call, made again
 
-    def find(self, call: Call) -> LateCall | None:
+    def find(self, call: Call) -> AbandonedCall | None:
         """The late call that this one repeats."""
         if call.tool is None or call.takes_task or call.continues or "requestState" in call.params:
             return None
         return self.known.find(self._key(call, call.tool))
 
-    async def fetch(self, late: LateCall, seconds: float) -> bytes | None:
+    async def fetch(self, late: AbandonedCall, seconds: float) -> bytes | None:
         """Its result, waiting for it if need be, for so many seconds; None when it is there no more.
 
         Raises:
@@ -157,7 +157,7 @@ class Late:
         self.known.forget(late)
         return data or await self.store.get(RESULTS, late.id, principal=late.owner)
 
-    async def _keep(self, late: LateCall, data: bytes) -> bool:
+    async def _keep(self, late: AbandonedCall, data: bytes) -> bool:
         try:
             await self.store.put(RESULTS, data, principal=late.owner, expires_in=self.lifetime, handle=late.id)
         except StoreFailed as error:
@@ -186,7 +186,7 @@ class Late:
 class _Again:
     """Stage: answers a call that repeats a late one. `seconds`: how long it waits for one that still runs."""
 
-    def __init__(self, late: Late, seconds: float) -> None:
+    def __init__(self, late: AbandonedCalls, seconds: float) -> None:
         self._late, self._seconds = late, seconds
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
@@ -196,7 +196,7 @@ class _Again:
         late = self._late.find(call)
         return proceed(call) if late is None else self._fetch(late, call, proceed)
 
-    async def _fetch(self, late: LateCall, call: Call, proceed: CallHandler) -> Body:
+    async def _fetch(self, late: AbandonedCall, call: Call, proceed: CallHandler) -> Body:
         data = await self._late.fetch(late, self._seconds)
         if data is None:
             return await proceed(call)
@@ -212,7 +212,7 @@ def _is_worth_keeping(result: Body) -> bool:
     return not has_failed and not needs_driving(result) and not is_task(result)
 
 
-def _told(result: Body, late: LateCall) -> Body:
+def _told(result: Body, late: AbandonedCall) -> Body:
     """The result, saying that an earlier call brought it."""
     meta = result.inner("_meta") or Body()
     finished = datetime.fromtimestamp(late.finished_at or time.time(), UTC).isoformat(timespec="seconds")

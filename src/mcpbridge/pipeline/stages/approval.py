@@ -64,7 +64,7 @@ class Approver(Protocol):
 
 
 class Approval:
-    """Concern: asks the approvers in their order."""
+    """Makes the stages: asks the approvers in their order."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Approval:
         self._policy, self._audit, self._needed = policy, audit, needed
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
-        """See `Concern`."""
+        """See `StageFactory`."""
         return self._pass_or_ask if self._needed(tool, options) else None
 
     def _pass_or_ask(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:

@@ -107,7 +107,7 @@ class _Use(Struct):
 
 
 class Cache:
-    """Concern: makes the stage of each tool that is cached, and of those whose calls make kept results stale."""
+    """Makes the stage of each tool that is cached, and of those whose calls make kept results stale."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 
 
-class Made:
+class CallCount:
     """How many calls a conversation has made."""
 
     __slots__ = ("calls",)
@@ -57,25 +57,25 @@ class Chain:
         self.last = now
 
 
-class Spent:
+class BudgetState:
     """What all conversations have made, whatever they may make at the time."""
 
     def __init__(self) -> None:
-        self.made = Recent(Made)
+        self.made = Recent(CallCount)
         self.chains = Recent(Chain)
 
 
-class Budgets:
-    """Concern: what all conversations have spent."""
+class CallBudget:
+    """Makes the stages: what all conversations have spent."""
 
     def __init__(
-        self, calls: CallDefaults, clock: Callable[[], float] = time.monotonic, *, spent: Spent | None = None
+        self, calls: CallDefaults, clock: Callable[[], float] = time.monotonic, *, state: BudgetState | None = None
     ) -> None:
-        """`clock` counts in seconds. `spent`: what was before the settings changed."""
+        """`clock` counts in seconds. `state`: what was before the settings changed."""
         self._max_calls, self._max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
         self._clock = clock
-        spent = spent or Spent()
-        self._made, self._chains = spent.made, spent.chains
+        state = state or BudgetState()
+        self._made, self._chains = state.made, state.chains
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""

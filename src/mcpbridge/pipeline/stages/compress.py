@@ -48,7 +48,7 @@ Told = Callable[[Call, "Rewritten"], None]
 
 
 class Compress:
-    """Concern: what becomes of large results."""
+    """Makes the stages: what becomes of large results."""
 
     def __init__(self, rewriter: "Callable[[], Rewriter]", ledger: Ledger, told: Told, *, is_used: bool = True) -> None:
         """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten."""

@@ -1,19 +1,16 @@
-"""Places for calls, by what they are counted for: a tool, a client, a turn. As many run as there are slots.
+"""How many calls run at a time: of one model turn, of one client, of one tool; and one change at a time.
 
-Each limit has a queue of its own (`Gate`), in order of arrival and bounded. Gates are made when they are first needed
-and forgotten when nobody is inside or waits, so clients that went leave nothing behind.
+Each limit has its slots and a bounded queue, in order of arrival. They are made when first needed and forgotten when
+nobody is inside or waits, so clients that went leave nothing behind. The slots of a server itself are counted where its
+calls are sent (`upstream/concurrency.py`).
 
-A call that asks its client something lends out its places meanwhile, as it does with its slot at the server.
+A call takes its slots always in the same order, from what is most its own to what it shares with most others: turn,
+client, changes, tool, server. So no two calls ever wait for one another, and who waits for a busy tool keeps nobody
+else's slot. A call that the bridge makes on behalf of another one (`Call.within`) uses the slots which that one holds.
 
-A person may take minutes. And the answer may need further calls (sampling that uses tools): would those wait for the
-places of the call that waits for them, neither could go on.
-
-How many calls run at a time: of one model turn, of one client, of one tool; and one change at a time.
-
-The slots of a server itself are counted where its calls are sent (`upstream/gate.py`). A call takes its places always
-in the same order, from what is most its own to what it shares with most others: turn, client, changes, tool, server.
-So no two calls ever wait for one another, and who waits for a busy tool keeps nobody else's place. A call that the
-bridge makes on behalf of another one (`Call.within`) uses the places which that one holds.
+A call that asks its client something lends out its slots meanwhile: a person may take minutes, and the answer may need
+further calls (sampling that uses tools). Would those wait for the slots of the call that waits for them, neither could
+go on.
 
 Waiting ends at the call's deadline; where it has none, after as long as the call itself might take.
 """
@@ -46,7 +43,7 @@ class Limit(NamedTuple):
     slots: int
 
 
-class Place(Gate):
+class LimitSlots(Gate):
     """The gate of one limit. `users` are inside or wait."""
 
     users = 0
@@ -56,49 +53,49 @@ class Place(Gate):
         self.key = limit.key
 
 
-class Places:
+class Slots:
     """All gates that are in use."""
 
     def __init__(self, *, queued: int) -> None:
         """`queued`: calls that may wait at each."""
         self.queued = queued
         """Calls that may wait at each gate that is made from now on."""
-        self.held: dict[Call, list[Place]] = {}
-        """The places of the calls that run."""
-        self._places: dict[Hashable, Place] = {}
+        self.held: dict[Call, list[LimitSlots]] = {}
+        """The slots of the calls that run."""
+        self._slots: dict[Hashable, LimitSlots] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._slots)
 
-    def use(self, limit: Limit) -> Place:
+    def use(self, limit: Limit) -> LimitSlots:
         """The gate of a limit. Whoever uses it says so with `leave` or `give_up`."""
-        place = self._places.get(limit.key)
-        if place is None:
-            place = self._places[limit.key] = Place(limit, queued=self.queued)
-        place.users += 1
-        return place
+        slot = self._slots.get(limit.key)
+        if slot is None:
+            slot = self._slots[limit.key] = LimitSlots(limit, queued=self.queued)
+        slot.users += 1
+        return slot
 
-    def leave(self, place: Place) -> None:
+    def leave(self, slot: LimitSlots) -> None:
         """A call that was inside is over: the one who waits longest comes in."""
-        place.leave()
-        self.give_up(place)
+        slot.leave()
+        self.give_up(slot)
 
-    def give_up(self, place: Place) -> None:
+    def give_up(self, slot: LimitSlots) -> None:
         """A call does not come in."""
-        place.users -= 1
-        if not place.users:
-            del self._places[place.key]
+        slot.users -= 1
+        if not slot.users:
+            del self._slots[slot.key]
 
 
-class Lending(ElicitorWrapper):
-    """The elicitor behind a call that holds places."""
+class SlotLending(ElicitorWrapper):
+    """The elicitor behind a call that holds slots."""
 
-    __slots__ = ("_call", "_elicitor", "_places", "is_over")
+    __slots__ = ("_call", "_elicitor", "_slots", "is_over")
 
-    def __init__(self, call: Call, places: Sequence[Place]) -> None:
-        self._elicitor, self._call, self._places = call.client, call, places
+    def __init__(self, call: Call, slots: Sequence[LimitSlots]) -> None:
+        self._elicitor, self._call, self._slots = call.client, call, slots
         self.is_over = False
-        """The places are given back: there is nothing to lend any more."""
+        """The slots are given back: there is nothing to lend any more."""
 
     @property
     def elicitor(self) -> Elicitor:
@@ -106,24 +103,24 @@ class Lending(ElicitorWrapper):
         return self._elicitor
 
     async def ask(self, question: Question) -> Raw:
-        """Ask. When the answer is there the call goes on at once, even if all places are taken then."""
+        """Ask. When the answer is there the call goes on at once, even if all slots are taken then."""
         with ExitStack() as lent:
-            for place in () if self.is_over else self._places:
-                lent.enter_context(place.rest(self._call))
+            for slot in () if self.is_over else self._slots:
+                lent.enter_context(slot.rest(self._call))
             return await self.elicitor.ask(question)
 
 
-class Limits:
-    """Concern: the places of all calls."""
+class ConcurrencyLimit:
+    """Makes the stages: the slots of all calls."""
 
-    def __init__(self, calls: CallDefaults, patience: Callable[[str], float], *, places: Places | None = None) -> None:
+    def __init__(self, calls: CallDefaults, patience: Callable[[str], float], *, slots: Slots | None = None) -> None:
         """`patience`: seconds that a call to a server may wait at each limit, if it has no deadline of its own.
 
-        `places`: those of calls that began before the settings changed; they count where the limit is the same.
+        `slots`: those of calls that began before the settings changed; they count where the limit is the same.
         """
         self._patience = patience
         self.batch, self.per_client = calls.batch, calls.max_per_client
-        self.places = Places(queued=calls.max_queued) if places is None else places
+        self.slots = Slots(queued=calls.max_queued) if slots is None else slots
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """Every tool has one, since any call may name its turn; for one without limits a look at that is all.
@@ -133,34 +130,34 @@ class Limits:
         if tool is None:
             return None
         seconds = options.timeouts.idle if options.timeouts is not None else self._patience(tool.server)
-        return _Limited(self, tool, options, seconds)
+        return _LimitedTool(self, tool, options, seconds)
 
-    async def enter(self, call: Call, limit: Limit, seconds: float) -> Place:
-        """Take a place, or wait for one.
+    async def enter(self, call: Call, limit: Limit, seconds: float) -> LimitSlots:
+        """Take a slot, or wait for one.
 
         Raises:
             Overloaded: too many wait already, or the wait took too long.
         """
-        place = self.places.use(limit)
-        if place.try_enter():
-            return place
+        slot = self.slots.use(limit)
+        if slot.try_enter():
+            return slot
         loop = asyncio.get_running_loop()
         began = loop.time()
         call.deadline = call.deadline or began + seconds  # its time counts from its first wait on
         try:
-            await place.enter(call.deadline - began)
+            await slot.enter(call.deadline - began)
         except BaseException:
-            self.places.give_up(place)
+            self.slots.give_up(slot)
             raise
         finally:
             call.waited(loop.time() - began)
-        return place
+        return slot
 
 
-class _Limited:
+class _LimitedTool:
     """Stage: the limits of one tool's calls."""
 
-    def __init__(self, limits: Limits, tool: Tool, options: CallOptions, seconds: float) -> None:
+    def __init__(self, limits: ConcurrencyLimit, tool: Tool, options: CallOptions, seconds: float) -> None:
         self._limits, self._seconds, self._server = limits, seconds, tool.server
         self._is_serial = options.is_serial
         self._serial = f"Server '{tool.server}' for changes of one client (`side_effects = \"serial\"`)"
@@ -177,26 +174,26 @@ class _Limited:
 
     async def _run(self, call: Call, proceed: CallHandler) -> Body:
         limits = self._limits
-        inherited = _held_by(limits.places.held, call.within) if call.within is not None else ()
-        inside: list[Place] = []
-        lending: Lending | None = None
+        inherited = _held_by(limits.slots.held, call.within) if call.within is not None else ()
+        inside: list[LimitSlots] = []
+        lending: SlotLending | None = None
         try:
             for limit in self._limits_of(call):
                 if limit.key not in inherited:
-                    place = await limits.enter(call, limit, self._seconds)
-                    inside.append(place)
-            limits.places.held[call] = inside
+                    slot = await limits.enter(call, limit, self._seconds)
+                    inside.append(slot)
+            limits.slots.held[call] = inside
             if call.client.profile:
-                lending = call.client = Lending(call, inside)
+                lending = call.client = SlotLending(call, inside)
             return await proceed(call)
         finally:
-            limits.places.held.pop(call, None)
+            limits.slots.held.pop(call, None)
             if lending is not None:
                 lending.is_over = True
                 if call.client is lending:
                     call.client = lending.elicitor
-            for place in reversed(inside):
-                limits.places.leave(place)
+            for slot in reversed(inside):
+                limits.slots.leave(slot)
 
     def _limits_of(self, call: Call) -> Iterator[Limit]:
         """In the order in which every call takes them."""
@@ -215,10 +212,10 @@ class _Limited:
             yield self._own
 
 
-def _held_by(held: dict[Call, list[Place]], call: Call | None) -> set[object]:
+def _held_by(held: dict[Call, list[LimitSlots]], call: Call | None) -> set[object]:
     """What this call holds, and those that it is made on behalf of."""
     found: set[object] = set()
     while call is not None:
-        found |= {place.key for place in held.get(call, ())}
+        found |= {slot.key for slot in held.get(call, ())}
         call = call.within
     return found

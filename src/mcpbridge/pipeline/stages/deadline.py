@@ -17,7 +17,7 @@ from mcpbridge.protocol.deadlines import Timeouts
 
 
 class Deadline:
-    """Concern: the deadlines of calls."""
+    """Makes the stages: the deadlines of calls."""
 
     def __init__(self, idle_of: Callable[[str], float]) -> None:
         """`idle_of`: seconds for a call to a server, where its tool has no time of its own."""

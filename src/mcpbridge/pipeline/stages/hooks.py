@@ -23,7 +23,7 @@ from mcpbridge.pipeline.hooks.runners import HookProgram, HookUrl, asking
 from mcpbridge.pipeline.hooks.settings import HookEvent, HookSettings
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, globs
-from mcpbridge.pipeline.stage import Concern, Stage
+from mcpbridge.pipeline.stage import Stage, StageFactory
 from mcpbridge.pipeline.validation.json_text import refuse_doubles
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical_digest
@@ -51,7 +51,7 @@ class _Seer(Struct, frozen=True):
 
 
 class Hooks:
-    """Concern: makes the stage of each tool that a hook wants to see."""
+    """Makes the stage of each tool that a hook wants to see."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Hooks:
         *,
         directory: str | None = None,
         redact: Callable[[str], str] = lambda text: text,
-        arguments: Concern | None = None,
+        arguments: StageFactory | None = None,
         changes: Changes | None = None,
     ) -> None:
         """`directory`: where programs run. `redact` masks secrets in what they write to standard error.

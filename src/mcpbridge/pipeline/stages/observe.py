@@ -47,7 +47,7 @@ class Observe:
         self._metrics, self._events, self._record = metrics, events, record
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
-        """See `Concern`."""
+        """See `StageFactory`."""
         if tool is None:
             return _ObserveRest(self._metrics, self._events, self._record)
         return _Observe(tool, self._metrics, self._events, self._record, keeps_content=options.log_content)

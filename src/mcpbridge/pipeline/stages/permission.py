@@ -20,7 +20,7 @@ log = get_logger("mcpbridge.policy")
 
 
 class Guard:
-    """Concern: refuses calls that no arguments make permissible."""
+    """Makes the stages: refuses calls that no arguments make permissible."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -44,7 +44,7 @@ class Guard:
 
 
 class Permit:
-    """Concern: decides about each call by its arguments; says in `Call.approval` where a person must agree."""
+    """Makes the stages: decides about each call by its arguments; says in `Call.approval` where a person must agree."""
 
     def __init__(self, policy: Policy, asks: Callable[[Tool], Asks | None] = lambda tool: None) -> None:
         """`asks`: what tells of the calls of a tool whether a person must agree, where their arguments decide."""

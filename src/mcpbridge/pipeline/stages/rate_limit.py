@@ -63,7 +63,7 @@ class _Shared:
         self.what, self.rate, self.bucket = what, rate, Bucket(rate)
 
 
-class Taken:
+class Buckets:
     """The buckets, whatever the rates are at the time."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ class Taken:
         return known
 
 
-class Rates:
-    """Concern: the buckets of all clients, servers and tools."""
+class RateLimit:
+    """Makes the stages: the buckets of all clients, servers and tools."""
 
     def __init__(
         self,
@@ -95,15 +95,15 @@ class Rates:
         servers: Mapping[str, Rate],
         clock: Callable[[], float] = time.monotonic,
         *,
-        taken: "Taken | None" = None,
+        buckets: "Buckets | None" = None,
     ) -> None:
         """`client`: what each client may; `servers`: how often each server may be called, where that is limited.
 
-        `taken`: what was before the settings changed; a rate that stays the same is counted on.
+        `buckets`: those before the settings changed; a rate that stays the same is counted on.
         """
-        self._taken = taken or Taken()
+        self._buckets = buckets or Buckets()
         self._rate = client
-        self._clients = self._taken.by_clients(client) if client is not None else None
+        self._clients = self._buckets.by_clients(client) if client is not None else None
         self._servers, self._clock = servers, clock
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
@@ -111,14 +111,14 @@ class Rates:
         if tool is None:
             return self._uncalled if self._clients is not None or self._servers else None
         rates = (f"Tool '{tool.id}'", options.rate_limit), (f"Server '{tool.server}'", options.server_rate_limit)
-        shared = [self._taken.shared(what, rate) for what, rate in rates if rate is not None]
+        shared = [self._buckets.shared(what, rate) for what, rate in rates if rate is not None]
         return partial(self._counted, shared) if shared or self._clients is not None else None
 
     def _uncalled(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         if call.method not in _COUNTED:
             return proceed(call)
         rate = self._servers.get(call.upstream)
-        shared = [self._taken.shared(f"Server '{call.upstream}'", rate)] if rate is not None else []
+        shared = [self._buckets.shared(f"Server '{call.upstream}'", rate)] if rate is not None else []
         return self._counted(shared, call, proceed)
 
     def _counted(self, shared: list[_Shared], call: Call, proceed: CallHandler) -> Awaitable[Body]:

@@ -48,7 +48,7 @@ _MOST_DOUBTFUL = 100
 
 
 class References:
-    """Concern: puts what handles stand for into the arguments of calls."""
+    """Makes the stages: puts what handles stand for into the arguments of calls."""
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf

@@ -84,7 +84,7 @@ _READ = "An earlier try was sent. The tool only reads, so that does no harm, and
 
 
 class Retry:
-    """Concern: makes the stage of each tool that is tried again, and keeps the budgets of their servers."""
+    """Makes the stage of each tool that is tried again, and keeps the budgets of their servers."""
 
     def __init__(self) -> None:
         self.budgets: defaultdict[str, RetryBudget] = defaultdict(RetryBudget)

@@ -57,8 +57,8 @@ _UNREADABLE = (ValueError, RecursionError)  # msgspec's errors are ValueErrors
 _decode = msgspec.json.Decoder().decode
 
 
-class CheckArguments:
-    """Concern: the arguments of every tool that has a schema to check them against."""
+class ValidateArguments:
+    """Makes the stages: the arguments of every tool that has a schema to check them against."""
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """None where nothing can be wrong or absent, or the configuration passes all arguments as they are."""
