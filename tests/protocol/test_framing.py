@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.protocol.framing import Batch, Item, LineReader, Noise, Spoiled
+from mcpbridge.protocol.batches import Batch
+from mcpbridge.protocol.framing import LineReader
 from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.salvage import Item
+from mcpbridge.protocol.spoiled import Noise, Spoiled
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from mcpbridge.protocol.jsonrpc import (
     Frame,
-    decode_batch,
+    decode_array,
     decode_frame,
     encode,
     encode_error,
@@ -94,7 +94,7 @@ def test_an_unknown_member_of_the_envelope_ends_here() -> None:
 
 
 def test_batches_keep_the_bytes_of_their_members() -> None:
-    assert [bytes(member) for member in decode_batch(b'[ {"a": 1} , 5,[ ]]')] == [b'{"a": 1}', b"5", b"[ ]"]
+    assert [bytes(member) for member in decode_array(b'[ {"a": 1} , 5,[ ]]')] == [b'{"a": 1}', b"5", b"[ ]"]
 
 
 @pytest.mark.parametrize("data", [b"[]", b"5", b"", b'{"id":1', b'{"method":5}', b"{}}"])

@@ -25,7 +25,7 @@ from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import decode_batch, decode_fields, encode, encode_fields
+from mcpbridge.protocol.jsonrpc import decode_array, decode_fields, encode, encode_fields
 from mcpbridge.protocol.revisions import FIRST_WITH_ANNOTATIONS, FIRST_WITH_ICONS, FIRST_WITH_STRUCTURE, LATEST_LEGACY
 
 _EVERYWHERE: Mapping[str, str] = {"icons": FIRST_WITH_ICONS, "title": FIRST_WITH_STRUCTURE}
@@ -70,7 +70,7 @@ def _unknown(kind: Kind, revision: str) -> Mapping[str, bytes]:
 def _without_titles(arguments: Raw) -> Raw:
     if bytes(memoryview(arguments)[:1]) != b"[":
         return arguments
-    described = [decode_fields(argument) for argument in decode_batch(arguments)]
+    described = [decode_fields(argument) for argument in decode_array(arguments)]
     for fields in described:
         fields.pop("title", None)
     return Raw(encode_fields(described))

@@ -16,9 +16,11 @@ from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.revisions.request_meta import modern_client, reads_as_modern
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
-from mcpbridge.protocol.framing import Batch, Item, Noise, Spoiled
+from mcpbridge.protocol.batches import Batch, encode_batch
 from mcpbridge.protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, Frame, encode_error
 from mcpbridge.protocol.revisions import BATCHING
+from mcpbridge.protocol.salvage import Item
+from mcpbridge.protocol.spoiled import Noise, Spoiled
 
 log = get_logger("mcpbridge.front")
 
@@ -186,7 +188,7 @@ class Conversation:
         except asyncio.CancelledError:
             if self._last_words is not None:
                 asked = [one for one in batch.members if isinstance(one, Frame) and one.method and bytes(one.id)]
-                self._send(b"[%b]" % b",".join(map(self._last_words, asked)))
+                self._send(encode_batch(map(self._last_words, asked)))
             raise
         finally:
             self._over(id(batch))
@@ -210,7 +212,7 @@ class Conversation:
                 elif stray := self._take_other(member):
                     said.append(stray)
         answers = [data for one in said if (data := one if isinstance(one, bytes) else one.result())]
-        if answers and self._send(b"[%b]" % b",".join(answers)) is False:
+        if answers and self._send(encode_batch(answers)) is False:
             for answer in answers:  # together they were too much for the channel
                 self._send(answer)
 

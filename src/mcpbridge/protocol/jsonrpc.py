@@ -39,14 +39,14 @@ Fields = dict[str, Raw]
 """The top level of a JSON object, in order, its values unparsed."""
 
 _frame_decoder = msgspec.json.Decoder(Frame)
-_batch_decoder = msgspec.json.Decoder(list[Raw])
+_array_decoder = msgspec.json.Decoder(list[Raw])
 _fields_decoder = msgspec.json.Decoder(Fields)
 _encoder = msgspec.json.Encoder()
 
 decode_frame = _frame_decoder.decode
 """Bytes of one object to a `Frame`. Raises msgspec.DecodeError, or RecursionError when nested too deeply."""
 
-decode_batch = _batch_decoder.decode
+decode_array = _array_decoder.decode
 """Bytes of an array to its members' bytes; same errors as `decode_frame`."""
 
 decode_fields = _fields_decoder.decode

@@ -19,7 +19,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import decode_batch, decode_fields, encode
+from mcpbridge.protocol.jsonrpc import decode_array, decode_fields, encode
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.exact_json import NotReadable, parse_json, write_json
 from mcpbridge.results.header_line import RESULT, defused
@@ -99,7 +99,7 @@ def contents_of(result: Body) -> Contents:
     """The parts of a result. Never raises: what is no list of blocks has no texts."""
     try:
         listed = result.get("content")
-        raws: Sequence[Raw] = decode_batch(listed) if listed is not None else ()
+        raws: Sequence[Raw] = decode_array(listed) if listed is not None else ()
         structured = result.get("structuredContent")
         error = result.get("isError")
     except (msgspec.DecodeError, RecursionError):
@@ -136,7 +136,7 @@ def _repeated(structured: Raw, raws: Sequence[Raw]) -> str | None:
         return None
     try:
         ((name, member),) = decode_fields(structured).items()
-        again = decode_batch(member)
+        again = decode_array(member)
     except (ValueError, RecursionError):  # of which msgspec's errors are some
         return None
     is_same = len(again) == len(raws) and all(map(_is_same, raws, again))

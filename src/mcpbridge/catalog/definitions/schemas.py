@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from msgspec import Raw, Struct, field
 
-from mcpbridge.protocol.jsonrpc import Fields, decode_batch, decode_fields, encode, encode_fields
+from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode, encode_fields
 
 
 class Members(Struct, frozen=True):
@@ -58,7 +58,7 @@ def mended(raw: Raw | bytes, value: object, shape: Shape) -> Raw | bytes | None:
     if isinstance(shape, Members) and isinstance(value, dict):
         return _mended_object(raw, cast("dict[str, object]", value), shape)
     if isinstance(shape, Items) and isinstance(value, list):
-        items = zip(decode_batch(raw), cast("list[object]", value), strict=True)
+        items = zip(decode_array(raw), cast("list[object]", value), strict=True)
         kept = [mended(part, item, shape.each) for part, item in items]
         return encode([_spliced(part) for part in kept if part is not None])
     return None
@@ -199,7 +199,7 @@ def mended_keywords(fields: Fields, schema: Schema, faults: list[str]) -> None:
         if required is not None:
             faults.append("required is not a list")
     elif not all(isinstance(name, str) for name in cast("list[object]", required)):
-        names = zip(decode_batch(fields["required"]), cast("list[object]", required), strict=True)
+        names = zip(decode_array(fields["required"]), cast("list[object]", required), strict=True)
         fields["required"] = Raw(encode_fields([raw for raw, name in names if isinstance(name, str)]))
         faults.append("required lists something that is not a name")
 
@@ -227,7 +227,7 @@ def without_header_marks(schema: Raw | bytes) -> Raw:
             named = decode_fields(value)
             fields[keyword] = Raw(encode_fields({name: without_header_marks(one) for name, one in named.items()}))
         elif keyword in _OF_MANY and first == b"[":
-            fields[keyword] = Raw(encode_fields([without_header_marks(one) for one in decode_batch(value)]))
+            fields[keyword] = Raw(encode_fields([without_header_marks(one) for one in decode_array(value)]))
         elif keyword in _OF_ONE and first == b"{":
             fields[keyword] = without_header_marks(value)
     return Raw(encode_fields(fields))

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw, Struct
 
-from mcpbridge.protocol.jsonrpc import Fields, decode_batch, decode_fields, encode_fields
+from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode_fields
 
 
 class SchemaRules(Struct, frozen=True):
@@ -138,7 +138,7 @@ def only_arm(fields: Fields) -> tuple[str, Fields] | None:
     for keyword in UNIONS:
         value = fields.get(keyword)
         if value is not None and starts(value, b"["):
-            arms = decode_batch(value)
+            arms = decode_array(value)
             if len(arms) == 1 and starts(arms[0], b"{"):
                 return keyword, decode_fields(arms[0])
     return None
@@ -153,11 +153,11 @@ def without_null(fields: Fields) -> Fields:
         rest[keyword] = value
         if starts(value, b"["):
             if keyword == "type":
-                types = [kind for kind in decode_batch(value) if bytes(kind) != b'"null"']
+                types = [kind for kind in decode_array(value) if bytes(kind) != b'"null"']
                 if types:
                     rest[keyword] = types[0] if len(types) == 1 else Raw(encode_fields(types))
             elif keyword in ("anyOf", "oneOf"):
-                arms = decode_batch(value)
+                arms = decode_array(value)
                 others = [arm for arm in arms if not _is_null(arm)]
                 if others and len(others) < len(arms):
                     rest[keyword] = Raw(encode_fields(others))

@@ -41,7 +41,7 @@ from mcpbridge.catalog.slim.merge import (
     without_null,
 )
 from mcpbridge.catalog.slim.text import Wording, names_of, plain, text_of, told_by
-from mcpbridge.protocol.jsonrpc import Fields, decode_batch, decode_fields, encode_fields
+from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode_fields
 
 _DEEPEST = 60
 """Schemas within schemas that are looked at; what is deeper stays as it came."""
@@ -183,13 +183,13 @@ class Walk:
     def _items(self, keyword: str, value: Raw, place: Place, fields: Fields) -> Raw:
         inner = place.inner(told=told_by(fields))
         if starts(value, b"["):
-            return Raw(encode_fields([self.one(schema, inner) for schema in decode_batch(value)]))
+            return Raw(encode_fields([self.one(schema, inner) for schema in decode_array(value)]))
         return self.one(value, inner)
 
     def _arms(self, keyword: str, value: Raw, place: Place, fields: Fields) -> Raw:
         if not starts(value, b"["):
             return value
-        arms = decode_batch(value)
+        arms = decode_array(value)
         is_shared = keyword == "allOf" or not fields.keys().isdisjoint(("properties", "required"))
         inner = place.inner(told=told_by(fields), exact=keyword == "oneOf" and len(arms) > 1, shared=is_shared)
         return Raw(encode_fields([self.one(arm, inner) for arm in arms]))

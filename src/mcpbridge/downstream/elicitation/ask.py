@@ -35,7 +35,7 @@ from mcpbridge.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     Frame,
-    decode_batch,
+    decode_array,
     encode,
     encode_notification,
     encode_request,
@@ -141,13 +141,13 @@ def _sampling(params: Body, version: str, profile: ClientCapabilities) -> None:
         return
     messages: list[Raw] = []
     changed = False
-    for raw in decode_batch(params.fields["messages"]):
+    for raw in decode_array(params.fields["messages"]):
         content = Body(raw).get("content")
         if content is None or bytes(memoryview(content)[:1]) != b"[":
             messages.append(raw)
             continue
         changed = True
-        for block in decode_batch(content):  # one message a block: the revision knows no lists here
+        for block in decode_array(content):  # one message a block: the revision knows no lists here
             message = Body(raw)
             message.put("content", block)
             data = message.data

@@ -28,7 +28,8 @@ from mcpbridge.base.errors import AnswerTooLarge
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.http.exchange import Exchange
-from mcpbridge.protocol.jsonrpc import Frame, decode_batch, decode_frame, one_line
+from mcpbridge.protocol.batches import encode_batch
+from mcpbridge.protocol.jsonrpc import Frame, decode_array, decode_frame, one_line
 
 Request = Frame | list[bytes]
 """A request, or the members of a batch as their bytes."""
@@ -52,12 +53,12 @@ def fitting(answer: bytes, request: Request, *, limit: int, modern: bool) -> byt
     if isinstance(request, Frame):
         return _refused(answer, request, limit, modern=modern)
     asked = {bytes(frame.id): frame for frame in _frames(request) if frame.method}
-    members = [bytes(member) for member in decode_batch(answer)]
+    members = [bytes(member) for member in decode_array(answer)]
     for number in sorted(range(len(members)), key=lambda number: -len(members[number])):
         frame = asked.get(bytes(decode_frame(members[number]).id))
         if frame is not None:
             members[number] = _refused(members[number], frame, limit, modern=modern)
-        answer = b"[%b]" % b",".join(members)
+        answer = encode_batch(members)
         if fits(answer, limit):
             break
     return answer

@@ -18,7 +18,7 @@ from msgspec import Struct
 from mcpbridge.downstream.client import Answer, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
-from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, PARSE_ERROR, Frame, decode_batch, decode_frame, one_line
+from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, PARSE_ERROR, Frame, decode_array, decode_frame, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
 
 _PATIENCE = 0.02
@@ -299,7 +299,7 @@ def decode_body(body: bytes) -> Frame | list[bytes]:
     if body[:1] != b"[":
         return decode_message(body)
     try:
-        return [bytes(member) for member in decode_batch(_checked(body))]
+        return [bytes(member) for member in decode_array(_checked(body))]
     except (msgspec.DecodeError, RecursionError) as error:
         raise _unreadable(error) from None
 

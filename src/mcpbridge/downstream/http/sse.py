@@ -17,8 +17,9 @@ from mcpbridge.downstream.http.reply import decode_body, decode_message
 from mcpbridge.downstream.http.with_sessions import Session, Sessions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.protocol.framing import Batch, Spoiled
+from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.spoiled import Spoiled
 
 log = get_logger("mcpbridge.http")
 

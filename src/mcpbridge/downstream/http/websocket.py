@@ -24,8 +24,9 @@ from mcpbridge.downstream.http.exchange import Headers as RawHeaders
 from mcpbridge.downstream.http.exchange import Refused
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.protocol.framing import Item, Spoiled, Unfinished, find_ids, salvage
 from mcpbridge.protocol.jsonrpc import decode_frame, one_line
+from mcpbridge.protocol.salvage import Item, Unfinished, salvage
+from mcpbridge.protocol.spoiled import Spoiled, find_ids
 
 log = get_logger("mcpbridge.websocket_front")
 

@@ -25,6 +25,7 @@ from mcpbridge.downstream.http.reply import Manner, Reply, Underway, decode_mess
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.downstream.settings import HttpSettings
+from mcpbridge.protocol.batches import MAX_MEMBERS, encode_batch
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.revisions import BATCHING, LEGACY
 
@@ -165,7 +166,6 @@ class Sessions:
 
 _PRIMED = frozenset({"2025-11-25"})
 """Revisions that ask for a priming event; clients of older ones try to parse its empty data."""
-_MAX_BATCH = 100
 _CANCELLED = -32800
 """The code of SDK servers (and of LSP) for a request that was cancelled; MCP itself names none."""
 _RETRY_AFTER = (b"retry-after", b"10")
@@ -303,8 +303,8 @@ class LegacyFront:
         """Members are served side by side; their answers leave together, in the order of the requests."""
         if session.client.version != BATCHING:
             raise Refused(400, f"Batches exist in revision {BATCHING} only, which this session did not negotiate")
-        if not 1 <= len(members) <= _MAX_BATCH:
-            raise Refused(400, f"A batch must have 1 to {_MAX_BATCH} members; this one has {len(members)}")
+        if not 1 <= len(members) <= MAX_MEMBERS:
+            raise Refused(400, f"A batch must have 1 to {MAX_MEMBERS} members; this one has {len(members)}")
         frames = [_decoded(member) for member in members]
         make_one_turn(frame for frame in frames if isinstance(frame, Frame))
         works = [frame if isinstance(frame, bytes) else self._single(session, frame) for frame in frames]
@@ -317,7 +317,7 @@ class LegacyFront:
 
             async with asyncio.TaskGroup() as group:
                 answers = [group.create_task(one(work)) for work in works if work]
-            return Answer(b"[%b]" % b",".join(answer.result() for answer in answers))
+            return Answer(encode_batch(answer.result() for answer in answers))
 
         return together
 

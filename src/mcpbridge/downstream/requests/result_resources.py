@@ -18,7 +18,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import decode_batch, encode
+from mcpbridge.protocol.jsonrpc import decode_array, encode
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.results.header_line import URI
 from mcpbridge.results.kept_results import Shelf
@@ -94,7 +94,7 @@ def _contents(data: bytes, named: re.Match[str]) -> _Contents | None:
 def _block(data: bytes, place: int) -> _Contents | None:
     try:
         listed = Body(data).get("content")
-        blocks = decode_batch(listed) if listed is not None else ()
+        blocks = decode_array(listed) if listed is not None else ()
         if place >= len(blocks):
             return None
         block = Body(blocks[place])

@@ -24,7 +24,7 @@ from mcpbridge.base.errors import BadRequest, BridgeError, UpstreamAnswered, Url
 from mcpbridge.core.elicitation import ELICIT, URL_SINCE, Question
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import Fields, decode_batch, decode_fields, encode
+from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode
 from mcpbridge.protocol.meta import strip_for_legacy
 from mcpbridge.protocol.revisions import (
     FIRST_WITH_ANNOTATIONS,
@@ -95,7 +95,7 @@ def _drop_structure(result: Body, revision: str) -> None:
     is_object = bytes(memoryview(structured)[:1]) == b"{"
     if is_object and revision >= FIRST_WITH_STRUCTURE:
         return
-    content = decode_batch(result.get("content") or b"[]")
+    content = decode_array(result.get("content") or b"[]")
     text = bytes(structured).decode()
     if text != "null" and not _is_told(content, _value_of(text)):
         result.put("content", [*content, {"type": "text", "text": text}])
@@ -133,7 +133,7 @@ def _value_of(text: str) -> object:
 
 def _lower_messages(result: Body, revision: str) -> None:
     """A message of a prompt holds one block of content, so one that must be said in several becomes several."""
-    messages = decode_batch(result.fields.get("messages", b"[]"))
+    messages = decode_array(result.fields.get("messages", b"[]"))
     lowered: list[object] = []
     is_changed = False
     for message in messages:
@@ -142,7 +142,7 @@ def _lower_messages(result: Body, revision: str) -> None:
         is_list = bytes(memoryview(content)[:1]) == b"["
         blocks = _blocks(content if is_list else encode([content]), revision)
         if blocks is None and is_list:
-            blocks = list[object](decode_batch(content))
+            blocks = list[object](decode_array(content))
         if blocks is None:
             lowered.append(message)
         else:
@@ -156,7 +156,7 @@ def _blocks(content: Raw | bytes | None, revision: str) -> list[object] | None:
     """The blocks of content that say the same to this revision; None when they are those that came."""
     lowered: list[object] = []
     is_changed = False
-    for block in decode_batch(content or b"[]"):
+    for block in decode_array(content or b"[]"):
         instead = _instead(block, revision) if bytes(memoryview(block)[:1]) == b"{" else None
         is_changed = is_changed or instead is not None
         lowered += [block] if instead is None else instead

@@ -43,7 +43,7 @@ from mcpbridge.pipeline.validation.schema_check import (
 )
 from mcpbridge.pipeline.validation.schema_paths import is_schema, levels_to_check, spelled
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, decode_batch
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, decode_array
 
 log = get_logger("mcpbridge.arguments")
 
@@ -202,7 +202,7 @@ def told_of(result: Body, slips: Sequence[Mapping[str, str]]) -> Body:
     told = Body(result.data)  # others may hold the same result, such as a cache
     meta = told.inner("_meta") or Body()
     before = meta.get(COERCED)
-    earlier = decode_batch(before) if before is not None and bytes(memoryview(before)[:1]) == b"[" else []
+    earlier = decode_array(before) if before is not None and bytes(memoryview(before)[:1]) == b"[" else []
     meta.put(COERCED, [*earlier, *slips])
     told.put("_meta", meta)
     return told

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.pipeline.validation.schema_check import Path
 from mcpbridge.pipeline.validation.schema_paths import spelled
-from mcpbridge.protocol.jsonrpc import decode_batch, decode_fields, encode
+from mcpbridge.protocol.jsonrpc import decode_array, decode_fields, encode
 
 
 class _NamedTwice(Exception):
@@ -71,7 +71,7 @@ def applied(raw: bytes | Raw, edits: Iterable[Edit]) -> Raw:
 def at(raw: bytes | Raw, path: Path) -> bytes:
     """The text of the value at a path that exists."""
     for key in path:
-        raw = decode_batch(raw)[key] if isinstance(key, int) else decode_fields(raw)[key]
+        raw = decode_array(raw)[key] if isinstance(key, int) else decode_fields(raw)[key]
     return bytes(raw)
 
 
@@ -82,7 +82,7 @@ def _applied(raw: Raw, edits: Sequence[tuple[Path, Edit]]) -> Raw:
             return Raw(edit.raw or b"null")
         by_key.setdefault(path[0], []).append((path[1:], edit))
     if isinstance(next(iter(by_key), ""), int):
-        items = decode_batch(raw)
+        items = decode_array(raw)
         for index, inner in by_key.items():
             items[int(index)] = _applied(items[int(index)], inner)
         return Raw(encode(items))

@@ -29,10 +29,12 @@ from mcpbridge.base.errors import (
     UpstreamHttpError,
     UpstreamUnavailable,
 )
-from mcpbridge.protocol.framing import Batch, Item, Spoiled, Unfinished, salvage
+from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.http.bearer_auth import Unauthorized
 from mcpbridge.protocol.http.connect import why_not_connected
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, one_line
+from mcpbridge.protocol.salvage import Item, Unfinished, salvage
+from mcpbridge.protocol.spoiled import Spoiled
 from mcpbridge.protocol.transport import Receiver
 
 _SHOWN = 80

@@ -23,10 +23,11 @@ from websockets.protocol import State
 from mcpbridge.base.errors import Overloaded, UpstreamGone, UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
-from mcpbridge.protocol.framing import find_ids, read_message
+from mcpbridge.protocol.framing import read_message
 from mcpbridge.protocol.http.connect import dial, open_tunnel, why_not_connected
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.spoiled import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.websocket_protocol import Assembler, Message, Upgrade, WsProtocol, close_text
 

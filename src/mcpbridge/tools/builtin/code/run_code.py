@@ -20,7 +20,7 @@ from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import decode_batch, encode
+from mcpbridge.protocol.jsonrpc import decode_array, encode
 from mcpbridge.results.header_line import defused
 from mcpbridge.sandbox.python.program import CallFailed, Ended, ProgramLimits, Programs, Value, Watch
 
@@ -75,7 +75,7 @@ def _blocks(content: Raw | None) -> list[Raw]:
     if content is None or bytes(memoryview(content)[:1]) != b"[":
         return []
     try:
-        return decode_batch(content)
+        return decode_array(content)
     except (msgspec.DecodeError, RecursionError):
         return []
 

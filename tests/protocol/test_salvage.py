@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.protocol.framing import Batch, Noise, Spoiled, Unfinished, clean_utf8, find_ids, salvage
+from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
+from mcpbridge.protocol.salvage import Unfinished, salvage
+from mcpbridge.protocol.spoiled import Noise, Spoiled, clean_utf8, find_ids
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 

@@ -1,0 +1,115 @@
+"""What can be saved of a message that does not decode.
+
+A line is repaired where the repair leaves no doubt (a byte order mark, a wrong UTF-8 byte, half a surrogate pair, NaN);
+where it cannot be, the ids in it are found so that the right call fails at once (issue 2). Only lines that failed
+to decode come here: nothing in this file costs a healthy server anything.
+"""
+
+import json
+import re
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.protocol.batches import Batch, decode_batch, decode_member
+from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_frame
+from mcpbridge.protocol.spoiled import ID_PATTERN, NOISE_KEPT, Noise, Spoiled, clean_utf8, find_ids, noise_of
+
+
+class Unfinished(Struct, frozen=True):
+    """The beginning of an object that later lines may finish (pretty-printed JSON)."""
+
+    line: bytes
+
+
+Item = Frame | Batch | Spoiled | Noise
+"""What one line of a channel can turn out to be."""
+
+_BOM = b"\xef\xbb\xbf"
+_ESCAPE = re.compile(
+    rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)"
+)
+# The closing quote is optional: an open string must match to its end, or the search starts again at each quote in it
+# and costs the square of the length.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*("?)', re.DOTALL)
+_STRING_OR_NOT_A_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b', re.DOTALL)
+
+
+def salvage(line: bytes) -> list[Item] | Unfinished:
+    """Make the most of one line that `decode_frame` refused."""
+    line = line.strip().removeprefix(_BOM).strip()
+    if not line:
+        return []
+    if line[:1] == b"[":
+        return [decode_batch(line)]
+    if line[:1] != b"{":
+        return [noise_of(line)]
+    repaired = _repair(line)
+    try:
+        return [decode_frame(repaired)]
+    except RecursionError:
+        return [Spoiled(find_ids(line), DEPTH_LIMIT_TEXT)]
+    except msgspec.ValidationError as error:
+        return [Spoiled(find_ids(line), f"not a JSON-RPC message: {error}")]
+    except msgspec.DecodeError as error:
+        if "trailing characters" in str(error):
+            return _several(repaired)
+        if "truncated" in str(error) and _string_ends(repaired):
+            return Unfinished(line)
+        if not _looks_like_a_message(line):
+            return [noise_of(line)]
+        return [Spoiled(find_ids(line), str(error))]
+
+
+def _looks_like_a_message(line: bytes) -> bool:
+    """Whether a line in braces was meant as JSON-RPC, or is what some program printed of an object."""
+    return b'"jsonrpc"' in line or (ID_PATTERN.search(line) is not None and (b'"result"' in line or b'"error"' in line))
+
+
+def _repair(line: bytes) -> bytes:
+    line = clean_utf8(line)
+    if b"\\u" in line:
+        line = _ESCAPE.sub(_whole_pairs_only, line)
+    if b"NaN" in line or b"Infinity" in line:
+        line = _STRING_OR_NOT_A_NUMBER.sub(_null_for_not_a_number, line)
+    return line
+
+
+def _whole_pairs_only(match: re.Match[bytes]) -> bytes:
+    text = match.group()
+    is_lone_half = match.group(1) is None and text[:2] == b"\\u" and len(text) == 6
+    return b"\\ufffd" if is_lone_half else text
+
+
+def _null_for_not_a_number(match: re.Match[bytes]) -> bytes:
+    text = match.group()
+    return text if text[:1] == b'"' else b"null"
+
+
+def _string_ends(text: bytes) -> bool:
+    """No string is left open at the end: JSON strings cannot go on in the next line."""
+    return all(match.group(1) for match in _STRING.finditer(text))
+
+
+def _several(line: bytes) -> list[Item]:
+    """Two or more objects on one line."""
+    text = line.decode("utf-8", "replace")
+    scan = json.JSONDecoder().raw_decode
+    items: list[Item] = []
+    at = 0
+    while at < len(text):
+        try:
+            _, end = scan(text, at)
+        except (ValueError, RecursionError):
+            items.append(_leftover(text[at:]))
+            break
+        items.append(decode_member(text[at:end].encode("utf-8", "replace")))
+        at = end
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+    return items
+
+
+def _leftover(text: str) -> Spoiled | Noise:
+    ids = find_ids(text.encode("utf-8", "replace"))
+    return Spoiled(ids, "malformed text after a message on the same line") if ids else Noise(text[:NOISE_KEPT])
