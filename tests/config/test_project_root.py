@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, read
-from mcpbridge.upstream.instances.projects import ProjectText, directory_of, place_of, with_project
+from mcpbridge.upstream.projects import ProjectText, directory_of, place_of, with_project
 from mcpbridge.upstream.settings import ServerSettings
 
 

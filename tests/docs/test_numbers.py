@@ -92,9 +92,8 @@ from mcpbridge.upstream import manifest
 from mcpbridge.upstream.auth import authorization as auth
 from mcpbridge.upstream.auth import oauth_tokens as auth_account
 from mcpbridge.upstream.connection import backoff as lifecycle
-from mcpbridge.upstream.connection import connection as link
 from mcpbridge.upstream.connection import idle_stop as repose
-from mcpbridge.upstream.instances import primary as choosing
+from mcpbridge.upstream.instances import chooser as choosing
 from mcpbridge.upstream.session import (
     elicitation as questions,
 )
@@ -328,7 +327,7 @@ SAID = {
     "docs/daemon.md": [
         f"`daemon.idle_exit` ({DAEMON.idle_exit / 60:g} min)",
         f"`bridge.startup_wait` ({Settings().bridge.startup_wait:g} s)",
-        f"for `init_timeout` and {link.LIST_SECONDS:g} s at most",
+        f"for `init_timeout` and {attribution.LIST_SECONDS:g} s at most",
         f"`idle_stop` ({repose.IDLE_STOP / 60:g} min for programs, never for a `url`)",
         f"for `daemon.revalidate` ({DAEMON.revalidate / 86400:g} day), `daemon.warm_up` ({DAEMON.warm_up}) at a time",
         f"What nobody used for {manifest.KEPT_SECONDS / 86400:g} days goes",
@@ -394,7 +393,7 @@ SAID = {
         f"silent for {SERVER.ping_interval:g} s (`ping_interval`)",
         f"{tending.PING_MISSES} times in a row without an answer within {session.PING_SECONDS:g} s",
         f"full pipe for {wire_stdio._STALL_SECONDS:g} s",
-        f"within {link.SOON:g} s, waits for it, at most {SERVER.queue_timeout:g} s (`queue_timeout`)",
+        f"within {lifecycle.SOON:g} s, waits for it, at most {SERVER.queue_timeout:g} s (`queue_timeout`)",
         f"{SERVER.timeouts.idle:g} s without an answer (`call_timeout`)",
         f"up to {SERVER.timeouts.total:g} s in all",
         f"{SERVER.max_concurrent} calls run at one server at a time (`max_concurrent`), {SERVER.max_queued} more",

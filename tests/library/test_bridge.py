@@ -77,7 +77,7 @@ async def test_waiting_for_servers_says_whether_all_had_their_answer() -> None:
     async with bridged(transports, settle=False, bridge={"startup_wait": 0.02}) as bridge:
         good = bridge.pool.upstreams["good"]
         while good.status.state != "ready":
-            await good.stepped()
+            await good.connection.stepped()
         assert not await bridge.settled(0.02)
         listed = (await bridge.request("tools/list", {}))["tools"]
         assert [tool["name"] for tool in listed] == ["good__echo"], "what is there is listed at once"
@@ -96,7 +96,7 @@ async def test_what_a_server_lost_stays_listed_and_says_why_it_is_away() -> None
         transport.line.ends("exit code 3")
         with anyio.fail_after(30):
             while "refused" not in bridge.status()["servers"][0]["reason"]:
-                await bridge.pool.upstreams["up"].stepped()
+                await bridge.pool.upstreams["up"].connection.stepped()
         assert (await bridge.request("tools/list", {}))["tools"]
         assert bridge.status()["servers"][0]["tools"] == 1
 
@@ -128,7 +128,7 @@ async def test_a_bridge_has_settled_once_every_server_was_ready_or_failed_and_st
     async with bridged(servers, servers=how, settle=False, bridge={"startup_wait": 60}) as b:
         up = b.pool.upstreams["up"]
         while up.status.state != "ready":
-            await up.stepped()
+            await up.connection.stepped()
         asked = await servers["slow"].hears("initialize")
         assert not b.has_settled
         servers["slow"].line.gives({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32603, "message": "no"}})

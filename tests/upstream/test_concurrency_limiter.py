@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import Overloaded
-from mcpbridge.upstream.concurrency import Gate, WaitingRoom
+from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom
 from support.upstreams.scripted_upstream import call_of
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_calls_beyond_the_slots_wait_in_order() -> None:
-    gate = Gate("Server 'up'", slots=1, places=5, patience=5)
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=5, patience=5)
     order: list[int] = []
 
     async def call(number: int) -> None:
@@ -30,7 +30,7 @@ async def test_calls_beyond_the_slots_wait_in_order() -> None:
 
 
 async def test_a_full_queue_refuses_at_once_and_says_why() -> None:
-    gate = Gate("Server 'up'", slots=1, places=0, patience=5)
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=0, patience=5)
     assert gate.try_enter()
     with pytest.raises(Overloaded, match="Server 'up' is busy: 1 call runs and 0 wait"):
         await gate.enter()
@@ -38,7 +38,7 @@ async def test_a_full_queue_refuses_at_once_and_says_why() -> None:
 
 async def test_a_wait_that_takes_too_long_is_refused_unsent() -> None:
     """The queue has a time-out of its own, as HAProxy's has (`timeout queue`)."""
-    gate = Gate("Server 'up'", slots=1, places=1, patience=0.01)
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=1, patience=0.01)
     assert gate.try_enter()
     with anyio.fail_after(30), pytest.raises(Overloaded, match="busy for"):
         await gate.enter()
@@ -47,7 +47,7 @@ async def test_a_wait_that_takes_too_long_is_refused_unsent() -> None:
 
 
 async def test_a_call_that_waits_for_a_person_lends_out_its_one_slot_however_much_is_asked() -> None:
-    gate, call = Gate("Server 'up'", slots=1, places=5, patience=5), call_of()
+    gate, call = ConcurrencyLimiter("Server 'up'", slots=1, places=5, patience=5), call_of()
     assert gate.try_enter()
     first, second = gate.rest(call), gate.rest(call)
     with first:
@@ -65,7 +65,7 @@ async def test_a_call_that_waits_for_a_person_lends_out_its_one_slot_however_muc
 
 
 async def test_a_cancelled_wait_gives_its_turn_to_the_next() -> None:
-    gate = Gate("Server 'up'", slots=1, places=5, patience=5)
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=5, patience=5)
     assert gate.try_enter()
     first, second = asyncio.ensure_future(gate.enter()), asyncio.ensure_future(gate.enter())
     await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def test_a_cancelled_wait_gives_its_turn_to_the_next() -> None:
 
 
 async def test_a_wait_cancelled_in_the_turn_it_was_let_in_gives_the_slot_back() -> None:
-    gate = Gate("Server 'up'", slots=1, places=5, patience=5)
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=5, patience=5)
     assert gate.try_enter()
     waiting = asyncio.ensure_future(gate.enter())
     await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_a_waiting_room_refuses_whoever_finds_it_full() -> None:
 
 async def test_a_call_that_comes_with_the_cancelling_of_others_finds_their_place() -> None:
     """Both may stand in one chunk of input; the others leave only when their tasks get their turn."""
-    gate = Gate("Server 'up'", slots=1, places=1, patience=5)
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=1, patience=5)
     assert gate.try_enter()
     waiting = asyncio.ensure_future(gate.enter())
     await asyncio.sleep(0)
@@ -114,7 +114,7 @@ async def test_a_call_that_comes_with_the_cancelling_of_others_finds_their_place
 
 
 async def test_a_call_that_comes_with_the_cancelling_of_all_that_run_gets_a_slot() -> None:
-    gate = Gate("Server 'up'", slots=1, places=0, patience=5)
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=0, patience=5)
 
     async def call() -> None:
         assert gate.try_enter()

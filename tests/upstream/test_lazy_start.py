@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGone, UpstreamUnavailable
 from mcpbridge.protocol.deadlines import Timeouts
-from mcpbridge.upstream import requests as start_progress
+from mcpbridge.upstream import start_progress
 from mcpbridge.upstream.connection import backoff as lifecycle
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
@@ -75,7 +75,7 @@ async def test_a_server_that_is_known_is_listed_and_not_started(tmp_path: Path) 
         assert [json.loads(tool)["name"] for tool in up.lists["tools"]] == ["echo"]
         assert running.watcher.offers == [up.lists]
         assert up.status.state == "idle"
-        assert up.state_text == "idle: starts at its first use"
+        assert up.connection.state_text == "idle: starts at its first use"
         assert up.has_settled
         assert up.session is None
     assert transport.attempts == 0
@@ -151,7 +151,7 @@ async def test_a_call_starts_it_and_calls_side_by_side_start_it_once(tmp_path: P
         results = await asyncio.gather(*(running.up.request(call_of()) for _ in range(5)))
         assert [text(result) for result in results] == ["done"] * 5
         assert transport.attempts == 1
-        assert running.up.state_text == "ready"
+        assert running.up.connection.state_text == "ready"
     assert running.watcher.states == ["idle", "starting", "ready", "stopped"]
 
 
@@ -359,12 +359,12 @@ async def test_one_that_nobody_needs_any_more_is_not_tried_for_ever(tmp_path: Pa
     async with remembering(tmp_path, transport) as running:
         with pytest.raises(UpstreamUnavailable, match="could not be started: refused"):
             await running.up.request(call_of())
-        running.up.poke()  # the wait of a server that failed too often is long
+        running.up.connection.poke()  # the wait of a server that failed too often is long
         await running.watcher.reaches("idle", times=2)
         tries = transport.attempts
         await turns()
         assert transport.attempts == tries
-        assert running.up.state_text.startswith("idle: starts at its next use; it ended: refused")
+        assert running.up.connection.state_text.startswith("idle: starts at its next use; it ended: refused")
 
 
 @pytest.mark.usefixtures("at_once")
@@ -377,7 +377,7 @@ async def test_one_that_ends_while_nobody_uses_it_stays_down_until_somebody_does
         await running.watcher.reaches("idle", times=2)
         await turns()
         assert transport.attempts == 1
-        assert running.up.state_text == "idle: starts at its next use; it ended: exit code 0"
+        assert running.up.connection.state_text == "idle: starts at its next use; it ended: exit code 0"
         assert text(await running.up.request(call_of())) == "done"
         assert transport.attempts == 2
 
@@ -452,7 +452,7 @@ async def test_a_process_that_is_killed_while_nobody_uses_it_is_replaced_at_the_
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
             await watcher.reaches("idle", times=2)
-            assert up.state_text.startswith("idle: starts at its next use; it ended: ")
+            assert up.connection.state_text.startswith("idle: starts at its next use; it ended: ")
             assert len(up.lists["tools"]) == len(first.upstreams["up"].lists["tools"])
             await up.request(call_of())
             assert up.transport.pid not in (None, pid)

@@ -185,7 +185,7 @@ async def test_only_so_many_further_instances_are_opened() -> None:
             assert await pool.settled(30)
             await served(pool, Someone())
             form = await served(pool, Someone(form=True))
-            with form.used(), pytest.raises(Overloaded, match="max_instances"):
+            with form.usage.held(), pytest.raises(Overloaded, match="max_instances"):
                 await served(pool, Someone(sampling=True))
             assert await served(pool, Someone(form=True)) is form
 
@@ -213,7 +213,7 @@ async def test_an_instance_that_is_not_used_ends_and_comes_back_when_it_is() -> 
             other = await served(pool, Someone(form=True))
             [line] = [line for line in transport.lines[1:] if line.asked("tools/call")]
             while other.status.state != "stopped":
-                await other.stepped()
+                await other.connection.stepped()
             assert not line.is_open
             assert pool.instances("up") == 1
             assert await served(pool, Someone(form=True)) is not other
@@ -247,7 +247,7 @@ async def test_an_instance_does_not_end_before_the_tasks_that_somebody_waits_for
             other = await served(pool, Someone(form=True))
             for id_ in ("first", "second"):
                 other.tasks.follow(id_, call_of(), seconds=seconds)
-            ended = asyncio.ensure_future(other.stepped())
+            ended = asyncio.ensure_future(other.connection.stepped())
             if seconds is None:
                 other.tasks.leave("first")
                 await asyncio.wait([ended], timeout=0.1)
@@ -270,7 +270,7 @@ async def test_clients_that_are_kept_apart_share_nothing() -> None:
             assert [await served(pool, person) for person in people] == instances
             pool.release(people[0].home)
             while instances[0].status.state != "stopped":
-                await instances[0].stepped()
+                await instances[0].connection.stepped()
             assert instances[1].status.state == "ready"
             assert await served(pool, people[0]) is not instances[0]
 
@@ -411,8 +411,8 @@ async def test_a_late_question_of_a_call_that_was_given_up_is_put_to_nobody_else
             line = transport.line
             given_up.cancel()
             await asyncio.wait([given_up])
-            assert base.is_held_from(second)
-            assert not base.is_held_from(first)
+            assert base.requests.is_held_from(second)
+            assert not base.requests.is_held_from(first)
             other = asyncio.ensure_future(base.request(call_of(client=second)))
             await transport.hears("tools/call", times=2)
             await asked_by(line, "late")

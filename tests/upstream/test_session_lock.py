@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import Overloaded
-from mcpbridge.upstream.concurrency import Turns
+from mcpbridge.upstream.session_lock import SessionLock
 
 
-def turns(places: int = 8, patience: float = 30) -> Turns:
-    return Turns("up", places=places, patience=patience)
+def turns(places: int = 8, patience: float = 30) -> SessionLock:
+    return SessionLock("up", places=places, patience=patience)
 
 
-def wait(room: Turns, owner: object, *, is_asked: bool = False) -> asyncio.Task[None]:
+def wait(room: SessionLock, owner: object, *, is_asked: bool = False) -> asyncio.Task[None]:
     return asyncio.ensure_future(room.enter(owner, is_asked=is_asked))
 
 
@@ -139,7 +139,7 @@ async def test_the_end_of_any_call_is_told_to_who_waits_for_it() -> None:
 
 
 async def test_calls_of_a_home_come_in_while_one_of_it_that_had_waited_is_asked() -> None:
-    turns = Turns("up", places=5, patience=5)
+    turns = SessionLock("up", places=5, patience=5)
     await turns.enter("first", is_asked=False, home="a")
     waiting = asyncio.ensure_future(turns.enter("second", is_asked=False, home="b"))
     await asyncio.sleep(0)

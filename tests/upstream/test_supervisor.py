@@ -20,10 +20,9 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.upstream.connection import backoff as lifecycle
-from mcpbridge.upstream.connection.backoff import BreakerSettings
 from mcpbridge.upstream.session import keepalive as tending
 from mcpbridge.upstream.session import session as session_module
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.settings import BreakerSettings, ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from support.upstreams.scripted_upstream import (
     LEGACY_SERVER,
@@ -104,14 +103,14 @@ async def test_a_server_that_is_lost_is_connected_anew_and_says_why() -> None:
 async def test_the_state_is_told_in_one_line() -> None:
     transport = ScriptedTransport(LEGACY_SERVER)
     async with supervised(transport) as (upstream, watcher):
-        assert upstream.state_text in ("stopped", "starting")
+        assert upstream.connection.state_text in ("stopped", "starting")
         await watcher.reaches("ready")
-        assert upstream.state_text == "ready"
+        assert upstream.connection.state_text == "ready"
         transport.line.ends("exit code 3")
         await watcher.reaches("retrying")
-        assert re.fullmatch(r"retrying in 35\d\d s: exit code 3", upstream.state_text)
+        assert re.fullmatch(r"retrying in 35\d\d s: exit code 3", upstream.connection.state_text)
         assert upstream.lists["tools"]
-    assert upstream.state_text == "stopped"
+    assert upstream.connection.state_text == "stopped"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -121,8 +120,8 @@ async def test_too_many_failures_in_a_short_time_are_a_failed_server() -> None:
     async with supervised(transport) as (upstream, watcher):
         await watcher.reaches("failed")
         assert watcher.states.count("retrying") == lifecycle.FAILURES_IN_WINDOW - 1
-        assert re.fullmatch(r"failed, next try in (300|2\d\d) s: refused 4", upstream.state_text)
-        upstream.poke()
+        assert re.fullmatch(r"failed, next try in (300|2\d\d) s: refused 4", upstream.connection.state_text)
+        upstream.connection.poke()
         await watcher.reaches("ready")
 
 
@@ -130,7 +129,7 @@ async def test_a_server_that_cannot_be_used_as_configured_is_never_dialled() -> 
     transport = ScriptedTransport(LEGACY_SERVER)
     async with supervised(transport, unavailable="missing variable ${TOKEN}") as (upstream, watcher):
         assert upstream.has_settled
-        assert upstream.state_text == "unavailable: missing variable ${TOKEN}"
+        assert upstream.connection.state_text == "unavailable: missing variable ${TOKEN}"
         with pytest.raises(UpstreamUnavailable, match=r"missing variable \$\{TOKEN\}"):
             await upstream.request(call_of())
     assert transport.attempts == 0

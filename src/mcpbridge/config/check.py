@@ -27,7 +27,7 @@ from mcpbridge.config.tool_tables import read_tools
 from mcpbridge.config.variables import Expansion, Missing, Resolved
 from mcpbridge.core.model import BRIDGE, BUILTIN, OWN, TOOLS
 from mcpbridge.tools.settings import pack_name
-from mcpbridge.upstream.instances.projects import ProjectText
+from mcpbridge.upstream.projects import ProjectText
 
 _WILD = frozenset("*?[")
 

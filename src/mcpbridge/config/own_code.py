@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from mcpbridge.config.schema import Settings
 from mcpbridge.sandbox.files.names import Sealed, fold
-from mcpbridge.upstream.instances.projects import ProjectText
+from mcpbridge.upstream.projects import ProjectText
 
 _PYTHON = (".py", ".pyc", ".pyd", ".so", ".zip", ".egg")
 _OBJECTS = ("function", "executor_class")

@@ -13,7 +13,7 @@ from typing import cast
 
 from msgspec import Struct, field
 
-from mcpbridge.upstream.instances.projects import PROJECT_FIELDS, PROJECT_ROOT, ProjectText
+from mcpbridge.upstream.projects import PROJECT_FIELDS, PROJECT_ROOT, ProjectText
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)

@@ -98,7 +98,7 @@ class Finding:
         except UnknownName:
             upstream = self._unlisted(view) if view else self._named_in(name)
         if upstream is not None:
-            await upstream.ready()  # its own start alone is waited for
+            await upstream.requests.ready()  # its own start alone is waited for
         if view or upstream is not None:
             return look(self._catalog.flush(view, self._audience(seen_by)))
         is_over = False

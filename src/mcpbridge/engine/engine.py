@@ -63,11 +63,12 @@ from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.tools.python.run_context.store import RunContexts
 from mcpbridge.tools.serving import Serving
 from mcpbridge.upstream.auth.authorization import Authorization
-from mcpbridge.upstream.auth.grant import Flights, SecretStore
-from mcpbridge.upstream.auth.oauth_tokens import Show, Surroundings
+from mcpbridge.upstream.auth.grant import AuthTasks, SecretStore
+from mcpbridge.upstream.auth.oauth_tokens import AuthContext, Show
 from mcpbridge.upstream.manifest import Manifest
-from mcpbridge.upstream.pool import Pool, StartupWait
+from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.startup_wait import StartupWait
 from mcpbridge.upstream.transports.factory import TransportMaker
 
 if TYPE_CHECKING:  # loaded by who has one
@@ -174,8 +175,8 @@ class Engine:
         where = partial(call_log_path, settings.call_log, settings.store)
         self.audit = CallLog(where, settings.call_log, redact=redact)
         """Where approvals are written down, and calls if they are."""
-        self._flights = Flights()
-        around = Surroundings(
+        self._flights = AuthTasks()
+        around = AuthContext(
             secrets or SealedFiles(),
             self._flights.spawn,
             show,
@@ -380,7 +381,7 @@ class Engine:
         """There is a token for a server that could not be used without: try it at once."""
         for upstream in self.pool.everyone():
             if upstream.name == name:
-                upstream.poke()
+                upstream.connection.poke()
 
     def _tell_project(self) -> None:
         """Those who ask in this process work in this project: servers that wait for one start for it."""

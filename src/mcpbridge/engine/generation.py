@@ -35,8 +35,8 @@ from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import SERVER_INFO
 from mcpbridge.storage.settings import call_log_path
 from mcpbridge.tools.builtin.factory import Making
-from mcpbridge.upstream.pool import StartupWait
 from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.startup_wait import StartupWait
 
 _DEFAULT_INSTRUCTIONS = "This server offers the tools, prompts and resources of several servers."
 _HOW_NAMES_BEGIN: dict[Prefix, str] = {

@@ -137,16 +137,16 @@ async def _of_server(upstream: Upstream, *, starts: bool) -> tuple[bool, str]:
             status = upstream.status
             if upstream.session is None and not starts and not status.reason and status.state in ("idle", "starting"):
                 return True, "it rests; it starts at its next use" if status.state == "idle" else "it is starting"
-            with upstream.used(counts=False):  # else it may be stopped as idle before it has answered
+            with upstream.usage.held(counts=False):  # else it may be stopped as idle before it has answered
                 if upstream.session is None and starts:
                     if status.state in ("retrying", "failed"):  # who asks wants to know how it is now
-                        upstream.poke()
+                        upstream.connection.poke()
                         with anyio.move_on_after(1):
-                            await upstream.stepped()
-                    await upstream.ready()
+                            await upstream.connection.stepped()
+                    await upstream.requests.ready()
                 session = upstream.session
                 if session is None:
-                    return False, upstream.state_text
+                    return False, upstream.connection.state_text
                 await session.ping()
                 return True, f"it answers ({upstream.version}, {len(upstream.lists.get('tools', ()))} tools)"
     except TimeoutError:

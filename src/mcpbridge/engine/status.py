@@ -77,7 +77,7 @@ def _standing(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -
     standing: dict[str, Any] = {
         "name": upstream.name,
         "state": upstream.status.state,
-        "reason": upstream.state_text if upstream.status.reason else "",
+        "reason": upstream.connection.state_text if upstream.status.reason else "",
         "cause": upstream.status.reason,
         "transport": transport.kind,
         "era": "" if not protocol else "modern" if upstream.modern else "legacy",
@@ -86,7 +86,7 @@ def _standing(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -
         "running": len(upstream.running),
         **_counted(upstream.name, metrics),
         "restarts": upstream.restarts,
-        "breaker": upstream.breaker_state,
+        "breaker": upstream.requests.breaker_state,
     }
     if isinstance(transport, StdioTransport):
         if tier := getattr(transport, "tier", ""):

@@ -306,7 +306,7 @@ class ToolMethods(Engine):
     async def _there(self, name: str) -> None:
         with move_on_after(_SERVER_SECONDS):
             while (upstream := self.pool.upstreams.get(name)) is not None and not upstream.has_settled:
-                await upstream.stepped()
+                await upstream.connection.stepped()
         self.catalog.flush()
 
     async def remove_server(self, name: str, *, keep: "Keep" = False) -> "Reloaded":

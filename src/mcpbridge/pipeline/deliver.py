@@ -49,7 +49,7 @@ class Deliver:
             raise UpstreamUnavailable(call.upstream, "it is not configured any more")
         if call.instance is not None:
             return call.instance.request(call)
-        if call.client.profile is upstream.plain_profile and not (call.needs_task or call.takes_task):
+        if call.client.profile is upstream.declared.plain_profile and not (call.needs_task or call.takes_task):
             return upstream.request(call)
         if call.needs_task and not upstream.runs_tasks:
             call.needs_task = False
@@ -76,19 +76,19 @@ class Deliver:
             call.client = NOBODY  # it was told so: whatever it asks all the same is put to nobody
         if needs_driving(result):
             if call.roots or not call.client.relays:
-                with upstream.used():
+                with upstream.usage.held():
                     result = await drive(call, result, upstream.request)
             if call.client.relays:
-                upstream.expect_back(self._seconds)
+                upstream.usage.expect_back(self._seconds)
         if not is_task(result):
             return result
         if call.method != "tools/call":
             raise UpstreamGarbled(call.upstream, f"it made a task of {call.method}, which cannot be one")
         if not call.takes_task:
-            with upstream.used():
+            with upstream.usage.held():
                 return await follow(call, result, upstream)
         lives = read_task(call.upstream, result).seconds_to_live
-        upstream.expect_back(LONGEST if lives is None else min(LONGEST, lives))  # for the task, which lives there
+        upstream.usage.expect_back(LONGEST if lives is None else min(LONGEST, lives))  # for the task, which lives there
         call.instance = upstream
         return result
 
@@ -106,7 +106,7 @@ class Deliver:
                 return await follow(call, task, upstream)
         finally:
             if task is None:
-                upstream.over(call)
+                upstream.connection.over(call)
         call.instance = upstream
         return result
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.base.log import get_logger
-from mcpbridge.upstream.concurrency import Habits
+from mcpbridge.upstream.session.asking_history import AskingHistory
 from mcpbridge.upstream.settings import ServerSettings
 
 log = get_logger("mcpbridge.manifest")
@@ -69,19 +69,19 @@ class Known(Struct, frozen=True, array_like=True):
     bears_probe: bool = True
     """False: it ended when it was asked for its era, so that it is opened in the old way at once."""
     asking: dict[str, int] = {}
-    """See `Habits.counts`."""
+    """See `AskingHistory.counts`."""
 
 
 class Memory:
     """What is remembered of one server: `known` now, and `keep` for later."""
 
     def __init__(
-        self, manifest: "Manifest", identity: bytes, kept: "_Kept | None", seen: float, habits: Habits
+        self, manifest: "Manifest", identity: bytes, kept: "_Kept | None", seen: float, history: AskingHistory
     ) -> None:
         self._manifest, self._identity = manifest, identity
-        self.habits = habits
+        self.history = history
         """What it was seen to ask of clients; one object for all instances of it."""
-        habits.keep = self._keep_habits
+        history.keep = self._keep_history
         self.known = kept.known if kept is not None else None
         """None: nothing is."""
         self.changed = kept.changed if kept is not None else 0.0
@@ -95,16 +95,16 @@ class Memory:
         kept, before = None, self.known
         if before is None or before != replace(known, asking=before.asking):
             self.changed = self.seen
-        known = replace(known, asking=dict(self.habits.counts))
+        known = replace(known, asking=dict(self.history.counts))
         if before != known:
             self.known = known
             kept = _Kept(FORMAT, self.changed, known)
         self._manifest.put(self._identity, kept)
 
-    def _keep_habits(self) -> None:
+    def _keep_history(self) -> None:
         """It was seen to ask, or not to, while it was up. Before it has listed there is nothing to keep that with."""
         if self.known is not None:
-            self.known = replace(self.known, asking=dict(self.habits.counts))
+            self.known = replace(self.known, asking=dict(self.history.counts))
             self._manifest.put(self._identity, _Kept(FORMAT, self.changed, self.known))
 
 
@@ -130,7 +130,7 @@ class Manifest:
         self._pending: dict[bytes, _Kept | bytes | None] = {}
         """By identity, what is to be written; None: only that it was seen."""
         self._used: set[bytes] = set()
-        self._habits: dict[bytes, Habits] = {}
+        self._histories: dict[bytes, AskingHistory] = {}
         self._news = asyncio.Event()
         self._has_complained = False
 
@@ -141,14 +141,16 @@ class Manifest:
         pending = self._pending.get(identity)
         is_waiting = isinstance(pending, _Kept)
         kept, seen = (pending, pending.changed) if is_waiting else self._read(name, identity)
-        habits = self._habits.get(identity)
-        if habits is None:
-            habits = self._habits[identity] = Habits(kept.known.asking if kept is not None else None, learns=True)
-        return Memory(self, identity, kept, seen, habits)
+        history = self._histories.get(identity)
+        if history is None:
+            history = self._histories[identity] = AskingHistory(
+                kept.known.asking if kept is not None else None, learns=True
+            )
+        return Memory(self, identity, kept, seen, history)
 
-    def habits(self, name: str, settings: ServerSettings) -> Habits:
+    def history(self, name: str, settings: ServerSettings) -> AskingHistory:
         """What the server that is started so was seen to ask of clients."""
-        return self._habits.get(_identity(settings)) or self.of(name, settings).habits
+        return self._histories.get(_identity(settings)) or self.of(name, settings).history
 
     def fingerprint(self, settings: ServerSettings) -> str:
         """What the file of a server is named after; empty where nothing was ever kept."""

@@ -21,8 +21,7 @@ from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
 from mcpbridge.sandbox.settings import SandboxOverrides
 from mcpbridge.upstream.auth.settings import AuthSettings
-from mcpbridge.upstream.connection.backoff import BreakerSettings
-from mcpbridge.upstream.instances.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
+from mcpbridge.upstream.projects import PROJECT_FIELDS, ProjectText, directory_of, with_project
 
 TRANSPORT_SPELLINGS = {
     **dict.fromkeys(("http", "streamable_http", "streamableHttp"), "streamable-http"),
@@ -70,6 +69,21 @@ class TlsSettings(BaseModel):
         if not self.verify and self.ca:
             raise ValueError("`ca` says whom to trust and `verify = false` to trust anybody: choose one")
         return self
+
+
+class BreakerSettings(BaseModel):
+    """The `breaker` table of a server: when it gets no calls for a while, since all of them fail."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    failures: int = Field(default=5, ge=0)
+    """Calls in a row that got no answer, or an answer that tells of a fault of the server. 0: it always gets calls."""
+
+    open: Seconds = Field(default=10, gt=0)
+    """Seconds without calls the first time, and so many more each time that the call which finds out fails as well."""
+
+    max_open: Seconds = Field(default=300, gt=0)
+    """Seconds without calls at most."""
 
 
 class ServerSettings(OfferSettings, BaseModel):

@@ -161,7 +161,7 @@ async def test_nobody_waits_for_a_server_that_is_away(
     while upstream.status.state != "retrying":
         await asyncio.sleep(0)
     assert (await ear.ask("resources/subscribe", ONE, b"2"))["result"] == {}
-    upstream.poke()
+    upstream.connection.poke()
     await takes(transport)
     assert (await ear.hears("notifications/resources/updated"))["params"]["uri"] == "memo://1"
 

@@ -341,14 +341,14 @@ async def test_a_server_that_was_stopped_since_nobody_used_it_makes_it_forget_no
         await ear.ask("tools/call", {"name": "up__echo"})
         pass_time(6)
         while server.status.state != "idle":
-            await server.stepped()
+            await server.connection.stepped()
         for arguments in ({}, {"n": 1}, {}):
             await ear.ask("tools/call", {"name": "up__echo", "arguments": arguments})
         assert len(upstream.asked("tools/call")) == 2
         assert bridge.cache_status()["entries"] == 2
         upstream.line.ends("exit code 1")
         while server.status.state == "ready":
-            await server.stepped()
+            await server.connection.stepped()
         await ear.ask("tools/call", {"name": "up__echo", "arguments": {"n": 2}})
         assert bridge.cache_status()["entries"] == 1
 

@@ -178,7 +178,7 @@ async def test_a_server_that_fails_all_calls_is_left_alone_and_tried_by_one_call
             return bridge.status()["servers"][0]["breaker"]
 
         def time_passes() -> None:
-            bridge.pool.upstreams["up"]._traffic._breaker._open_until = 0.0
+            bridge.pool.upstreams["up"].requests.breaker._open_until = 0.0
 
         assert state() == "closed"
         for _ in range(3):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.upstream.concurrency import ENOUGH
+from mcpbridge.upstream.session.asking_history import ENOUGH
 from support.harness import Place, eventually, python_server
 from support.rpc import HttpClient, envelope
 

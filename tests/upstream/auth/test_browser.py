@@ -18,8 +18,8 @@ from mcpbridge.storage.token_store import MemorySecrets
 from mcpbridge.upstream.auth.authorization import Authorization
 from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.auth.challenge import Challenge
-from mcpbridge.upstream.auth.grant import Flights
-from mcpbridge.upstream.auth.oauth_tokens import Account, Page, Show, Surroundings
+from mcpbridge.upstream.auth.grant import AuthTasks
+from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext, Page, Show
 from mcpbridge.upstream.auth.settings import AuthSettings
 
 PAGE = "https://as.example/authorize"
@@ -28,7 +28,7 @@ PAGE = "https://as.example/authorize"
 class ScriptedAccount(Account):
     """Signs in when a test says so."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: AuthContext) -> None:
         super().__init__("up", "https://up.example/mcp", AuthSettings(), around, Network())
         self.shown = 0
         self.comes_back: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -75,7 +75,7 @@ Ask = Callable[[Person], "asyncio.Task[None]"]
 @asynccontextmanager
 async def refused_server() -> AsyncIterator[tuple[ScriptedAccount, Authorization, Ask]]:
     """A server that wants a token, and how the client of a call comes to be asked."""
-    flights = Flights()
+    flights = AuthTasks()
 
     async def call_of(person: Person, authorization: Authorization) -> None:
         try:
@@ -85,7 +85,7 @@ async def refused_server() -> AsyncIterator[tuple[ScriptedAccount, Authorization
 
     with anyio.fail_after(10):
         async with flights.running():
-            around = Surroundings(MemorySecrets(), flights.spawn)
+            around = AuthContext(MemorySecrets(), flights.spawn)
             account = ScriptedAccount(around)
             authorization = Authorization(account, around)
             yield account, authorization, lambda person: asyncio.ensure_future(call_of(person, authorization))

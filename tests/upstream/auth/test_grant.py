@@ -5,12 +5,12 @@ import errno
 
 import anyio
 
-from mcpbridge.upstream.auth.grant import Flights
+from mcpbridge.upstream.auth.grant import AuthTasks
 
 
 async def test_a_sign_in_that_fails_in_any_way_ends_no_other() -> None:
     """A store on a disk that fails must not end the bridge."""
-    flights, went_on = Flights(), asyncio.Event()
+    flights, went_on = AuthTasks(), asyncio.Event()
 
     async def fail() -> None:
         raise OSError(errno.ESTALE, "Stale file handle")
@@ -28,7 +28,7 @@ async def test_a_sign_in_that_fails_in_any_way_ends_no_other() -> None:
 
 
 async def test_the_end_ends_what_still_runs_and_nothing_begins_after_it() -> None:
-    flights, ended = Flights(), asyncio.Event()
+    flights, ended = AuthTasks(), asyncio.Event()
 
     async def wait() -> None:
         try:

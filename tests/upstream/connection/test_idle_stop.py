@@ -14,8 +14,7 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.protocol.transport import Receiver
-from mcpbridge.upstream import requests as start_progress
-from mcpbridge.upstream import supervisor
+from mcpbridge.upstream import start_progress, supervisor
 from mcpbridge.upstream.connection import idle_stop as repose
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
@@ -54,7 +53,7 @@ async def test_a_server_that_nobody_uses_is_stopped_and_stays_listed(tmp_path: P
     transport = ScriptedTransport(LEGACY_SERVER)
     async with remembering(tmp_path, transport, idle_stop=SOON) as running:
         await running.watcher.reaches("idle")
-        assert running.up.state_text == "idle: starts at its next use"
+        assert running.up.connection.state_text == "idle: starts at its next use"
         assert len(running.up.lists["tools"]) == 1
         assert len(running.watcher.offers) == 1, "that it stops is no news of what it offers"
         assert running.up.restarts == 0
@@ -92,14 +91,14 @@ async def test_whoever_may_come_back_to_it_keeps_it_up(tmp_path: Path, use: str)
     async with remembering(tmp_path, transport, idle_stop=SOON) as running:
         up = running.up
         await running.watcher.reaches("ready")
-        held = up.used()
+        held = up.usage.held()
         match use:
             case "held":
                 held.__enter__()
             case "subscribed":
                 up.wanted.subscribe("a:b")
             case "expected":
-                up.expect_back(2)
+                up.usage.expect_back(2)
             case _:
                 up.tasks.follow("t", call_of())
         await anyio.sleep(2 * SOON)
@@ -190,10 +189,10 @@ async def test_another_client_may_be_the_one_that_the_next_session_is_opened_for
     await learned(tmp_path, transport)
     async with remembering(tmp_path, transport, idle_stop=SOON) as running:
         await running.up.request(call_of())
-        assert running.up.has_served
+        assert running.up.usage.has_served
         await running.watcher.reaches("idle", times=2)
-        assert not running.up.has_served
-        assert not running.up.has_declared
+        assert not running.up.usage.has_served
+        assert not running.up.connection.has_declared
 
 
 GATED = """

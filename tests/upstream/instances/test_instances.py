@@ -10,7 +10,7 @@ import pytest
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.protocol.body import Body
-from mcpbridge.upstream.instances import primary as choosing
+from mcpbridge.upstream.instances import chooser
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 from support.upstreams.scripted_upstream import (
@@ -29,7 +29,7 @@ FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "FREE_SECONDS", 0.01)
+    monkeypatch.setattr(chooser, "FREE_SECONDS", 0.01)
 
 
 def silent(**more: Any) -> ScriptedTransport:
@@ -182,7 +182,7 @@ async def test_at_the_limit_a_gap_among_the_instances_hides_none(impatient: None
                 held.append(asyncio.ensure_future(instances[-1].request(call_of(client=someone))))
                 await transport.hears("tools/call", times=number)
             assert len(set(instances)) == 3
-            further = pool._further  # pyright: ignore[reportPrivateUsage] - as one that was idle for too long
+            further = pool._on_demand  # pyright: ignore[reportPrivateUsage] - as one that was idle for too long
             next(instance for instance in further if instance.upstream is instances[1]).scope.cancel()
             while pool.instances("up") > 2:
                 await asyncio.sleep(0)
@@ -216,8 +216,8 @@ async def test_an_instance_does_not_end_while_a_person_answers_between_two_round
             call = begin(pool, someone)
             while not someone.asked:
                 await asyncio.sleep(0)
-            [instance] = [one for one in pool.everyone() if not one.is_base]
-            ended = asyncio.ensure_future(instance.stepped())
+            [instance] = [one for one in pool.everyone() if not one.is_primary]
+            ended = asyncio.ensure_future(instance.connection.stepped())
             await asyncio.wait([ended], timeout=0.1)
             assert not ended.done()
             someone.answer.set_result({"action": "accept", "content": {}})
@@ -239,8 +239,8 @@ async def test_an_instance_does_not_end_while_a_client_is_expected_back_with_an_
             assert await pool.settled(30)
             deliver = Deliver(pool, answer_seconds=2)
             assert (await deliver(call_of(client=someone))).value() == result
-            [instance] = [one for one in pool.everyone() if not one.is_base]
-            ended = asyncio.ensure_future(instance.stepped())
+            [instance] = [one for one in pool.everyone() if not one.is_primary]
+            ended = asyncio.ensure_future(instance.connection.stepped())
             await asyncio.wait([ended], timeout=0.1)
             assert not ended.done()
             await ended

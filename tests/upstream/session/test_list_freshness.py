@@ -21,7 +21,7 @@ async def test_what_a_server_says_of_its_list_is_known(hint: Any, expected: dict
     """A hint that cannot be read is none, and the list is as good as before."""
     async with supervised(ScriptedTransport(MODERN_SERVER, **{"tools/list": listing(**hint)})) as (upstream, watcher):
         await watcher.reaches("ready")
-        assert upstream.list_ttl_ms == expected
+        assert upstream.listings.ttl_ms == expected
         assert watcher.offers[-1]["tools"] == ()
 
 
@@ -31,7 +31,7 @@ async def test_a_list_is_as_fresh_as_its_least_fresh_page() -> None:
 
     async with supervised(ScriptedTransport(MODERN_SERVER, **{"tools/list": page})) as (upstream, watcher):
         await watcher.reaches("ready")
-        assert upstream.list_ttl_ms == {"tools": 10}
+        assert upstream.listings.ttl_ms == {"tools": 10}
 
 
 async def test_a_list_whose_changes_are_not_announced_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:

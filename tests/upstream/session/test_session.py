@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import BridgeError, UpstreamGone, UpstreamHttpError, UpstreamTimeout, UpstreamUnavailable
+from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.peer import Peer
@@ -357,14 +358,16 @@ async def test_a_request_carries_the_envelope_in_the_modern_era_only() -> None:
     for script, modern in ((LEGACY_SERVER, False), (MODERN_SERVER, True)):
         transport = ScriptedTransport(script)
         async with opened(transport) as session:
-            await session.request(
+            call = Call(
                 "tools/call",
+                "up",
+                "echo",
                 Body(b'{"name":"echo","_meta":{"a":1,"progressToken":"theirs"}}'),
-                LIMITS,
-                client_meta=Body(b'{"a":1,"progressToken":"theirs"}'),
+                meta=Body(b'{"a":1,"progressToken":"theirs"}'),
                 wants_progress=True,
                 log_level="info",
             )
+            await session.relay(call, LIMITS, b"")
         [sent] = transport.asked("tools/call")
         meta = sent["params"]["_meta"]
         assert meta["a"] == 1

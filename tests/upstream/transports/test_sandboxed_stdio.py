@@ -189,8 +189,8 @@ async def test_without_a_sandbox_it_is_not_started(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Isolation, "why_none", none)
     async with started(state="retrying") as up:
-        assert "files outside" in up.state_text
-        assert "Install bubblewrap." in up.state_text
+        assert "files outside" in up.connection.state_text
+        assert "Install bubblewrap." in up.connection.state_text
 
 
 @on_linux

@@ -28,8 +28,8 @@ from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.token_store import SealedFiles
 from mcpbridge.upstream.auth.challenge import Challenge
-from mcpbridge.upstream.auth.grant import Flights, Grant
-from mcpbridge.upstream.auth.oauth_tokens import Account, Page, Surroundings
+from mcpbridge.upstream.auth.grant import AuthTasks, Grant
+from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext, Page
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.factory import TransportMaker
 
@@ -46,8 +46,8 @@ async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGene
         close = nearest(server, known, limit=1)
         hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
         raise ConfigError(f"no server is called {server!r}", file=loaded.settings.source, hint=hint)
-    flights = Flights()
-    around = Surroundings(SealedFiles(), flights.spawn, learn=redact.learn)
+    flights = AuthTasks()
+    around = AuthContext(SealedFiles(), flights.spawn, learn=redact.learn)
     maker = TransportMaker(max_bytes=loaded.settings.limits.max_frame, redact=redact, around=around)
     maker(server, known[server])
     authorization = maker.authorizations.get(server)

@@ -232,7 +232,7 @@ class _Daemon:
                 self._end(Ending(reason))
 
     def _goes_on(self) -> bool:
-        return any(not upstream.is_idle for upstream in self._running.bridge.pool.everyone())
+        return any(not upstream.usage.is_idle for upstream in self._running.bridge.pool.everyone())
 
     async def _serve_http(self, bridge: Bridge, at: "Entrance") -> None:
         from mcpbridge.app.daemon.http_mounts import mounts_of
@@ -264,7 +264,7 @@ class _Daemon:
             os.environ["PATH"] = path
             for upstream in self._running.bridge.pool.everyone():
                 if upstream.status.reason.startswith(NOT_FOUND):
-                    upstream.poke()
+                    upstream.connection.poke()
         reloading = self._running.reloading
         if reloading is not None and (more := adopted(reloading.missing, hello.environ)):
             log.info("variables of a client's environment are used", names=list(more), process=hello.pid)

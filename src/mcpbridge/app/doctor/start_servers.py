@@ -30,8 +30,8 @@ from mcpbridge.protocol.revisions import LATEST_LEGACY
 from mcpbridge.protocol.transport import Channel, Transport
 from mcpbridge.results.token_count import counter
 from mcpbridge.storage.token_store import SealedFiles
-from mcpbridge.upstream.auth.grant import Flights
-from mcpbridge.upstream.auth.oauth_tokens import Surroundings
+from mcpbridge.upstream.auth.grant import AuthTasks
+from mcpbridge.upstream.auth.oauth_tokens import AuthContext
 from mcpbridge.upstream.session.listings import Lists
 from mcpbridge.upstream.session.negotiation import ProbeKilled
 from mcpbridge.upstream.session.session import UpstreamSession
@@ -234,8 +234,8 @@ Told = Callable[[Boot], None]
 @asynccontextmanager
 async def reach(settings: Settings, redact: Redactor) -> AsyncGenerator[MakeTransport]:
     """Makes transports to servers meanwhile, with the sign-ins that there are; nobody is asked to sign in."""
-    flights = Flights()
-    around = Surroundings(SealedFiles(), flights.spawn, learn=redact.learn)
+    flights = AuthTasks()
+    around = AuthContext(SealedFiles(), flights.spawn, learn=redact.learn)
     async with flights.running():
         yield TransportMaker(max_bytes=settings.limits.max_frame, redact=redact, around=around)
 

@@ -40,7 +40,7 @@ from mcpbridge.protocol.jsonrpc import (
     encode_notification,
     encode_request,
 )
-from mcpbridge.upstream.instances.projects import told_elsewhere, within
+from mcpbridge.upstream.projects import told_elsewhere, within
 from mcpbridge.upstream.session.tasks import RELATED_TASK
 
 _RICH_FORMS = "2025-11-25"

@@ -19,8 +19,8 @@ from mcpbridge.downstream.elicitation.ask import LegacyAsker, modern_home
 from mcpbridge.downstream.notifications.listeners import Listeners, covers
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode_notification
-from mcpbridge.upstream.instances.projects import place_of
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.projects import place_of
 from mcpbridge.upstream.supervisor import Upstream
 
 
@@ -77,7 +77,7 @@ class UpstreamNews:
 def _may_use(client: Client, upstream: Upstream) -> bool:
     """Calls of this client may go to this instance: its endpoint shows the server, and it is opened for such as it."""
     is_shown = client.view in ("", upstream.name)
-    return is_shown and upstream.suits(client.profile) and _is_at_home(upstream, client)
+    return is_shown and upstream.declared.suits(client.profile) and _is_at_home(upstream, client)
 
 
 def _is_at_home(upstream: Upstream, client: Client) -> bool:

@@ -41,7 +41,7 @@ class UnknownMethods:
         Raises: as any call.
         """
         upstream = self._pool.upstreams[server]
-        await upstream.ready()
+        await upstream.requests.ready()
         if upstream.modern != client.modern:
             return None
         params = Body(frame.params if bytes(memoryview(frame.params)[:1]) else EMPTY_OBJECT)

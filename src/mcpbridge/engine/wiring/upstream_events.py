@@ -12,8 +12,8 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.downstream.notifications.from_upstreams import UpstreamNews
 from mcpbridge.pipeline.stages.cache import Cache
-from mcpbridge.upstream.pool import StartupWait
 from mcpbridge.upstream.session.listings import Lists
+from mcpbridge.upstream.startup_wait import StartupWait
 from mcpbridge.upstream.supervisor import Upstream
 
 log = get_logger("mcpbridge")
@@ -49,7 +49,9 @@ class Observing:
         self.note_unmatched(upstream.name, lists)
         self._cache.offered(upstream.name, lists)
         tools, prompts, resources, templates = (lists.get(kind, ()) for kind in KINDS)
-        ttl_ms: dict[Kind, int] = {kind: upstream.list_ttl_ms[kind] for kind in KINDS if kind in upstream.list_ttl_ms}
+        ttl_ms: dict[Kind, int] = {
+            kind: upstream.listings.ttl_ms[kind] for kind in KINDS if kind in upstream.listings.ttl_ms
+        }
         self._catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
 
     def resource_updated(self, upstream: Upstream, params: Raw) -> None:

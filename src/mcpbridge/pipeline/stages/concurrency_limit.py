@@ -30,7 +30,7 @@ from mcpbridge.pipeline.per_client import client_of
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import TURN
-from mcpbridge.upstream.concurrency import Gate
+from mcpbridge.upstream.concurrency import ConcurrencyLimiter
 
 
 class Limit(NamedTuple):
@@ -43,7 +43,7 @@ class Limit(NamedTuple):
     slots: int
 
 
-class LimitSlots(Gate):
+class LimitSlots(ConcurrencyLimiter):
     """The gate of one limit. `users` are inside or wait."""
 
     users = 0

@@ -20,7 +20,7 @@ from mcpbridge.base.errors import BridgeError, ConfigError, SignInNeeded, Upstre
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.auth.browser import AskedSignIn
 from mcpbridge.upstream.auth.challenge import Challenge
-from mcpbridge.upstream.auth.oauth_tokens import SIGN_IN_SECONDS, Account, Page, Show, Surroundings
+from mcpbridge.upstream.auth.oauth_tokens import SIGN_IN_SECONDS, Account, AuthContext, Page, Show
 
 log = get_logger("mcpbridge.auth")
 
@@ -36,7 +36,7 @@ _STEP_UPS, _STEP_UP_WINDOW = 3, 600.0
 class Authorization:
     """The way into one upstream; an `Authorizer` (`wire/bearer.py`)."""
 
-    def __init__(self, account: Account, around: Surroundings) -> None:
+    def __init__(self, account: Account, around: AuthContext) -> None:
         self.name, self.account = account.name, account
         self.on_signed_in: Callable[[], None] = lambda: None
         """Called when there is a token again after there was none, or a person was waited for."""

@@ -93,7 +93,7 @@ class SecretStore(Protocol):
 log = get_logger("mcpbridge.upstream")
 
 
-class Flights(OwnedTasks):
+class AuthTasks(OwnedTasks):
     """The tasks of all authorizations of one bridge."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:

@@ -53,7 +53,7 @@ Show = Callable[[Page], Awaitable[bool]]
 """Brings a page before a person. False when it could not."""
 
 
-class Surroundings(Struct, frozen=True):
+class AuthContext(Struct, frozen=True):
     """What an authorization needs of its bridge."""
 
     store: SecretStore
@@ -70,7 +70,7 @@ class Surroundings(Struct, frozen=True):
 class Account:
     """The bridge's account at one server."""
 
-    def __init__(self, name: str, url: str, settings: AuthSettings, around: Surroundings, network: "Network") -> None:
+    def __init__(self, name: str, url: str, settings: AuthSettings, around: AuthContext, network: "Network") -> None:
         self.name, self.url, self.settings = name, url, settings
         self.grant: Grant | None = None
         self.token = ""

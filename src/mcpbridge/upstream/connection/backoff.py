@@ -1,16 +1,11 @@
-"""When to dial an upstream, when to wait, when to stop asking it; pure, the time is passed in.
+"""When to dial an upstream again and when to wait: the restart backoff. Pure: the time is passed in.
 
-Numbers after systemd (starts in a window), Kubernetes (reset after a stable time), AWS (full jitter) and Envoy (outlier
-ejection).
+Numbers after systemd (starts in a window), Kubernetes (reset after a stable time) and AWS (full jitter).
 """
 
 from collections import deque
-from typing import Literal
 
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, Field
-
-from mcpbridge.base.units import Seconds
 
 FIRST_DELAY = 0.5
 """Seconds; the bound of the first wait, which doubles with every failure."""
@@ -25,11 +20,8 @@ FAILED_RETRY = 300.0
 """Seconds between attempts while `failed`; a call may ask for one earlier."""
 ON_DEMAND_AFTER = 10.0
 """Seconds since the last attempt before a call may cause another one out of turn."""
-
-PROBE_SECONDS = 1.0
-"""Seconds after which it is worth asking again, while one call is finding out."""
-JITTER = 0.2
-"""By so much of it at most, at random, an open time is shorter: bridges of one server should not all come at once."""
+SOON = 2.0
+"""Seconds: a call waits for an attempt that begins so soon, else it is refused at once."""
 
 
 class Wait(Struct, frozen=True):
@@ -39,7 +31,7 @@ class Wait(Struct, frozen=True):
     given_up: bool
 
 
-class Lifecycle:
+class RestartBackoff:
     """Decides the waits between the attempts to keep one upstream connected."""
 
     def __init__(self) -> None:
@@ -76,74 +68,3 @@ class Lifecycle:
     def on_demand_in(self, now: float) -> float:
         """Seconds until a call may cause an attempt out of turn."""
         return self.last_attempt + ON_DEMAND_AFTER - now
-
-
-BreakerState = Literal["closed", "open", "half-open"]
-"""`open`: no call passes; `half-open`: one call may, or does, find out whether it works again."""
-
-
-class BreakerSettings(BaseModel):
-    """The `breaker` table of a server: when it gets no calls for a while, since all of them fail."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    failures: int = Field(default=5, ge=0)
-    """Calls in a row that got no answer, or an answer that tells of a fault of the server. 0: it always gets calls."""
-
-    open: Seconds = Field(default=10, gt=0)
-    """Seconds without calls the first time, and so many more each time that the call which finds out fails as well."""
-
-    max_open: Seconds = Field(default=300, gt=0)
-    """Seconds without calls at most."""
-
-
-class Breaker:
-    """Stops calls to an upstream that fails every one of them, and lets one through from time to time."""
-
-    def __init__(self, settings: BreakerSettings) -> None:
-        self._limit, self._open, self._longest = settings.failures, settings.open, settings.max_open
-        self._in_a_row = 0
-        self._opened = 0
-        self._open_until = 0.0
-        self._is_tripped = self._is_probing = False
-        self.is_troubled = False
-        """Not every one of the last calls was answered: what becomes of the next is to be told."""
-
-    def state(self, now: float) -> BreakerState:
-        """Where it stands."""
-        if not self._is_tripped:
-            return "closed"
-        return "open" if now < self._open_until else "half-open"
-
-    def retry_in(self, now: float) -> float:
-        """Seconds until a call may pass; 0 when it may pass now. If it is not closed then, that call is the probe."""
-        if not self._is_tripped:
-            return 0.0
-        if now < self._open_until:
-            return self._open_until - now
-        if self._is_probing:
-            return PROBE_SECONDS
-        self._is_probing = True
-        return 0.0
-
-    def succeeded(self) -> None:
-        """A call was answered."""
-        if self._in_a_row:
-            self._in_a_row = self._opened = 0
-            self._is_tripped = self._is_probing = self.is_troubled = False
-
-    def failed(self, now: float, chance: float) -> None:
-        """A call got no answer, or one that tells of a fault of the server. `chance` is uniform in [0, 1)."""
-        if not self._limit or (self._is_tripped and now < self._open_until):
-            return  # in the second case: one of the burst that opened it
-        self._in_a_row += 1
-        self.is_troubled = True
-        if self._in_a_row >= self._limit:
-            self._opened += 1
-            self._open_until = now + min(self._longest, self._open * self._opened) * (1 - JITTER * chance)
-            self._is_tripped, self._is_probing = True, False
-            self._in_a_row = self._limit
-
-    def withdrawn(self) -> None:
-        """The probe was cancelled by its caller, or the like: it tells nothing, so the next call finds out."""
-        self._is_probing = False

@@ -1,7 +1,7 @@
-"""One life of a connection: dial, agree on a revision, list, serve until it is lost.
+"""One connection from its begin to its end: dial, agree on a revision, list, serve until it is lost.
 
-All in the task that calls `live`, so that the channel is closed by the task that opened it. Whatever goes wrong ends
-here, as the reason why the life ended; `supervisor` decides what comes next.
+All in the task that calls `run`, so that the channel is closed by the task that opened it. Whatever goes wrong ends
+here, as the reason why the connection ended; `supervisor` decides what comes next.
 """
 
 import asyncio
@@ -16,10 +16,11 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.transport import Channel, Transport
-from mcpbridge.upstream.connection.connection import Link
+from mcpbridge.upstream.connection.connection import Connection
+from mcpbridge.upstream.session.declared import DeclaredProfile
 from mcpbridge.upstream.session.elicitation import Questions
-from mcpbridge.upstream.session.keepalive import Tending
-from mcpbridge.upstream.session.listings import Listings, Notices
+from mcpbridge.upstream.session.keepalive import Keepalive
+from mcpbridge.upstream.session.listings import Listings, NotificationRouter
 from mcpbridge.upstream.session.negotiation import ProbeKilled
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.subscriptions import Wanted
@@ -33,7 +34,7 @@ class _OtherTransport(Exception):
     """The server does not speak this transport: begin anew over the other one."""
 
 
-class Life:
+class ConnectionAttempt:
     """Made for one connection, and used once."""
 
     def __init__(
@@ -41,43 +42,42 @@ class Life:
         name: str,
         settings: ServerSettings,
         transport: Transport,
-        link: Link,
+        connection: Connection,
         listings: Listings,
-        notices: Notices,
+        notices: NotificationRouter,
         questions: Questions,
         wanted: Wanted,
+        declared: DeclaredProfile,
         *,
         client_info: dict[str, str],
         era: str,
-        assigned: asyncio.Event,
-        to_declare: Callable[[], ClientCapabilities],
         agreed: Callable[[UpstreamSession], None],
         retire_unused: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        """`assigned`: set once the session may be opened. `to_declare`: what it declares, asked when it does so.
+        """`era`: how to find out the era of the server, see `UpstreamSession.open`.
 
         `agreed` gets the session before anything is listed, and while calls do not come yet. `retire_unused` runs while
-        they come, and ends the life if none do.
+        they come, and ends the connection if none do.
         """
         self._name, self._settings, self._transport = name, settings, transport
-        self._link, self._listings, self._notices, self._questions = link, listings, notices, questions
-        self._wanted, self._client_info, self._assigned = wanted, client_info, assigned
-        self._to_declare, self._agreed, self._retire_unused = to_declare, agreed, retire_unused
+        self._connection, self._listings, self._router, self._questions = connection, listings, notices, questions
+        self._wanted, self._declared, self._client_info = wanted, declared, client_info
+        self._agreed, self._retire_unused = agreed, retire_unused
         self.era = era
-        """How to find out the era; another for the next life, if the server did not bear this one."""
+        """How to find out the era; another for the next attempt, if the server did not bear this one."""
         self._peer = Peer(
             name,
             on_notification=notices.heard,
-            on_closed=link.closed,
+            on_closed=connection.closed,
             on_request=questions.asked,
             on_withdrawn=questions.withdrawn,
         )
 
-    async def live(self) -> str | None:
-        """Returns why it ended; None to begin another at once."""
-        link, peer = self._link, self._peer
+    async def run(self) -> str | None:
+        """Returns why it ended; None to begin another at once. Cancelling closes the channel."""
+        connection, peer = self._connection, self._peer
         self._questions.attach(peer)
-        link.peer, link.questions = peer, self._questions
+        connection.peer, connection.questions = peer, self._questions
         try:
             async with self._transport.connect(peer) as channel:
                 peer.attach(channel)
@@ -85,11 +85,11 @@ class Life:
                     # Catches its own errors: raised through the transport's task group they would come in groups.
                     return await self._converse(channel)
                 finally:
-                    link.session = None
+                    connection.session = None
                     self._questions.end()
-                    peer.end(link.lost_reason or "it is being stopped")
+                    peer.end(connection.lost_reason or "it is being stopped")
         except UpstreamError as error:
-            return link.explain(error.what)
+            return connection.explain(error.what)
         except BridgeError as error:  # a certificate, or the like
             return str(error)
         except Exception as error:  # noqa: BLE001 - the task boundary of one upstream: whatever happens here stays here
@@ -113,7 +113,7 @@ class Life:
         except _OtherTransport:
             return None
         except UpstreamGone as error:
-            reason = self._link.lost_reason or error.what
+            reason = self._connection.lost_reason or error.what
         except UpstreamError as error:
             reason = error.what
         except TimeoutError:
@@ -122,11 +122,11 @@ class Life:
             reason = str(error)
         except Exception as error:  # noqa: BLE001 - as above: one upstream's fault is no one else's
             reason = self._unexpected(error)
-        return self._link.explain(reason)
+        return self._connection.explain(reason)
 
     def _declare(self) -> ClientCapabilities:
-        self._questions.declared = self._to_declare()
-        self._link.has_declared = True
+        self._questions.declared = self._declared.for_handshake
+        self._connection.has_declared = True
         return self._questions.declared
 
     def _unexpected(self, error: Exception) -> str:
@@ -134,40 +134,40 @@ class Life:
         return f"{type(error).__name__} in the bridge; see the log"
 
     async def _open_and_serve(self, session: UpstreamSession) -> str:
-        link = self._link
+        connection = self._connection
         await self._open(session)
         if session.modern:
             self._questions.declared = NO_CAPABILITIES  # that era has no requests of servers
         self._agreed(session)
         await self._listings.first(session)
-        if not session.modern and session.profile is not self._to_declare():
-            link.is_renewing = True  # another profile was adopted after the handshake had begun
+        if not session.modern and session.profile is not self._declared.for_handshake:
+            connection.is_renewing = True  # another profile was adopted after the handshake had begun
             return "opened anew for what its client can be asked"
-        link.opened(session)
+        connection.opened(session)
         tools = len(self._listings.lists.get("tools", ()))
         log.info("upstream ready", upstream=self._name, revision=session.version, tools=tools)
-        tending = Tending(
+        keepalive = Keepalive(
             self._name,
             self._settings,
             session,
             self._peer,
             self._wanted,
             relist=partial(self._listings.again, session),
-            lost=link.closed,
-            expired=partial(link.renew, session),
-            heard=self._notices.heard,
+            lost=connection.closed,
+            expired=partial(connection.renew, session),
+            heard=self._router.heard,
             ttl_ms=self._listings.ttl_ms,
         )
-        self._listings.tended_by(tending)
+        self._listings.kept_alive_by(keepalive)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tending.run)
+            tasks.start_soon(keepalive.run)
             tasks.start_soon(self._retire_unused)
-            await link.lost.wait()
+            await connection.lost.wait()
             tasks.cancel_scope.cancel()
-        return link.lost_reason
+        return connection.lost_reason
 
     async def _open(self, session: UpstreamSession) -> None:
-        if not self._assigned.is_set():
+        if not self._declared.assigned.is_set():
             await self._until_assigned()
         seconds = self._settings.init_timeout
         async with asyncio.timeout(seconds):
@@ -179,12 +179,12 @@ class Life:
                 raise
 
     async def _until_assigned(self) -> None:
-        link = self._link
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._assigned, link.lost)]
+        connection = self._connection
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._declared.assigned, connection.lost)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-        if not self._assigned.is_set():
-            raise UpstreamGone(self._name, link.lost_reason)
+        if not self._declared.assigned.is_set():
+            raise UpstreamGone(self._name, connection.lost_reason)

@@ -21,9 +21,10 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.transport import Transport
-from mcpbridge.upstream.connection.backoff import Lifecycle, Wait
-from mcpbridge.upstream.instances.projects import WAITS_FOR_PROJECT
+from mcpbridge.upstream.connection.backoff import SOON, RestartBackoff, Wait
+from mcpbridge.upstream.projects import WAITS_FOR_PROJECT
 from mcpbridge.upstream.session.elicitation import Questions
+from mcpbridge.upstream.session.listings import LIST_SECONDS
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.settings import ServerSettings
 
@@ -31,10 +32,6 @@ log = get_logger("mcpbridge.upstream")
 
 RENEW_LOOKS, RENEW_LOOK_SECONDS = 20, 0.05
 """How often and how long to look whether the calls on a forgotten session have ended."""
-LIST_SECONDS = 10.0
-"""Seconds that a start may take for its lists, once the server has agreed on a revision."""
-SOON = 2.0
-"""Seconds: a call waits for an attempt that begins so soon, else it is refused at once."""
 
 
 class Status(Struct, frozen=True):
@@ -49,8 +46,8 @@ class Status(Struct, frozen=True):
     """Loop time of the next attempt, while retrying or failed; while idle, of the earliest."""
 
 
-class Link:
-    """One instance's connection through all its lives; `peer` and `questions` are those of the present one."""
+class Connection:
+    """One instance's connection, through all attempts; `peer` and `questions` are those of the present one."""
 
     def __init__(
         self, name: str, settings: ServerSettings, transport: Transport, *, stepped: Callable[[], None]
@@ -60,19 +57,19 @@ class Link:
         self._start_patience = max(settings.queue_timeout, settings.init_timeout + LIST_SECONDS)
         self._on_step = stepped
         self._loop = asyncio.get_running_loop()
-        self._lifecycle = Lifecycle()
+        self._backoff = RestartBackoff()
         self.status = _at_first(settings)
         self.session: UpstreamSession | None = None
         """The session, while it is ready for calls."""
         self.peer: Peer | None = None
         self.questions: Questions | None = None
         self.has_declared = False
-        """In the present life the handshake has begun."""
+        """In the present connection the handshake has begun."""
         self.lost = asyncio.Event()
-        """Set when the present life is to end."""
+        """Set when the present connection is to end."""
         self.lost_reason = ""
         self.is_renewing = False
-        """The present life ends for a new one at once: nothing is wrong with the server."""
+        """The present connection ends for a new one at once: nothing is wrong with the server."""
         self.waiting = 0
         """How many wait for a session."""
         self._was_ready = False
@@ -80,6 +77,9 @@ class Link:
         """The present start is one that somebody who needs it has caused."""
         self._stepped = asyncio.Event()
         self._dial_now = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Connection {self._name!r} {self.state_text}, {self.waiting} waiting>"
 
     # -- for whoever uses it
 
@@ -144,7 +144,7 @@ class Link:
             self._end_when_idle(session, self.peer, RENEW_LOOKS)
 
     def closed(self, reason: str) -> None:
-        """End the present life: what waits in it fails, and the owner task goes on to the next."""
+        """End the present connection: what waits in it fails, and the owner task goes on to the next."""
         self.session = None
         if self.questions is not None:
             self.questions.end()  # first: who is being asked hears of it on the stream of a call
@@ -162,8 +162,8 @@ class Link:
     # -- for the owner task
 
     def begin(self) -> None:
-        """A life begins: it is dialled."""
-        self._lifecycle.dialling(self._loop.time())
+        """An attempt begins: it is dialled."""
+        self._backoff.dialling(self._loop.time())
         before = self.status
         self._dial_now.clear()
         self.step(Status("starting", before.reason if before.state in ("retrying", "failed", "idle") else ""))
@@ -173,7 +173,7 @@ class Link:
         """Calls may come."""
         self.session = session
         self._is_on_demand, self._was_ready = False, True
-        self._lifecycle.ready(self._loop.time())
+        self._backoff.ready(self._loop.time())
         self.step(Status("ready"))
 
     async def pause(self, reason: str) -> None:
@@ -185,12 +185,12 @@ class Link:
             await self._dial_now.wait()
 
     def retire(self) -> None:
-        """Nobody needs it: end the present life in good order. It is idle from now on, and then to `rest`."""
+        """Nobody needs it: end the present connection in good order. It is idle from now on, and then to `rest`."""
         self.closed("it was not used for a while")
         self._turn_idle("", 0.0)
 
     def leave(self, reason: str = "") -> None:
-        """It is idle: nobody needs it. `reason`: why its life ended, if that was by itself; the next waits a while.
+        """It is idle: nobody needs it. `reason`: why it ended, if that was by itself; the next waits a while.
 
         Who was in a `pause` need not say why again.
         """
@@ -246,7 +246,7 @@ class Link:
     def _next_in(self) -> float:
         """Seconds until the next attempt may be made, if somebody needs it."""
         now = self._loop.time()
-        return min(self.status.next_at - now, self._lifecycle.on_demand_in(now))
+        return min(self.status.next_at - now, self._backoff.on_demand_in(now))
 
     def _why_not(self) -> str:
         """Why there is no session, in one line."""
@@ -257,7 +257,7 @@ class Link:
         return f"it could not be started: {status.reason} (not tried again for {wait:.0f} s)"
 
     def _lost(self, reason: str) -> Wait:
-        wait = self._lifecycle.lost(self._loop.time(), random.random())
+        wait = self._backoff.lost(self._loop.time(), random.random())
         log.warning("upstream lost", upstream=self._name, reason=reason, retry_in=round(wait.seconds, 2))
         return wait
 
@@ -270,7 +270,7 @@ class Link:
 
     async def _dial_on_demand(self) -> None:
         """Let a call cause an attempt out of turn, if the last one is not too recent."""
-        if self._lifecycle.may_dial_on_demand(self._loop.time()):
+        if self._backoff.may_dial_on_demand(self._loop.time()):
             self._dial_now.set()
             with anyio.move_on_after(1):  # the owner task takes it up in its next turn
                 await self._stepped.wait()

@@ -1,4 +1,4 @@
-"""Further instances of servers, beside the one of each that lists: opened when a call needs them, ended when idle.
+"""More instances of servers, beside the one of each that lists: opened when a call needs them, ended when idle.
 
 `pool` decides which instance is right for a client; here is which there are, and when there may be one more.
 """
@@ -37,7 +37,7 @@ Make = Callable[[Key | None, str, str], Instance]
 """Makes an instance of the server with this name for a project; without a key a spare one."""
 
 
-class Further:
+class OnDemandInstances:
     """The further instances of all servers."""
 
     def __init__(self, make: Make) -> None:
@@ -82,8 +82,9 @@ class Further:
             instance = self._start(self._make(key, name, project))
         else:
             instance.key = key
-            instance.upstream.assign(profile)
-        if base.is_shared and base.habits.has_asked:
+            instance.upstream.usage.touch()
+            instance.upstream.declared.assign(profile)
+        if base.is_shared and base.declared.history.has_asked:
             self._keep_spare(base)
         self._open[key] = instance
         instance.upstream.wanted.adopt_log_level(base.wanted)
@@ -94,7 +95,7 @@ class Further:
     ) -> Upstream | None:
         """One that is open for clients that can be asked this; by default the first of those that all share."""
         for key, instance in self._open.items():
-            if key[0] == base.name and key[2:] == (whose, place) and instance.upstream.suits(profile):
+            if key[0] == base.name and key[2:] == (whose, place) and instance.upstream.declared.suits(profile):
                 return instance.upstream
         return None
 
@@ -102,9 +103,13 @@ class Further:
         """One for clients like this that nobody holds, opened if need be; None when there may be no more of them."""
         for key, instance in self._open.items():
             upstream = instance.upstream
-            if key[0] == base.name and upstream.suits(client.profile) and not upstream.is_held_from(client):
+            if (
+                key[0] == base.name
+                and upstream.declared.suits(client.profile)
+                and not upstream.requests.is_held_from(client)
+            ):
                 return upstream
-        kind = base.name, base.habits.declared(client.profile)
+        kind = base.name, base.declared.history.declared(client.profile)
         if self.count(base.name) >= base.settings.max_instances:
             return None  # a turn on one of them comes sooner than another process has started
         return self.opened(base, next(key for n in count(1) if (key := (*kind, n, "")) not in self._open))
@@ -144,9 +149,9 @@ class Further:
         if self.count(base.name) < base.settings.max_instances:
             return True
         idle = [
-            (instance.upstream.idle_since, number, key)
+            (instance.upstream.usage.idle_since, number, key)
             for number, (key, instance) in enumerate(self._open.items())
-            if key[0] == base.name and base.is_shared and instance.upstream.is_idle
+            if key[0] == base.name and base.is_shared and instance.upstream.usage.is_idle
         ]
         if not idle:
             return False
@@ -174,7 +179,7 @@ class Further:
         with instance.scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(upstream.run)
-                await upstream.idle(upstream.settings.instance_idle)
+                await upstream.usage.idle(upstream.settings.instance_idle)
                 self._forget(instance)  # first: a call that comes now gets a new one
                 tasks.cancel_scope.cancel()
         self._forget(instance)

@@ -1,12 +1,10 @@
-"""When to look again at a list whose changes its server does not announce; pure.
-
-By the time that the server says its list stays fresh (`ttlMs`), with jitter, so that many bridges do not ask at once
-(MCP 2026-07-28, Caching, Freshness Calculation). That is a hint for caches and no wish to be asked so often, hence the
-bounds.
-
-What a live session needs besides calls: fresh lists, signs of life, subscriptions, a log level.
+"""What a live session needs besides calls: fresh lists, signs of life, subscriptions, a log level.
 
 Lives as long as its session. What clients want (`Wanted`) outlives it, so a new session is brought to the same state.
+
+Lists whose changes the server does not announce are asked for anew by the time that the server says they stay fresh
+(`ttlMs`), with jitter, so that many bridges do not ask at once (MCP 2026-07-28, Caching, Freshness Calculation). That
+is a hint for caches and no wish to be asked so often, hence the bounds.
 """
 
 import asyncio
@@ -53,7 +51,7 @@ ACKNOWLEDGE_SECONDS = 5.0
 """Seconds for a server to acknowledge a listen stream, after which it counts as open all the same."""
 
 
-class Tending:
+class Keepalive:
     """Looks after one session until cancelled."""
 
     def __init__(

@@ -1,15 +1,10 @@
-"""What one server offers: its lists as they came last, and when to ask for them anew.
+"""What one server offers: its lists as they came last; and whom its notifications concern.
 
-`session` asks over all pages, `tending` decides when; here is what stays of it from one session to the next.
-
-Whose something is that a server says without naming a call: a log message, a question.
-
-It belongs to a call that runs there, if no other can have caused it. A call that was given up may still run at the
-server for a while; what comes then may be of that one, and is put to nobody else.
-
-What a server tells by itself, outside of any request's stream, and whom it concerns.
-
-What belongs to a request goes there by its id already in `wire.peer`; this is the rest.
+`session` asks for the lists over all pages, `keepalive` decides when; here is what stays of them from one session to
+the next. What belongs to a request goes there by its id already in `protocol/peer`; the rest is sorted here. What the
+server says without naming a call (a log message, a question) belongs to a call that runs there, if no other can have
+caused it. A call that was given up may still run at the server for a while; what comes then may be of that one, and is
+put to nobody else.
 """
 
 import asyncio
@@ -22,13 +17,15 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.deadlines import Timeouts
-from mcpbridge.upstream.connection.connection import LIST_SECONDS
-from mcpbridge.upstream.session.keepalive import Tending
+from mcpbridge.upstream.session.keepalive import Keepalive
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.tasks import TaskBook
 from mcpbridge.upstream.settings import ServerSettings
 
 log = get_logger("mcpbridge.upstream")
+
+LIST_SECONDS = 10.0
+"""Seconds that a start may take for its lists, once the server has agreed on a revision."""
 
 Lists = dict[str, tuple[bytes, ...]]
 """What an upstream offers: kind (a key of `LIST_METHODS`) to its definitions, each as it came."""
@@ -50,9 +47,9 @@ class Listings:
         self.lists: Lists = {}
         self.ttl_ms: dict[str, int] = {}
         """Milliseconds that the server says its lists stay fresh, by kind; of those that it says it of."""
-        self._tending: Tending | None = None
+        self._keepalive: Keepalive | None = None
         self._stale: set[str] = set()
-        """Kinds to list once somebody tends the session."""
+        """Kinds to list once the session is kept alive."""
 
     def recall(self, lists: Lists, ttl_ms: dict[str, int]) -> None:
         """It offered this when it was up last."""
@@ -60,25 +57,25 @@ class Listings:
 
     def begin(self) -> None:
         """Another connection is opened: what was announced on the last one is seen anyway."""
-        self._tending = None
+        self._keepalive = None
         self._stale.clear()
 
-    def tended_by(self, tending: Tending) -> None:
-        """From now on `tending` lists what is stale, and first what has become so already."""
-        self._tending = tending
-        tending.mark_stale(*self._stale)
+    def kept_alive_by(self, keepalive: Keepalive) -> None:
+        """From now on `keepalive` lists what is stale, and first what has become so already."""
+        self._keepalive = keepalive
+        keepalive.mark_stale(*self._stale)
 
     def mark_stale(self, *kinds: str) -> None:
         """These lists may have changed."""
-        if self._tending is not None:
-            self._tending.mark_stale(*kinds)
+        if self._keepalive is not None:
+            self._keepalive.mark_stale(*kinds)
         else:
             self._stale.update(kinds)
 
     def acknowledged(self, params: Raw) -> None:
         """A listen stream is open: the server tells of changes from now on."""
-        if self._tending is not None:
-            self._tending.acknowledged(params)
+        if self._keepalive is not None:
+            self._keepalive.acknowledged(params)
 
     async def first(self, session: UpstreamSession) -> None:
         """List everything for the first time in this session. What fails is left for later; all of it may not.
@@ -162,11 +159,11 @@ class Attribution:
         return self._clock() < self._stray_until
 
 
-Told = Callable[[Raw], None]
+OnNotification = Callable[[Raw], None]
 """Gets the params of a notification."""
 
 
-class Notices:
+class NotificationRouter:
     """Takes the notifications of one instance; `heard` is its peer's `on_notification`."""
 
     def __init__(
@@ -176,9 +173,9 @@ class Notices:
         listings: Listings,
         tasks: TaskBook,
         *,
-        resource_updated: Told,
-        logged: Told,
-        elicitation_completed: Told,
+        resource_updated: OnNotification,
+        logged: OnNotification,
+        elicitation_completed: OnNotification,
     ) -> None:
         """`logged` gets what is of no call; the others are of the whole server by their nature."""
         self._name, self._attribution, self._listings, self._tasks = name, attribution, listings, tasks

@@ -15,11 +15,12 @@ from msgspec import Raw, Struct
 from mcpbridge.base.errors import BridgeError, UpstreamAnswered, UpstreamError, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
+from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import RequestMeta
-from mcpbridge.protocol.peer import Peer, Update
+from mcpbridge.protocol.peer import Peer
 from mcpbridge.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, declared_up
 from mcpbridge.protocol.transport import Channel
 from mcpbridge.upstream.session.negotiation import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
@@ -101,6 +102,10 @@ class UpstreamSession:
         self.standing_requests = 0
         """Requests that wait by design: open listen streams."""
 
+    def __repr__(self) -> str:
+        waiting = self._peer.in_flight - self.standing_requests
+        return f"<UpstreamSession {self._name!r} {self.version or 'not open'}, {waiting} in flight>"
+
     async def open(self, era: str, seconds: float) -> None:
         """Agree on a revision. `era` is `auto`, `legacy` or `modern`.
 
@@ -138,39 +143,41 @@ class UpstreamSession:
         """The server declared this capability."""
         return self._declares(capability)
 
-    def request(
-        self,
-        method: str,
-        params: Body,
-        timeouts: Timeouts,
-        *,
-        client_meta: Body | None = None,
-        name: str = "",
-        headers: tuple[tuple[str, str], ...] = (),
-        update: Update | None = None,
-        wants_progress: bool = False,
-        log_level: str = "",
-        capabilities: bytes = b"",
-        context: object = None,
-        id_: bytes = b"",
-    ) -> Awaitable[Raw]:
-        """Send one request of a client. `params` may be changed: their `_meta` is made anew.
+    def relay(self, call: Call, timeouts: Timeouts, capabilities: bytes) -> Awaitable[Raw]:
+        """Send the call of a client. Its params may be changed: their `_meta` is made anew.
 
-        `capabilities` is what the client behind it declared, for a modern server; `context` as in `Peer.request`.
-        `id_` is of `next_id`, for those who must know the progress token; else one is minted.
+        `capabilities` is what the client behind it declared, for a modern server. A call whose result may be a task
+        gets the progress token that the server names later.
 
         Raises: as `Peer.request`.
         """
-        id_ = id_ or self._peer.next_id()
-        token = id_ if wants_progress else b""
-        data = self._meta.put(params, client_meta, token=token, log_level=log_level, capabilities=capabilities)
-        return self._peer.request(
-            method, data, timeouts, name=name, headers=headers, update=update, id_=id_, context=context
+        peer = self._peer
+        if call.needs_task or call.takes_task:
+            call.progress_token = peer.next_id()
+        id_ = call.progress_token or peer.next_id()
+        return peer.request(
+            call.method,
+            self._meta.put(
+                call.params,
+                call.meta,
+                token=id_ if call.wants_progress else b"",
+                log_level=call.log_level,
+                capabilities=capabilities,
+            ),
+            timeouts,
+            name=call.target,
+            headers=call.headers,
+            update=call.update,
+            id_=id_,
+            context=call,
         )
 
-    def next_id(self) -> bytes:
-        """The id of a request to come; also the progress token that the server will name."""
-        return self._peer.next_id()
+    def request(self, method: str, params: Body, timeouts: Timeouts) -> Awaitable[Raw]:
+        """Send a request of the bridge's own. `params` may be changed: their `_meta` is made anew.
+
+        Raises: as `Peer.request`.
+        """
+        return self._peer.request(method, self._meta.put(params, None), timeouts)
 
     def cancel_task(self, task_id: str) -> None:
         """Tell the server that the outcome of a task is not wanted any more. Whether it hears is not waited for."""

@@ -1,6 +1,6 @@
 """What the clients want of one upstream besides calls: changes of resources told, a log level.
 
-It outlives the sessions with the server; `tending` brings each of them to it.
+It outlives the sessions with the server; `keepalive` brings each of them to it.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from mcpbridge.base.process.process import ProcessSpec, child_environment
 from mcpbridge.protocol.transport import Transport
 from mcpbridge.sandbox.job import Runner
 from mcpbridge.upstream.auth.authorization import Authorization
-from mcpbridge.upstream.auth.oauth_tokens import Account, Surroundings
+from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.transports.stdio import StdioTransport
 
@@ -34,7 +34,7 @@ class TransportMaker:
         *,
         max_bytes: int,
         redact: Callable[[str], str],
-        around: Surroundings | None = None,
+        around: AuthContext | None = None,
         runner: Callable[[], Runner] | None = None,
     ) -> None:
         """`runner`: the sandbox, for servers that are started in one; asked at each start."""

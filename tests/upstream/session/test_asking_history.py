@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, NO_CAPABILITIES, SAMPLE, ClientCapabilities
-from mcpbridge.upstream.concurrency import ENOUGH, Habits, suits
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.session.asking_history import ENOUGH, AskingHistory, suits
 from mcpbridge.upstream.settings import ServerSettings
 from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport, Someone, Watcher, call_of
 
@@ -19,44 +19,44 @@ ROOTS = ClientCapabilities.declared({"roots": {}}, "2025-11-25")
 TOOLS = ClientCapabilities.declared({"sampling": {"tools": {}}}, "2025-11-25")
 
 
-def learned(profile: ClientCapabilities, calls: int = ENOUGH) -> Habits:
-    habits = Habits(learns=True)
+def learned(profile: ClientCapabilities, calls: int = ENOUGH) -> AskingHistory:
+    history = AskingHistory(learns=True)
     for _ in range(calls):
-        assert habits.learns_of(profile)
-        habits.passed(profile)
-    return habits
+        assert history.learns_of(profile)
+        history.passed(profile)
+    return history
 
 
 def test_a_server_is_quiet_in_what_it_could_have_asked_often_enough() -> None:
     assert learned(BOTH, ENOUGH - 1).quiet is NO_CAPABILITIES
-    habits = learned(BOTH)
-    assert habits.quiet is BOTH
-    assert not habits.learns_of(BOTH)
-    assert habits.learns_of(TOOLS), "of that nothing is known yet"
+    history = learned(BOTH)
+    assert history.quiet is BOTH
+    assert not history.learns_of(BOTH)
+    assert history.learns_of(TOOLS), "of that nothing is known yet"
     assert learned(TOOLS).quiet.sampling_context, "what a model may be given is no other question"
 
 
 def test_one_question_counts_for_ever_and_for_its_kind_only() -> None:
-    habits = learned(BOTH)
-    habits.asked(LIST_ROOTS)
-    assert habits.quiet is FORM
-    assert not habits.has_asked, "for roots servers ask when they begin, whatever comes"
-    assert Habits(habits.counts, learns=True).quiet is FORM, "as it is kept"
-    assert not habits.learns_of(BOTH)
-    habits.asked(ELICIT)
-    assert habits.quiet is NO_CAPABILITIES
-    assert habits.has_asked
-    first = Habits(learns=True)
+    history = learned(BOTH)
+    history.asked(LIST_ROOTS)
+    assert history.quiet is FORM
+    assert not history.has_asked, "for roots servers ask when they begin, whatever comes"
+    assert AskingHistory(history.counts, learns=True).quiet is FORM, "as it is kept"
+    assert not history.learns_of(BOTH)
+    history.asked(ELICIT)
+    assert history.quiet is NO_CAPABILITIES
+    assert history.has_asked
+    first = AskingHistory(learns=True)
     first.asked(SAMPLE)
     assert not first.learns_of(TOOLS)
 
 
 def test_where_nothing_is_kept_nothing_is_learned() -> None:
-    habits = Habits({"form": ENOUGH})
-    assert habits.quiet is NO_CAPABILITIES
-    assert not habits.learns_of(FORM)
-    habits.asked(ELICIT)
-    assert habits.has_asked
+    history = AskingHistory({"form": ENOUGH})
+    assert history.quiet is NO_CAPABILITIES
+    assert not history.learns_of(FORM)
+    history.asked(ELICIT)
+    assert history.has_asked
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ async def test_what_was_learned_is_kept_and_serves_all_kinds_from_the_next_start
             assert second.instances("up") == 1
             await used(second, Someone(sampling=True))
             assert second.instances("up") == 2, "it could not ask a model so far"
-            second.upstreams["up"].habits.asked(ELICIT)
+            second.upstreams["up"].declared.history.asked(ELICIT)
             assert len(await used(second, *kinds)) > 1
         async with (third := pool()).running():
-            assert third.upstreams["up"].habits.quiet is ROOTS
+            assert third.upstreams["up"].declared.history.quiet is ROOTS

@@ -7,9 +7,10 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import Overloaded
-from mcpbridge.upstream import pool as startup
-from mcpbridge.upstream.pool import Pool, StartupWait
+from mcpbridge.upstream import startup_wait
+from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.startup_wait import StartupWait
 from support.upstreams.scripted_upstream import ScriptedTransport, Watcher
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +24,7 @@ def starting(seconds: float) -> StartupWait:
 
 @pytest.fixture
 def two_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "_PLACES", 2)
+    monkeypatch.setattr(startup_wait, "_PLACES", 2)
 
 
 async def waiting(wait: Any, count: int) -> list[asyncio.Future[Any]]:

@@ -10,7 +10,8 @@ from mcpbridge.base.errors import UpstreamTimeout, UpstreamUnavailable
 from mcpbridge.core.elicitation import NOBODY
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.protocol.body import Body
-from mcpbridge.upstream.instances.primary import KEEPS, REPLACES, Changed, changes, longest_call
+from mcpbridge.upstream.instances.primary import longest_call
+from mcpbridge.upstream.instances.reconfigure import KEEPS, REPLACES, Changed, changes
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
@@ -68,7 +69,7 @@ class Servers:
 
 async def ended(upstream: Upstream) -> None:
     while upstream.status.state != "stopped":
-        await upstream.stepped()
+        await upstream.connection.stepped()
 
 
 # -- what a change means

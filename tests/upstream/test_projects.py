@@ -9,8 +9,8 @@ import pytest
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.load import read
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
-from mcpbridge.upstream.instances.projects import directory_of, told_elsewhere, within
 from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.projects import directory_of, told_elsewhere, within
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from support.upstreams.scripted_upstream import (
@@ -70,7 +70,7 @@ async def test_a_server_that_needs_a_project_waits_for_the_first_and_works_in_it
     with anyio.fail_after(10):
         async with servers.pool.running():
             assert await servers.pool.settled(30), "nobody need wait for it"
-            assert "works in a project" in servers.base.state_text
+            assert "works in a project" in servers.base.connection.state_text
             assert servers.pool.wants_project()
             servers.pool.expect(NO_CAPABILITIES, project=at(tmp_path, "first"))
             assert not servers.pool.wants_project()
@@ -93,7 +93,7 @@ async def test_its_first_call_brings_the_project_as_well(tmp_path: Path) -> None
     with anyio.fail_after(10):
         async with servers.pool.running():
             assert await servers.served(Someone(project=at(tmp_path, "first"), form=True)) is servers.base
-            assert servers.base.profile is FORM
+            assert servers.base.declared.profile is FORM
     assert [started.env for started in servers.started] == [{"ROOT": f"{tmp_path}/first"}]
 
 
@@ -115,7 +115,7 @@ async def test_with_a_default_it_starts_at_once_and_moves_to_the_first_project(t
             before = servers.base
             assert await servers.served(Someone(project=at(tmp_path, "first"))) is servers.base is not before
             while before.status.state != "stopped":
-                await before.stepped()
+                await before.connection.stepped()
             assert await servers.served(Someone()) is not servers.base
     assert [started.args for started in servers.started] == [["/default"], [f"{tmp_path}/first"]]
 
@@ -172,8 +172,8 @@ async def test_a_server_that_failed_in_one_project_is_tried_in_the_next(tmp_path
             servers.pool.expect(NO_CAPABILITIES, project=at(tmp_path, "gone"))
             assert await servers.pool.settled(30)
             base = servers.base
-            base._link.closed("it ended")  # pyright: ignore[reportPrivateUsage] - as a server that dies again and again
-            base._link.step(type(base.status)("failed", "it ended", 1e9))  # pyright: ignore[reportPrivateUsage]
+            base.connection.closed("it ended")  # as a server that dies again and again
+            base.connection.step(type(base.status)("failed", "it ended", 1e9))
             assert await servers.served(Someone(project=at(tmp_path, "next"))) is servers.base is not base
             assert servers.base.home == ("", f"{tmp_path}/next")
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcpbridge.base.errors import UpstreamUnavailable
-from mcpbridge.upstream import pool as warming
+from mcpbridge.upstream import warm_up as warming
 from mcpbridge.upstream.connection import idle_stop as repose
 from support.upstreams.manifest_servers import Remembering, learned, remembering
 from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, call_of
@@ -121,7 +121,7 @@ async def test_what_does_not_come_up_is_not_tried_all_the_time(tmp_path: Path) -
         await running.watcher.reaches("idle", times=2)
         await anyio.sleep(0.05)
         assert transport.attempts == 1
-        assert running.up.state_text == "idle: starts at its next use; it ended: no such program"
+        assert running.up.connection.state_text == "idle: starts at its next use; it ended: no such program"
 
 
 async def test_none_is_looked_at_where_none_may_be(tmp_path: Path) -> None:
