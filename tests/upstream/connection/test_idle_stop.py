@@ -140,13 +140,13 @@ async def test_who_is_stopped_is_configured(tmp_path: Path, settings: dict[str, 
     how = ServerSettings.model_validate(settings)
     memory = Manifest(tmp_path).of("up", how)
     upstream = supervisor.Upstream("up", how, ScriptedTransport({}), Watcher(), client_info={}, memory=memory)
-    assert upstream.idle_stop == seconds
+    assert upstream.idle_stop.seconds == seconds
 
 
 async def test_without_a_manifest_nobody_is_stopped_unless_it_is_configured() -> None:
     transport = ScriptedTransport(LEGACY_SERVER)
     async with supervised(transport) as (upstream, _):
-        assert upstream.idle_stop == 0
+        assert upstream.idle_stop.seconds == 0
     async with supervised(transport, idle_stop=SOON) as (upstream, watcher):
         await watcher.reaches("idle")
         assert text(await upstream.request(call_of())) == "done"
