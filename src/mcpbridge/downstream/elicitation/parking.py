@@ -10,13 +10,15 @@ the sealed state names it. Each state opens once, for the same request of the sa
 
 import asyncio
 import secrets
-from collections import Counter
+from functools import partial
+from typing import Any
 
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from mcpbridge.base.errors import BadRequest, UpstreamAnswered
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question, QuestionRefused
+from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home, phrase
@@ -55,25 +57,27 @@ class _Open(Struct, eq=False):
     answer: asyncio.Future[Raw]
 
 
-class _Parked(Struct, eq=False):
-    """One call that outlives its requests."""
+class _Parked(Job):
+    """One call that outlives its requests. Its outcome is the call's."""
 
-    id: str
-    client: Client
-    bound: Binding
-    """What its states belong to."""
-    call: Call
-    """The one that runs; later requests that resume it have calls of their own."""
-    update: Update
-    round: int = 0
-    count: int = 0
-    task: "asyncio.Task[Body] | None" = None
-    open: dict[str, _Open] = field(default_factory=dict[str, _Open])
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
-    since: float = 0.0
-    """Loop time when its client was last asked something."""
-    expiry: asyncio.TimerHandle | None = None
-    """Runs while nobody attends."""
+    __slots__ = ("bound", "call", "client", "count", "is_away", "open", "round", "since", "update")
+
+    def __init__(self, client: Client, bound: Binding, call: Call, rounds: int) -> None:
+        super().__init__(client.principal, id=secrets.token_hex(16))
+        self.client = client
+        self.bound = bound
+        """What its states belong to."""
+        self.call = call
+        """The one that runs; later requests that resume it have calls of their own."""
+        self.update: Update = call.update
+        self.round = rounds
+        self.count = 0
+        """Questions that were put so far."""
+        self.open: dict[str, _Open] = {}
+        self.is_away = False
+        """Its client was asked something and has not come back: nobody attends."""
+        self.since = 0.0
+        """Loop time when its client was last asked something."""
 
     @property
     def is_asking(self) -> bool:
@@ -128,8 +132,7 @@ class Parking:
         """`seconds`: how long a parked call waits for its client."""
         self._plan, self._sealer, self.seconds = plan, sealer, seconds
         self._relaying = Relaying(sealer)
-        self._parked: dict[str, _Parked] = {}
-        self._by_principal: Counter[str] = Counter()
+        self._parked = Jobs[_Parked](per_owner=MAX_PARKED, cancels_by_hand=True)
 
     async def deliver(self, client: Client, call: Call) -> Body:
         """The result of the call, or the `input_required` that asks its client for something.
@@ -156,8 +159,7 @@ class Parking:
             result = await self._attend(parked)
         except UpstreamAnswered as error:
             return self._relaying.visit_first(parked.client, bound, parked.round, error, agreed=parked.call.agreed)
-        is_parked = parked.expiry is not None
-        if is_parked or not needs_driving(result):
+        if parked.is_away or not needs_driving(result):
             return result
         agreed = parked.call.agreed
         return self._relaying.questions(parked.client, bound, parked.round, call.upstream, result, agreed=agreed)
@@ -166,9 +168,9 @@ class Parking:
         """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         try:
-            if parked.expiry is not None and parked.id not in self._parked:
+            if parked.is_away and parked not in self._parked:
                 raise QuestionRefused("The client is not there")
-            if parked.task is not None and parked.task.done():
+            if parked.is_done:
                 raise QuestionRefused(_OVER)
             if parked.round >= MAX_ROUNDS:
                 raise QuestionRefused(f"The client was asked {MAX_ROUNDS} times during this call")
@@ -178,13 +180,13 @@ class Parking:
             return answer
         parked.count += 1
         parked.open[f"q{parked.count}"] = _Open(question, params if isinstance(params, Raw) else Raw(params), answer)
-        parked.asked.set()
+        parked.wake()
         return answer
 
     def left(self, channel: object) -> None:
         """The connection that these calls came on has ended: nobody will come back."""
-        for parked in list(self._parked.values()):
-            if parked.client.channel is channel and parked.expiry is not None:
+        for parked in self._parked:
+            if parked.client.channel is channel and parked.is_away:
                 self._expire(parked)
 
     def give_way(self, server: str, principal: str) -> bool:
@@ -193,9 +195,7 @@ class Parking:
         One's own go first; those of others only when they can hardly be waited for any more. A client over HTTP may
         leave for good in between its requests, and nobody is told.
         """
-        away = [
-            parked for parked in self._parked.values() if parked.expiry is not None and parked.call.upstream == server
-        ]
+        away = [parked for parked in self._parked if parked.is_away and parked.call.upstream == server]
         own = [parked for parked in away if parked.client.principal == principal]
         now = asyncio.get_running_loop().time()
         for parked in own or away:  # in the order in which they were parked first
@@ -206,22 +206,24 @@ class Parking:
 
     def end_all(self) -> None:
         """The bridge stops: nobody will come back."""
-        for parked in list(self._parked.values()):
+        for parked in self._parked:
             self._expire(parked)
 
-    def under_way(self) -> "set[asyncio.Task[Body]]":
+    def under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks of the calls that are parked."""
-        return {parked.task for parked in self._parked.values() if parked.task is not None}
+        return {parked.task for parked in self._parked if parked.task is not None}
 
     # -- parked calls
 
     def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _Parked:
         """Start the call in a task of its own, which outlives this request if it has to."""
-        parked = _Parked(secrets.token_hex(16), client, bound, call, call.update, rounds)
+        parked = _Parked(client, bound, call, rounds)
         # Not `parked.update` itself: it is another one after each resume.
         call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
         call.client = _ModernAsker(self, parked)
-        parked.task = asyncio.get_running_loop().create_task(self._run(call))
+        parked.on_expired = partial(self._expire, parked)
+        self._parked.start(parked, self._run(call))
+        assert parked.task is not None
         parked.task.add_done_callback(lambda _: self._ended(parked))
         return parked
 
@@ -234,37 +236,32 @@ class Parking:
 
     async def _attend(self, parked: _Parked) -> Body:
         """Wait with the client's request, until there is a result or something to tell it."""
-        task = parked.task
-        assert task is not None
         try:
-            while not task.done():
-                if parked.is_asking:
-                    await asyncio.wait([task], timeout=GATHER_SECONDS)
-                    if not task.done() and parked.is_asking:
-                        return self._park(parked)
-                else:
-                    parked.asked.clear()
-                    await _first(task, parked.asked)
-            return task.result()
+            while not parked.is_done:
+                if not parked.is_asking:
+                    await parked.wait()
+                elif not await parked.wait(GATHER_SECONDS, to_the_end=True) and parked.is_asking:
+                    return self._park(parked)
+            return parked.result()
         except asyncio.CancelledError:
-            task.cancel()  # the client left while it waited: that is the cancel
+            if parked.task is not None:
+                parked.task.cancel()  # the client left while it waited: that is the cancel
             raise
         finally:
-            if task.done():
-                self._forget(parked)
+            if parked.is_done:
+                self._parked.forget(parked)
 
     def _park(self, parked: _Parked) -> Body:
-        if parked.id not in self._parked:
-            principal = parked.client.principal
-            if self._by_principal[principal] >= MAX_PARKED:
+        if parked not in self._parked:
+            if not self._parked.has_room(parked.owner):
                 self._refuse(parked, f"{MAX_PARKED} calls of this client wait for answers; more are not kept")
                 raise BadRequest(INVALID_PARAMS, f"{MAX_PARKED} of your calls wait for answers; answer those first")
-            self._by_principal[principal] += 1
-            self._parked[parked.id] = parked
+            self._parked.add(parked)
         parked.round += 1
         parked.since = asyncio.get_running_loop().time()
         parked.update = ignore_update  # the request that it would belong to is answered now
-        parked.expiry = asyncio.get_running_loop().call_later(self.seconds, self._expire, parked)
+        parked.is_away = True
+        self._parked.forget_in(parked, self.seconds)
         claims = {"parked": parked.id, "round": parked.round}
         state = self._sealer.seal(claims, parked.bound.value, seconds=self.seconds)
         requests = {
@@ -274,10 +271,10 @@ class Parking:
 
     def _resume(self, id_: str, round_: int, client: Client, call: Call, answers: dict[str, Raw]) -> _Parked:
         parked = self._parked.get(id_)
-        if parked is None or parked.round != round_ or parked.expiry is None:
+        if parked is None or parked.round != round_ or not parked.is_away:
             raise BadRequest(INVALID_PARAMS, GONE)
-        parked.expiry.cancel()
-        parked.expiry = None
+        self._parked.keep(parked)
+        parked.is_away = False
         parked.client, parked.update = client, call.update
         call.resumes = parked.call
         for key, entry in list(parked.open.items()):
@@ -291,7 +288,7 @@ class Parking:
     def _expire(self, parked: _Parked) -> None:
         """Nobody came back: the upstream gets an answer that says so, then the call is withdrawn."""
         self._refuse(parked, "The client did not come back with an answer")
-        self._forget(parked)
+        self._parked.forget(parked)
 
     def _refuse(self, parked: _Parked, reason: str) -> None:
         for entry in parked.open.values():
@@ -310,31 +307,10 @@ class Parking:
 
     def _ended(self, parked: _Parked) -> None:
         """The call is over. Its outcome is kept while its client is expected back."""
-        task = parked.task
-        if task is not None and not task.cancelled():
-            task.exception()  # nobody may be left to read how it ended; that is no fault
         for entry in parked.open.values():  # somebody else may wait for it, such as a sign-in that others need too
             if not entry.answer.done():
                 entry.answer.set_exception(QuestionRefused(_OVER))
                 entry.answer.exception()  # nor is it one if nobody waits
         parked.open.clear()
-        if parked.expiry is None:
-            self._forget(parked)
-
-    def _forget(self, parked: _Parked) -> None:
-        if parked.expiry is not None:
-            parked.expiry.cancel()
-        if self._parked.pop(parked.id, None) is not None:
-            principal = parked.client.principal
-            self._by_principal[principal] -= 1
-            if not self._by_principal[principal]:
-                del self._by_principal[principal]
-
-
-async def _first(task: "asyncio.Task[Body]", event: asyncio.Event) -> None:
-    """Wait until the task is done or the event is set."""
-    waiting = asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
+        if not parked.is_away:
+            self._parked.forget(parked)
