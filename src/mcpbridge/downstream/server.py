@@ -216,6 +216,7 @@ class Server:
         """The bridge stops: nothing is waited for any more."""
         self.listeners.end_all()
         self._parking.end_all()
+        self._session_tasks.end()
 
     async def answer(self, client: Client, frame: Frame, notify: Notify, *, cancel_as: Client | None = None) -> Answer:
         """Answer one request. `notify` gets what belongs to it meanwhile. Cancel this task to cancel the call.

@@ -8,11 +8,12 @@ progress, its status) goes to that session: on a stream that asks for the task i
 import asyncio
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw
 
 from mcpbridge.base.errors import BadRequest, BridgeError, Overloaded, UpstreamAnswered
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.core.elicitation import NOBODY
+from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import LegacyAsker
@@ -33,21 +34,20 @@ LOOKS_AT_ONCE = 8
 """Tasks that are looked at side by side for a list."""
 
 
-class _Task(Struct, eq=False):
-    """One task and whose it is."""
+class _Task(Job):
+    """One task and whose it is. Its id is the one that clients know."""
 
-    shown: str
-    """Its id as clients know it."""
-    server: str
-    id: str
-    client: Client
-    """The session that made it, or asked for it last."""
-    until: float
-    """Loop time when it is forgotten."""
-    instance: Upstream | None = None
-    """The session it lives in; None when that is not known any more."""
-    streams: list[Notify] = field(default_factory=list[Notify])
-    """Open streams of requests about it, the newest last."""
+    __slots__ = ("client", "instance", "server", "streams", "task_id")
+
+    def __init__(self, client: Client, server: str, task_id: str, shown: str) -> None:
+        super().__init__(_owner(client), id=shown)
+        self.server, self.task_id = server, task_id
+        self.client = client
+        """The session that made it, or asked for it last."""
+        self.instance: Upstream | None = None
+        """The session it lives in; None when that is not known any more."""
+        self.streams: list[Notify] = []
+        """Open streams of requests about it, the newest last."""
 
     def send(self, message: bytes) -> bool:
         """Send what belongs to the task. False when there is no way to its client."""
@@ -60,8 +60,7 @@ class LegacyTasks:
 
     def __init__(self, catalog: Catalog, pool: Pool, plan: CallHandler, ids: TaskIds) -> None:
         self._catalog, self._pool, self._plan, self._ids = catalog, pool, plan, ids
-        self._tasks: dict[str, _Task] = {}
-        self._clock = asyncio.get_running_loop().time
+        self._tasks = Jobs[_Task]()
 
     @property
     def legacy(self) -> dict[str, Handler]:
@@ -93,19 +92,23 @@ class LegacyTasks:
         if isinstance(call.update, CallUpdates):
             call.update.go_to(record.send)  # the stream of the call ends with this answer
         self._follow(record, call, state.seconds_to_live)
-        task.put("taskId", record.shown)
+        task.put("taskId", record.id)
         result.put("task", task)
-        _rename(result, record.shown)
+        _rename(result, record.id)
         return result
 
     def forget(self, client: Client) -> None:
         """A session ended. Its tasks run on, since they may be asked for again; nobody is told of them meanwhile."""
-        for shown, record in list(self._tasks.items()):
+        for record in self._tasks.of(_owner(client)):
             if record.client is client:
                 record.streams.clear()
                 self._leave(record)
                 if not client.principal:
-                    del self._tasks[shown]  # nobody could list it; its id is still good for whoever has it
+                    self._tasks.forget(record)  # nobody could list it; its id is still good for whoever has it
+
+    def end(self) -> None:
+        """The bridge stops: no task is known any more."""
+        self._tasks.clear()
 
     # -- requests
 
@@ -116,7 +119,7 @@ class LegacyTasks:
         record, params = self._opened(client, frame)
         task = await self._ask(client, "tasks/cancel", record, params)
         self._leave(record)
-        task.put("taskId", record.shown)
+        task.put("taskId", record.id)
         return task.data
 
     async def _result(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
@@ -131,7 +134,7 @@ class LegacyTasks:
         snapshot = self._catalog.view(client.view)
         if snapshot.may_hold_uris(record.server, result.data):
             publish_uris("tools/call", result, lambda uri: snapshot.published_uri(record.server, uri))
-        _rename(result, record.shown, always=True)
+        _rename(result, record.id, always=True)
         return result.data
 
     async def _list(self, client: Client, frame: Frame, notify: Notify) -> bytes:
@@ -148,7 +151,7 @@ class LegacyTasks:
                     return await self._look(client, record, Body())
                 except UpstreamAnswered as error:
                     if code_of(error.error) == INVALID_PARAMS:
-                        self._tasks.pop(record.shown, None)  # its server has forgotten it
+                        self._tasks.forget(record)  # its server has forgotten it
                     return None
                 except BridgeError:
                     return None
@@ -165,51 +168,46 @@ class LegacyTasks:
             raise unknown_task(shown)
         record = self._tasks.get(shown)
         if record is None:  # of a session that ended, or from before a restart
-            record = self._tasks[shown] = _Task(shown, server, id_, client, self._clock() + LONGEST)
+            record = self._known(client, server, id_, shown, LONGEST)
         elif record.client is not client:
             record.client = client
-            self._follow(record, Call("tools/call", server, "", Body()), record.until - self._clock())
+            self._tasks.hand_over(record, _owner(client))
+            seconds = record.expires - asyncio.get_running_loop().time()
+            self._follow(record, Call("tools/call", server, "", Body()), seconds)
         return record, params
 
     async def _look(self, client: Client, record: _Task, params: Body) -> Body:
         task = await self._ask(client, "tasks/get", record, params)
         if read_task(record.server, task).has_ended:
             self._leave(record)
-        task.put("taskId", record.shown)
+        task.put("taskId", record.id)
         return task
 
     async def _ask(self, client: Client, method: str, record: _Task, params: Body) -> Body:
-        params.put("taskId", record.id)
-        call = Call(method, record.server, record.id, params, params.inner("_meta"))
+        params.put("taskId", record.task_id)
+        call = Call(method, record.server, record.task_id, params, params.inner("_meta"))
         if client.asked is not None:
-            call.client = LegacyAsker(client, client.asked, record.send, task=record.shown)
+            call.client = LegacyAsker(client, client.asked, record.send, task=record.id)
         if record.instance is not None and record.instance.status.state != "stopped":
             call.instance = record.instance
         try:
             return await self._plan(call)
         except UpstreamAnswered as error:
-            raise named_as_shown(error, record.id, record.shown) from error
+            raise named_as_shown(error, record.task_id, record.id) from error
 
     # -- what is known
 
     def _keep(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> _Task:
         shown = self._ids.seal(client, server, id_, seconds_to_live)
-        lives = LONGEST if seconds_to_live is None else min(LONGEST, seconds_to_live)
-        record = self._tasks[shown] = _Task(shown, server, id_, client, self._clock() + lives)
+        return self._known(client, server, id_, shown, LONGEST if seconds_to_live is None else seconds_to_live)
+
+    def _known(self, client: Client, server: str, id_: str, shown: str, seconds: float) -> _Task:
+        record = self._tasks.add(_Task(client, server, id_, shown))
+        self._tasks.forget_in(record, min(LONGEST, seconds))
         return record
 
     def _of(self, client: Client) -> list[_Task]:
-        now = self._clock()
-        for shown, record in list(self._tasks.items()):
-            if record.until <= now:
-                del self._tasks[shown]
-        principal = client.principal
-        return [
-            record
-            for record in self._tasks.values()
-            if (record.client is client or (principal and record.client.principal == principal))
-            and client.view in ("", record.server)
-        ]
+        return [task for task in self._tasks.of(_owner(client)) if client.view in ("", task.server)]
 
     def _follow(self, record: _Task, call: Call, seconds: float | None) -> None:
         """From now on what its server says of the task is this client's."""
@@ -218,15 +216,15 @@ class LegacyTasks:
             return
         call.client = NOBODY
         if client.asked is not None:
-            call.client = LegacyAsker(client, client.asked, record.send, task=record.shown)
-        instance.tasks.follow(record.id, call, lambda params: self._changed(record, params), seconds=seconds)
+            call.client = LegacyAsker(client, client.asked, record.send, task=record.id)
+        instance.tasks.follow(record.task_id, call, lambda params: self._changed(record, params), seconds=seconds)
 
     def _changed(self, record: _Task, params: Raw) -> None:
         """A `notifications/tasks/status` of the server: to the client."""
         try:
             task = Body(params)
             has_ended = read_task(record.server, task).has_ended
-            task.put("taskId", record.shown)
+            task.put("taskId", record.id)
             record.client.push(encode_notification("notifications/tasks/status", bytes(task.data)))
         except (BridgeError, msgspec.DecodeError):
             return
@@ -236,7 +234,12 @@ class LegacyTasks:
     def _leave(self, record: _Task) -> None:
         """Nothing more comes of it by itself."""
         if record.instance is not None:
-            record.instance.tasks.leave(record.id)
+            record.instance.tasks.leave(record.task_id)
+
+
+def _owner(client: Client) -> str:
+    """Whom a task is counted for: the principal, or the one session that has none."""
+    return client.principal or f"session {client.session.id}"
 
 
 def _require_told(client: Client) -> None:
