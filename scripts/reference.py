@@ -120,8 +120,14 @@ def table(model: type[BaseModel]) -> str:
 
 
 def shared_model(model: type[BaseModel]) -> type[BaseModel] | None:
-    """The model whose fields this one has besides its own; None if there is none."""
-    return next((base for base in model.__bases__ if issubclass(base, BaseModel) and base is not BaseModel), None)
+    """The model whose fields this one has besides its own, and which has a table of its own; None if there is none."""
+    bases = models_above(model)
+    return bases[0] if len(bases) == 1 else None
+
+
+def models_above(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """The models that this one takes fields from. Several: it is put together of them, and its table has them all."""
+    return [base for base in model.__bases__ if issubclass(base, BaseModel) and base is not BaseModel]
 
 
 @cache
@@ -135,8 +141,7 @@ def docstrings(model: type[BaseModel]) -> dict[str, str]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }
-    shared = shared_model(model)
-    return own if shared is None else {**docstrings(shared), **own}
+    return {name: text for base in models_above(model) for name, text in docstrings(base).items()} | own
 
 
 def kind_of(field: FieldInfo) -> str:

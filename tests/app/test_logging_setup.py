@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from mcpbridge.app.logging_setup import StderrLogger, set_up_logs
 from mcpbridge.base.log import Logger, get_logger
 from mcpbridge.base.redaction import MASK, Redactor
-from mcpbridge.config.schema import LogSettings
+from mcpbridge.base.settings import LogSettings
 
 
 class Pipe:

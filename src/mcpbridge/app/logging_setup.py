@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from mcpbridge.base.log import LEVELS, Level, Logger, get_logger
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.config.schema import LogSettings
+from mcpbridge.base.settings import LogSettings
 
 _PIECE = 4096
 """Bytes that a pipe takes without waiting once it is writable (PIPE_BUF on Linux)."""

@@ -1,4 +1,4 @@
-"""How tools are found, and which of them clients are listed: `expose`, `profiles`, `search`, `router`, `code`."""
+"""How tools are named, paged, listed and found: `expose`, `profiles`, `search`, `router`, `code`, part of `bridge`."""
 
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
@@ -15,6 +15,30 @@ ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
 """Stands in paths and on command lines."""
 
 _Glob = Annotated[str, Field(min_length=1)]
+
+
+Prefix = Literal["always", "on-collision", "never"]
+"""Which names begin with their server's: all, those that would be ambiguous, or none (an ambiguous one gets a hash)."""
+
+NAME_LENGTH, SHORTEST_NAME_LENGTH = 48, 16
+"""Characters of the longest tool name: the default, and the least, which leaves room for a hash and some text."""
+
+
+class NamingSettings(BaseModel):
+    """The part of the `bridge` section that says how tools are named and how long a page of a listing is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name_length: int = Field(default=NAME_LENGTH, ge=SHORTEST_NAME_LENGTH, le=128)
+    """Characters of the longest tool name; a longer one is cut and gets a hash. Clients add their own prefix."""
+
+    prefix: Prefix = "always"
+    """Which tools and prompts are named after their server (`server__tool`): `always`; `on-collision`, only those whose
+    name several servers use; or `never`, then such a name gets a hash. Names may change as servers come and go unless
+    it is `always`. An endpoint of one server (`/servers/NAME/mcp`) never has prefixes."""
+
+    page_size: int = Field(default=0, ge=0)
+    """Entries a page of a listing; 0: all in one."""
 
 
 class ClientExposure(BaseModel):

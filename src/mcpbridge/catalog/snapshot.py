@@ -29,8 +29,9 @@ from mcpbridge.catalog.listed_definitions import Rewriting
 from mcpbridge.catalog.lookup import Directory, Listed
 from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.pagination import Entry, Listing
+from mcpbridge.catalog.settings import NAME_LENGTH, Prefix
 from mcpbridge.catalog.slim.slim import Level, slimmed
-from mcpbridge.catalog.tool_names import Prefix, own_names, wire_names
+from mcpbridge.catalog.tool_names import own_names, wire_names
 from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex
 from mcpbridge.core.call_options import NO_HINTS, Hints
 from mcpbridge.core.model import BRIDGE, OWN
@@ -216,7 +217,7 @@ class Builder:
     def __init__(
         self,
         *,
-        name_length: int = 48,
+        name_length: int = NAME_LENGTH,
         prefix: Prefix = "always",
         page_size: int = 0,
         ttl_ms: int = 0,
@@ -320,7 +321,7 @@ def build(
     offers: Sequence[Offer],
     settings: Mapping[str, OfferSettings],
     *,
-    name_length: int = 48,
+    name_length: int = NAME_LENGTH,
     page_size: int = 0,
     ttl_ms: int = 0,
     modern_tail: bytes = b"",

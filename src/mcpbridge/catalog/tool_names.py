@@ -11,15 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from itertools import chain, count
-from typing import Literal
 
+from mcpbridge.catalog.settings import NAME_LENGTH, SHORTEST_NAME_LENGTH, Prefix
 from mcpbridge.core.model import BRIDGE, OWN
-
-Prefix = Literal["always", "on-collision", "never"]
-"""Which names begin with their server's: all, those that would be ambiguous, or none (an ambiguous one gets a hash)."""
-
-SHORTEST_LIMIT = 16
-"""Characters; a shorter limit leaves no room for a hash and something to read."""
 
 _SEPARATOR = "__"
 _HASH_LENGTH = 6
@@ -28,15 +22,15 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 _Owner = tuple[str, str]
 
 
-def wire_names(owners: Iterable[_Owner], *, limit: int = 48, prefix: Prefix = "always") -> dict[_Owner, str]:
+def wire_names(owners: Iterable[_Owner], *, limit: int = NAME_LENGTH, prefix: Prefix = "always") -> dict[_Owner, str]:
     """A unique name for each (server, tool): `^[A-Za-z][A-Za-z0-9_-]*$`, at most `limit` characters.
 
     A pure function of the set of owners, whatever their order. All names that would be the same get a hash, not
     just the later ones, so that no server can take over the name of another's tool. An owner whose name nobody
     else comes near keeps it, whoever else is there.
     """
-    if limit < SHORTEST_LIMIT:
-        raise ValueError(f"a tool name needs at least {SHORTEST_LIMIT} characters, not {limit}")
+    if limit < SHORTEST_NAME_LENGTH:
+        raise ValueError(f"a tool name needs at least {SHORTEST_NAME_LENGTH} characters, not {limit}")
     every = sorted(set(owners))
     attempts = dict.fromkeys((owner for owner in every if owner[0] != BRIDGE), 0)
     names = {owner: _name(owner, 0, limit, _prefix_of(owner, prefix)) for owner in attempts}

@@ -1,28 +1,31 @@
-"""The whole configuration as one value. Each larger section's model lives beside the code that reads it."""
+"""The whole configuration as one value: its sections, each declared in `settings.py` of the folder that reads it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny, model_validator
 
-from mcpbridge.base.units import Bytes, Seconds
+from mcpbridge.base.settings import LogSettings
 from mcpbridge.catalog.settings import (
     CodeSettings,
     ExposeSettings,
+    NamingSettings,
     ProfileName,
     ProfileSettings,
     RouterSettings,
     SearchSettings,
 )
-from mcpbridge.catalog.tool_names import Prefix
+from mcpbridge.config.daemon_settings import DaemonSettings
+from mcpbridge.config.health_settings import HealthSettings
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.result_settings import ResultDefaults
-from mcpbridge.downstream.settings import AskingSettings, HttpSettings
+from mcpbridge.downstream.settings import AskingSettings, HttpSettings, PresentationSettings
 from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.pipeline.hooks.settings import HookSettings
 from mcpbridge.pipeline.observability.settings import ObserveSettings
 from mcpbridge.pipeline.permissions.settings import PermissionRule
 from mcpbridge.pipeline.stages.cache import CacheSettings
+from mcpbridge.protocol.settings import LimitSettings
 from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.storage.settings import CallLogSettings, StoreSettings
 from mcpbridge.tools.builtin.base_settings import BuiltinDefaults
@@ -31,95 +34,8 @@ from mcpbridge.tools.settings import BackendSettings
 from mcpbridge.upstream.settings import ServerSettings
 
 
-class BridgeSettings(BaseModel):
+class BridgeSettings(NamingSettings, PresentationSettings):
     """The `bridge` section: how the bridge presents itself."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(default="mcpbridge", min_length=1, max_length=64)
-    """The server name that clients see."""
-
-    instructions: str | None = None
-    """What clients are told about the whole. Left out: that names begin with the server they come from."""
-
-    instructions_budget: int = Field(default=2000, ge=0)
-    """Characters of all instructions: those above come first and whole, then excerpts of what the servers tell.
-    Clients cut longer ones, and often put them into every prompt."""
-
-    list_ttl: Seconds = Field(default=60, ge=0)
-    """Seconds that clients may use a listing without asking again (`ttlMs`, from revision 2026-07-28 on), if no server
-    asks for less. Changes are announced to those who listen."""
-
-    extensions: list[str] = []
-    """Identifiers of protocol extensions that may cross the bridge besides those it understands. Only such as are pure
-    data work: what brings methods of its own does not."""
-
-    startup_wait: Seconds = 3
-    """Seconds that the first listing waits for servers that are still starting."""
-
-    name_length: int = Field(default=48, ge=16, le=128)
-    """Characters of the longest tool name; a longer one is cut and gets a hash. Clients add their own prefix."""
-
-    prefix: Prefix = "always"
-    """Which tools and prompts are named after their server (`server__tool`): `always`; `on-collision`, only those whose
-    name several servers use; or `never`, then such a name gets a hash. Names may change as servers come and go unless
-    it is `always`. An endpoint of one server (`/servers/NAME/mcp`) never has prefixes."""
-
-    page_size: int = Field(default=0, ge=0)
-    """Entries a page of a listing; 0: all in one."""
-
-
-class LimitSettings(BaseModel):
-    """The `limits` section: what the bridge refuses to carry."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    max_frame: Bytes = Field(default=64 * 1024**2, ge=1024)
-    """Bytes of the largest message that is read from a peer."""
-
-
-class LogSettings(BaseModel):
-    """The `log` section. Logs go to standard error: on stdio, standard output belongs to the protocol."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    """The least severe level to write."""
-
-    format: Literal["auto", "json", "console"] = "auto"
-    """`json`: one object a line; `console`: for people; `auto`: `console` on a terminal, else `json`."""
-
-
-class DaemonSettings(BaseModel):
-    """The `daemon` section: the process in the background that `mcpbridge serve` on stdio shares with all clients."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    idle_exit: Seconds = Field(default=600, ge=0)
-    """Seconds without a client after which it ends, if `mcpbridge serve` started it. 0: never."""
-
-    http: str | None = None
-    """An address where it serves HTTP as well: `127.0.0.1:8808`."""
-
-    watch: bool = True
-    """Whether an edited configuration file takes effect by itself. `mcpbridge reload` does it in any case."""
-
-    warm_up: int = Field(default=2, ge=0)
-    """Servers that are started in the background at a time, to see whether they still offer what they did. 0: none."""
-
-    revalidate: Seconds = Field(default=86400, ge=0)
-    """Seconds for which it is believed what a `command` offered last, without starting it to look. What has a `url` is
-    looked at whenever the daemon starts."""
-
-
-class HealthSettings(BaseModel):
-    """The `health` section: looking by itself whether servers and tools work."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    every: Seconds = Field(default=0, ge=0)
-    """Seconds between two looks at every server and backend that runs. What changed is logged, and told by `status`,
-    `/api/health` and the metrics. 0: never."""
 
 
 def read_builtin(value: object) -> object:

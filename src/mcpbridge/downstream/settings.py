@@ -1,4 +1,4 @@
-"""The `http` section of the configuration: who may reach the HTTP front, and how long it remembers them."""
+"""The sections `http` and `questions`, and the part of `bridge` that clients see: name, instructions, list lifetime."""
 
 import os
 import re
@@ -110,3 +110,30 @@ class AskingSettings(BaseModel):
     state_key: str | None = Field(default=None, min_length=16)
     """Secret text that seals what modern clients keep meanwhile (`requestState`). Bridges behind one load balancer
     need the same; left out, each makes its own when it starts."""
+
+
+class PresentationSettings(BaseModel):
+    """The part of the `bridge` section that says how the bridge presents itself to clients."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(default="mcpbridge", min_length=1, max_length=64)
+    """The server name that clients see."""
+
+    instructions: str | None = None
+    """What clients are told about the whole. Left out: that names begin with the server they come from."""
+
+    instructions_budget: int = Field(default=2000, ge=0)
+    """Characters of all instructions: those above come first and whole, then excerpts of what the servers tell.
+    Clients cut longer ones, and often put them into every prompt."""
+
+    list_ttl: Seconds = Field(default=60, ge=0)
+    """Seconds that clients may use a listing without asking again (`ttlMs`, from revision 2026-07-28 on), if no server
+    asks for less. Changes are announced to those who listen."""
+
+    extensions: list[str] = []
+    """Identifiers of protocol extensions that may cross the bridge besides those it understands. Only such as are pure
+    data work: what brings methods of its own does not."""
+
+    startup_wait: Seconds = 3
+    """Seconds that the first listing waits for servers that are still starting."""

@@ -14,8 +14,8 @@ from msgspec import Struct
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.lookup import Selector, UnmatchedNames
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.settings import Prefix
 from mcpbridge.catalog.snapshot import Builder
-from mcpbridge.catalog.tool_names import Prefix
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.core.source_settings import OfferSettings

@@ -30,8 +30,8 @@ from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.app.stdio_proxy.handshake import project_of
 from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.load import Loaded, load
-from mcpbridge.config.schema import LogSettings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.engine.engine import RequestFailed
 from mcpbridge.library.bridge import Bridge

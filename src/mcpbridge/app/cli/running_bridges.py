@@ -27,8 +27,9 @@ from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.load import Loaded, find, read
-from mcpbridge.config.schema import LogSettings, Settings
+from mcpbridge.config.schema import Settings
 from mcpbridge.pipeline.approvals.grants import Grants, recording
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.results.kept_results import Shelf

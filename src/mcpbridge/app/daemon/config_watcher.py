@@ -25,8 +25,9 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.load import Loaded, only_server, read
-from mcpbridge.config.schema import LogSettings, Settings
+from mcpbridge.config.schema import Settings
 from mcpbridge.library.bridge import Bridge
 
 log = get_logger("mcpbridge.reload")

@@ -1,0 +1,17 @@
+"""The `log` section of the configuration: which log lines are written, and in which format."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class LogSettings(BaseModel):
+    """The `log` section. Logs go to standard error: on stdio, standard output belongs to the protocol."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    """The least severe level to write."""
+
+    format: Literal["auto", "json", "console"] = "auto"
+    """`json`: one object a line; `console`: for people; `auto`: `console` on a terminal, else `json`."""

@@ -1,0 +1,14 @@
+"""The `limits` section of the configuration: how large a message of a peer may be."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.base.units import Bytes
+
+
+class LimitSettings(BaseModel):
+    """The `limits` section: what the bridge refuses to carry."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_frame: Bytes = Field(default=64 * 1024**2, ge=1024)
+    """Bytes of the largest message that is read from a peer."""
