@@ -9,7 +9,8 @@ from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog import refresh as audiences
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.pipeline.permissions.policy import ANYBODY
 from support.catalog.definitions import prompt, settings, tools
 from support.catalog.policies import policy_of
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 def catalog_of(*offers: Offer, rules: list[dict[str, Any]], page_size: int = 0) -> Catalog:
     servers = {offer.server: settings() for offer in offers}
-    catalog = Catalog(servers, Builder(page_size=page_size), policy=policy_of(*rules))
+    catalog = Catalog(servers, SnapshotBuilder(page_size=page_size), policy=policy_of(*rules))
     for offer in offers:
         catalog.update(offer)
     catalog.flush()

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.listed_definitions import older_form
 from mcpbridge.catalog.offers import Offer
-from mcpbridge.catalog.snapshot import Snapshot, build
+from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.protocol.revisions import LEGACY, MODERN, REVISIONS
 from support.catalog.definitions import dumps, prompt, resource, settings, template, tool
+from support.catalog.snapshots import build_snapshot
 
 ICONS = [{"src": "https://x/i.png"}]
 RICH = {"title": "T", "icons": ICONS, "_meta": {"v/k": None}, "x-new": [1]}
@@ -42,7 +43,7 @@ GONE: dict[str, set[str]] = {
 
 
 def listed(kind: Kind, revision: str, snapshot: Snapshot | None = None) -> list[dict[str, Any]]:
-    snapshot = snapshot or build([OFFER], {})
+    snapshot = snapshot or build_snapshot([OFFER], {})
     page = json.loads(snapshot.page(kind, None, revision=revision))
     return page["resourceTemplates" if kind == "templates" else kind]
 
@@ -72,7 +73,7 @@ def test_arguments_of_prompts_have_titles_where_there_are_any(revision: str) -> 
 
 def test_tasks_of_2025_are_told_of_where_the_bridge_offers_them() -> None:
     """Of servers that run them: 2026-07-28 removed them, older revisions never had them."""
-    snapshot = build([replace(OFFER, runs_tasks=True)], {})
+    snapshot = build_snapshot([replace(OFFER, runs_tasks=True)], {})
     shown = {revision: "execution" in listed("tools", revision, snapshot)[0] for revision in REVISIONS}
     assert shown == {revision: revision == "2025-11-25" for revision in REVISIONS}
 
@@ -86,14 +87,14 @@ def test_a_definition_without_news_keeps_its_bytes() -> None:
 
 
 def test_pages_of_a_rare_revision_are_made_when_asked_for_and_once() -> None:
-    snapshot = build([OFFER], {})
+    snapshot = build_snapshot([OFFER], {})
     first = snapshot.page("tools", None, revision="2024-11-05")
     assert snapshot.page("tools", None, revision="2024-11-05") is first
 
 
 def test_a_page_of_the_newest_legacy_revision_is_that_of_an_older_one_with_nothing_to_leave_out() -> None:
     plain = Offer("s", tools=(tool("t", description="d"),))
-    snapshot = build([plain], {})
+    snapshot = build_snapshot([plain], {})
     pages = {id(snapshot.page("tools", None, revision=revision)) for revision in LEGACY}
     assert len(pages) == 1, "one copy of it"
 
@@ -120,7 +121,7 @@ def test_whatever_a_server_lists_is_valid_in_every_revision_and_otherwise_unchan
 ) -> None:
     offered = _MAKE[kind]("x:y", **members)
     lists: dict[str, Any] = {kind: (offered,)}
-    snapshot = build([Offer("s", **lists)], {"s": settings()}, modern_tail=b'"_meta":{}')
+    snapshot = build_snapshot([Offer("s", **lists)], {"s": settings()}, modern_tail=b'"_meta":{}')
     page = json.loads(snapshot.page(kind, None, revision=revision))
     validate_server_result(_METHOD[kind], revision, page)
     [shown] = listed(kind, revision, snapshot)

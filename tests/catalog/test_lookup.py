@@ -1,11 +1,11 @@
 import pytest
 
 from mcpbridge.base.errors import UnknownName
-from mcpbridge.catalog.lookup import Directory, Listed
+from mcpbridge.catalog.lookup import Listed, NameIndex
 
 
-def directory(*tools: tuple[str, str]) -> Directory[str]:
-    return Directory("tool", [Listed(f"{s}__{t}", s, t, f"{s}:{t}") for s, t in tools])
+def directory(*tools: tuple[str, str]) -> NameIndex[str]:
+    return NameIndex("tool", [Listed(f"{s}__{t}", s, t, f"{s}:{t}") for s, t in tools])
 
 
 @pytest.mark.parametrize("name", ["git__status", "git/status", "git.status", "status"])

@@ -6,7 +6,8 @@ import pytest
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.pipeline.permissions.policy import ANYBODY
 from support.catalog.definitions import prompt, resources, settings, tool, tools
 from support.catalog.policies import policy_of
@@ -141,7 +142,7 @@ async def test_a_closed_catalog_leaves_no_timer_behind() -> None:
 
 
 async def test_the_builder_decides_how_the_snapshots_are_cut() -> None:
-    catalog = Catalog({}, Builder(name_length=16, page_size=1), settle=3600)
+    catalog = Catalog({}, SnapshotBuilder(name_length=16, page_size=1), settle=3600)
     catalog.update(tools("a", "a_rather_long_name", "b"))
     snapshot = catalog.flush()
     assert max(map(len, snapshot.tools)) == 16
@@ -150,20 +151,20 @@ async def test_the_builder_decides_how_the_snapshots_are_cut() -> None:
 
 async def test_another_builder_cuts_all_from_now_on_and_knows_what_the_one_before_learned() -> None:
     """A reload changes how names begin; whose a link out of a result is stays known."""
-    catalog = Catalog({}, Builder(), settle=3600)
+    catalog = Catalog({}, SnapshotBuilder(), settle=3600)
     for server in ("a", "b"):
         catalog.update(tools(server, "x"))
     catalog.expect_large(frozenset({"a/x"}))
     before = catalog.flush()
     before.published_uri("a", "note://unlisted")
     own = catalog.view("a")
-    catalog.configure({}, Builder(prefix="never", name_length=20))
+    catalog.configure({}, SnapshotBuilder(prefix="never", name_length=20))
     after = catalog.flush()
     assert [name.partition("_")[0] for name in after.tools] == ["x", "x"]
     assert after.seen_in("note://unlisted") == "a"
     assert list(catalog.view("a").tools) == ["x"]
     assert catalog.view("a") is not own
-    catalog.configure({}, Builder(prefix="never", name_length=20))
+    catalog.configure({}, SnapshotBuilder(prefix="never", name_length=20))
     assert catalog.flush().tools == after.tools
 
 

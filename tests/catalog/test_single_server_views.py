@@ -8,7 +8,7 @@ from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from support.catalog.definitions import prompt, resource, resources, settings, template, tool, tools
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ async def test_a_web_page_that_the_merged_catalog_gives_to_another_server_is_lis
 
 
 async def test_views_are_cut_into_pages_like_the_whole() -> None:
-    catalog = Catalog({}, Builder(page_size=1))
+    catalog = Catalog({}, SnapshotBuilder(page_size=1))
     catalog.update(tools("a", "x", "y"))
     catalog.flush()
     page = json.loads(catalog.view("a").page("tools", None, revision="2025-11-25"))

@@ -8,13 +8,14 @@ import pytest
 
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.search.query_filters import QueryProblem, parse_query
-from mcpbridge.catalog.snapshot import Builder, ToolRef
+from mcpbridge.catalog.snapshot import ToolRef
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_info import Origin, represented
 from support.registry_bridge import registering
 
 
 def ref_of(definition: dict[str, Any], server: str = "github") -> ToolRef:
-    snapshot = Builder().build([Offer(server, (json.dumps(definition).encode(),))], {})
+    snapshot = SnapshotBuilder().build([Offer(server, (json.dumps(definition).encode(),))], {})
     [ref] = snapshot.tools.values()
     return ref
 

@@ -64,7 +64,7 @@ class Listed(NamedTuple, Generic[_Ref]):
     ref: _Ref
 
 
-class Directory(Generic[_Ref]):
+class NameIndex(Generic[_Ref]):
     """All tools (or all prompts) by all their names."""
 
     def __init__(self, kind: str, listed: Iterable[Listed[_Ref]]) -> None:
@@ -89,7 +89,7 @@ class Directory(Generic[_Ref]):
             return MappingProxyType(self._wires)
         return MappingProxyType({wire: ref for wire, ref in self._wires.items() if wire not in hidden})
 
-    def hiding(self, wires: frozenset[str]) -> "Directory[_Ref]":
+    def hiding(self, wires: frozenset[str]) -> "NameIndex[_Ref]":
         """The same names for the same things, of which these are not listed and not guessed."""
         other = copy(self)
         other._hidden = self._hidden | wires  # noqa: SLF001 - it is one of us

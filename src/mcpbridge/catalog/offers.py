@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
-from mcpbridge.catalog.definitions.cache import Made
+from mcpbridge.catalog.definitions.cache import ServerDefinitions
 from mcpbridge.catalog.definitions.check import KINDS, Changes, Definition, Kind, Unusable, check
 from mcpbridge.core.source_settings import NameFilter, OfferSettings
 from mcpbridge.protocol.jsonrpc import encode
@@ -83,10 +83,10 @@ def matches_any(globs: Iterable[str], *spellings: str) -> bool:
 
 
 def accept(
-    offer: Offer, settings: OfferSettings | None, before: Accepted | None = None, made: Made | None = None
+    offer: Offer, settings: OfferSettings | None, before: Accepted | None = None, known: ServerDefinitions | None = None
 ) -> Accepted:
-    """Check an offer; `before`: the same server's last one under the same settings, `made`: what earlier runs found."""
-    reading = _Reading(offer.server, settings, before, made)
+    """Check an offer; `before`: this server's last one under the same settings, `known`: what earlier runs found."""
+    reading = _Reading(offer.server, settings, before, known)
     items: dict[Kind, tuple[Item, ...]] = {kind: reading.read(kind, offer.of(kind)) for kind in KINDS}
     hidden: dict[Kind, frozenset[str]] = {kind: frozenset(keys) for kind, keys in reading.hidden.items()}
     return Accepted(offer.server, items, hidden, tuple(reading.dropped), reading.checked)
@@ -95,8 +95,10 @@ def accept(
 class _Reading:
     """The state of one `accept`."""
 
-    def __init__(self, server: str, settings: OfferSettings | None, before: Accepted | None, made: Made | None) -> None:
-        self.check = check if made is None else made.check
+    def __init__(
+        self, server: str, settings: OfferSettings | None, before: Accepted | None, known: ServerDefinitions | None
+    ) -> None:
+        self.check = check if known is None else known.check
         self.server = server
         self.settings = settings
         self.over_http = settings is not None and settings.is_over_http

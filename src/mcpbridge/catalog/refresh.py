@@ -22,7 +22,8 @@ from itertools import chain
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
 from mcpbridge.catalog.offers import Offer
-from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.policy import ANYBODY, Audience, Policy, ToolPolicy
@@ -109,13 +110,13 @@ _Part = tuple[Offer | None, OfferSettings | None, Offer | None, frozenset[str]]
 class Views:
     """Snapshots of single servers. Holds those that were looked at."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: SnapshotBuilder) -> None:
         """`builder` makes the merged catalog; these are cut like it."""
         self._builder = builder
-        self._made: dict[str, tuple[_Part | None, Builder, Snapshot]] = {}
+        self._made: dict[str, tuple[_Part | None, SnapshotBuilder, Snapshot]] = {}
         """What each was made of and by; None: by a builder that cut otherwise."""
 
-    def configure(self, builder: Builder) -> None:
+    def configure(self, builder: SnapshotBuilder) -> None:
         """All are cut like this builder's catalog from now on; see `refresh`."""
         self._builder = builder
         for server, (_, before, snapshot) in list(self._made.items()):
@@ -148,7 +149,7 @@ class Views:
         return changed
 
 
-def _snapshot(builder: Builder, server: str, part: _Part) -> Snapshot:
+def _snapshot(builder: SnapshotBuilder, server: str, part: _Part) -> Snapshot:
     offer, settings, own, _ = part
     offers = [one for one in (offer, own) if one is not None]
     return builder.build(offers, {} if settings is None else {server: settings})
@@ -167,7 +168,7 @@ class Catalog:
     def __init__(
         self,
         settings: Mapping[str, OfferSettings],
-        builder: Builder | None = None,
+        builder: SnapshotBuilder | None = None,
         *,
         settle: float = 0.05,
         policy: Policy | None = None,
@@ -179,7 +180,7 @@ class Catalog:
         self.settings = settings
         """Of the servers, as they are in effect; changes under way are not in `snapshot` (see `flush`)."""
         self._policy = policy
-        self._builder = builder or Builder()
+        self._builder = builder or SnapshotBuilder()
         self._settle = settle
         self._offers: dict[str, Offer] = {}
         self._built: Mapping[str, Offer] = {}
@@ -228,7 +229,10 @@ class Catalog:
             self._schedule()
 
     def configure(
-        self, settings: Mapping[str, OfferSettings], builder: Builder | None = None, policy: Policy | None = None
+        self,
+        settings: Mapping[str, OfferSettings],
+        builder: SnapshotBuilder | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Other settings for the same offers: filters, renames, servers that came or went.
 

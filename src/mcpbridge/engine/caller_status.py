@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.search.visible_tools import Sight
+from mcpbridge.catalog.search.visible_tools import VisibleTools
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BRIDGE, Call
@@ -27,14 +27,14 @@ async def tell(
     caller = call.caller
     if name == "brief":
         snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
-        return brief(now.routing.sight(caller), snapshot, pool, now.settings)
+        return brief(now.routing.visible_to(caller), snapshot, pool, now.settings)
     stored = len(await shelf.cards(principal=caller.principal, limit=_MOST_RESULTS))
     return pulse(call, tallies, stored, now.settings)
 
 
-def brief(sight: Sight, snapshot: Snapshot, pool: Pool, settings: Settings) -> dict[str, Any]:
+def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Settings) -> dict[str, Any]:
     """Tools by server, prompts and resources, servers that are not well, and limits, for who sees this."""
-    of_server = Counter(ref.server for ref in sight.tools.values() if ref.server != BRIDGE)
+    of_server = Counter(ref.server for ref in visible.tools.values() if ref.server != BRIDGE)
     servers = [{"name": name, "tools": count} for name, count in sorted(of_server.items())[:_MOST_SERVERS]]
     unwell = [
         {"name": upstream.name, "state": upstream.status.state}

@@ -18,10 +18,11 @@ from mcpbridge.base.errors import BridgeClosed, BridgeError
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
-from mcpbridge.catalog.definitions.cache import Forms
+from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_info import Representation
 from mcpbridge.config.load import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
@@ -298,8 +299,8 @@ class Engine:
         """Everything, of which nothing runs yet."""
         settings = self.settings
         identity = identity_of(settings)
-        forms = Forms(self._manifest.aside, self._manifest.put_aside) if self._manifest is not None else None
-        self.catalog = Catalog({}, Builder(forms=forms))
+        cache = DefinitionCache(self._manifest.aside, self._manifest.put_aside) if self._manifest is not None else None
+        self.catalog = Catalog({}, SnapshotBuilder(cache=cache))
         self._observing = Observing(self.catalog)
         self.pool = Pool(
             servers_of(settings),

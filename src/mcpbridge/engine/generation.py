@@ -15,7 +15,7 @@ from mcpbridge.base.version import __version__
 from mcpbridge.catalog.lookup import Selector, UnmatchedNames
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.settings import Prefix
-from mcpbridge.catalog.snapshot import Builder
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.core.source_settings import OfferSettings
@@ -81,7 +81,7 @@ class Generation(Struct, frozen=True):
     """What is set of all that offer tools, by server."""
     backends: BackendConcerns
     builtins: BuiltinConcerns
-    _builder: Builder
+    _builder: SnapshotBuilder
 
     @property
     def enabled(self) -> frozenset[str]:
@@ -192,9 +192,9 @@ def _call_log(settings: Settings) -> Path | None:
     return call_log_path(settings.call_log, settings.store) if settings.call_log.enabled else None
 
 
-def _builder_of(settings: Settings, identity: Identity) -> Builder:
+def _builder_of(settings: Settings, identity: Identity) -> SnapshotBuilder:
     server_info = encode({"name": identity.name, "version": identity.version})
-    return Builder(
+    return SnapshotBuilder(
         name_length=settings.bridge.name_length,
         prefix=settings.bridge.prefix,
         page_size=settings.bridge.page_size,

@@ -86,12 +86,12 @@ class ToolMethods(Engine):
         from mcpbridge.catalog.search.found import find
         from mcpbridge.library.define_tools.info import first
 
-        sight = self.routing.sight(client)
+        visible = self.routing.visible_to(client)
         most = limit if limit is not None else self.settings.search.limit
-        found = find(query, most, sight, await sight.ranker(query))
+        found = find(query, most, visible, await visible.ranker(query))
         ids = [one.id for one in found.abilities] if found.fits else []
         by_id = {ref.id: ref for ref in refs.values()}
-        own = [ref for wire, ref in refs.items() if wire not in sight.tools and ref.server == TOOLS]
+        own = [ref for wire, ref in refs.items() if wire not in visible.tools and ref.server == TOOLS]
         return first([*own, *(by_id[id_] for id_ in ids if id_ in by_id)], most)
 
     async def call_tool(

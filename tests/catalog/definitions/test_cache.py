@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.definitions import cache as module
-from mcpbridge.catalog.definitions.cache import Forms, Shown
+from mcpbridge.catalog.definitions import format as saved_format
+from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.definitions.check import Definition, Unusable, check
+from mcpbridge.catalog.definitions.format import ListedDefinition
 from mcpbridge.protocol.jsonrpc import encode
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -36,16 +38,16 @@ class Shelf:
         self.saved: dict[str, bytes] = {}
         self.times = 0
 
-    def run(self) -> Forms:
+    def run(self) -> DefinitionCache:
         """A run of the bridge."""
-        return Forms(lambda key: self.saved.get(key, b""), self._save)
+        return DefinitionCache(lambda key: self.saved.get(key, b""), self._save)
 
     def _save(self, key: str, data: bytes) -> None:
         self.saved[key] = data
         self.times += 1
 
 
-def never() -> Shown:
+def never() -> ListedDefinition:
     raise AssertionError("it was made before")
 
 
@@ -58,7 +60,7 @@ def test_a_definition_that_was_checked_is_not_checked_again(
     first = shelf.run()
     found = first.of("up").check("tools", raw, over_http=over_http)
     assert found == check("tools", raw, over_http=over_http)
-    first.keep()
+    first.save()
     monkeypatch.setattr(module, "check", never)
     again = shelf.run().of("up").check("tools", raw, over_http=over_http)
     assert isinstance(again, Definition)
@@ -79,62 +81,62 @@ def test_over_http_a_definition_may_be_another_one() -> None:
 def test_what_cannot_be_listed_is_looked_at_each_time() -> None:
     shelf = Shelf()
     for _ in range(2):
-        forms = shelf.run()
-        assert isinstance(forms.of("up").check("tools", b"[]", over_http=False), Unusable)
-        forms.keep()
+        cache = shelf.run()
+        assert isinstance(cache.of("up").check("tools", b"[]", over_http=False), Unusable)
+        cache.save()
 
 
-def listed(forms: Forms, changes: Any, level: str, shown: Shown | None = None) -> Shown:
-    made = forms.of("up")
+def listed(cache: DefinitionCache, changes: Any, level: str, shown: ListedDefinition | None = None) -> ListedDefinition:
+    made = cache.of("up")
     definition = made.check("tools", encode(TOOLS["plain"]), over_http=False)
     assert isinstance(definition, Definition)
-    return made.show(definition, changes, level, never if shown is None else lambda: shown)
+    return made.listed_definition(definition, changes, level, never if shown is None else lambda: shown)
 
 
 def test_what_is_listed_depends_on_all_that_it_is_made_of() -> None:
     shelf = Shelf()
-    forms = shelf.run()
-    one, two, three = (Shown(text, None, b"") for text in (b"1", b"2", b"3"))
-    assert listed(forms, {"name": b'"a"'}, "tidy", one) is one
-    assert listed(forms, {"name": b'"b"'}, "tidy", two) is two
-    assert listed(forms, {"name": b'"a"'}, "slim", three) is three
-    forms.keep()
-    forms = shelf.run()
-    assert listed(forms, {"name": b'"a"'}, "tidy") == one
-    assert listed(forms, {"name": b'"b"'}, "tidy") == two
-    assert listed(forms, {"name": b'"a"'}, "slim") == three
+    cache = shelf.run()
+    one, two, three = (ListedDefinition(text, None, b"") for text in (b"1", b"2", b"3"))
+    assert listed(cache, {"name": b'"a"'}, "tidy", one) is one
+    assert listed(cache, {"name": b'"b"'}, "tidy", two) is two
+    assert listed(cache, {"name": b'"a"'}, "slim", three) is three
+    cache.save()
+    cache = shelf.run()
+    assert listed(cache, {"name": b'"a"'}, "tidy") == one
+    assert listed(cache, {"name": b'"b"'}, "tidy") == two
+    assert listed(cache, {"name": b'"a"'}, "slim") == three
 
 
 def test_only_news_is_saved_and_what_nobody_asks_for_any_more_is_not_kept() -> None:
     shelf = Shelf()
-    forms = shelf.run()
-    old, new = (Shown(text, b"modern", b"d") for text in (b"old", b"new"))
-    listed(forms, {"name": b'"old"'}, "off", old)
-    forms.keep()
-    forms.keep()
+    cache = shelf.run()
+    old, new = (ListedDefinition(text, b"modern", b"d") for text in (b"old", b"new"))
+    listed(cache, {"name": b'"old"'}, "off", old)
+    cache.save()
+    cache.save()
     assert shelf.times == 1
-    forms = shelf.run()
-    listed(forms, {"name": b'"old"'}, "off")
-    forms.keep()
+    cache = shelf.run()
+    listed(cache, {"name": b'"old"'}, "off")
+    cache.save()
     assert shelf.times == 1, "nothing is new"
-    forms = shelf.run()
-    listed(forms, {"name": b'"new"'}, "off", new)
-    forms.keep()
-    listed(forms, {"name": b'"newer"'}, "off", new)
-    forms.keep()
+    cache = shelf.run()
+    listed(cache, {"name": b'"new"'}, "off", new)
+    cache.save()
+    listed(cache, {"name": b'"newer"'}, "off", new)
+    cache.save()
     assert shelf.times == 3
-    forms = shelf.run()
-    assert listed(forms, {"name": b'"new"'}, "off") == new
+    cache = shelf.run()
+    assert listed(cache, {"name": b'"new"'}, "off") == new
     with pytest.raises(AssertionError, match="made before"):
-        listed(forms, {"name": b'"old"'}, "off")
+        listed(cache, {"name": b'"old"'}, "off")
 
 
 def test_another_program_makes_other_forms(monkeypatch: pytest.MonkeyPatch) -> None:
     shelf = Shelf()
-    forms = shelf.run()
-    listed(forms, {}, "off", Shown(b"1", None, b""))
-    forms.keep()
-    monkeypatch.setattr(module, "__version__", "another")
+    cache = shelf.run()
+    listed(cache, {}, "off", ListedDefinition(b"1", None, b""))
+    cache.save()
+    monkeypatch.setattr(saved_format, "__version__", "another")
     with pytest.raises(AssertionError, match="made before"):
         listed(shelf.run(), {}, "off")
 
@@ -142,10 +144,10 @@ def test_another_program_makes_other_forms(monkeypatch: pytest.MonkeyPatch) -> N
 @given(data=st.data())
 def test_what_was_damaged_is_as_good_as_nothing(data: st.DataObject) -> None:
     shelf = Shelf()
-    forms = shelf.run()
-    listed(forms, {}, "off", Shown(b"1", None, b""))
-    forms.keep()
+    cache = shelf.run()
+    listed(cache, {}, "off", ListedDefinition(b"1", None, b""))
+    cache.save()
     [(key, whole)] = shelf.saved.items()
     cut = data.draw(st.one_of(st.binary(max_size=50), st.integers(0, len(whole) - 1).map(lambda at: whole[:at])))
     shelf.saved[key] = cut
-    assert listed(shelf.run(), {}, "off", Shown(b"2", None, b"")).legacy == b"2"
+    assert listed(shelf.run(), {}, "off", ListedDefinition(b"2", None, b"")).legacy == b"2"

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.catalog import snapshot as snapshot_module
+from mcpbridge.catalog import snapshot_builder as snapshot_module
 from mcpbridge.catalog.definitions import cache as forms_module
-from mcpbridge.catalog.definitions.cache import Forms
+from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.slim.slim import Level
-from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
@@ -35,8 +36,8 @@ SERVERS = {
 
 
 def made(saved: dict[str, bytes], slim: Level, *, is_remembered: bool = True) -> Snapshot:
-    forms = Forms(lambda key: saved.get(key, b""), saved.__setitem__) if is_remembered else None
-    return Builder(slim=slim, results=ResultSettings(), forms=forms).build(OFFERS, SERVERS)
+    cache = DefinitionCache(lambda key: saved.get(key, b""), saved.__setitem__) if is_remembered else None
+    return SnapshotBuilder(slim=slim, results=ResultSettings(), cache=cache).build(OFFERS, SERVERS)
 
 
 @pytest.mark.parametrize("slim", ["off", "tidy", "skeleton"])
@@ -68,7 +69,7 @@ def test_nothing_is_checked_or_shortened_that_was_before(monkeypatch: pytest.Mon
 
 def test_what_is_known_is_asked_of_earlier_snapshots_first() -> None:
     saved: dict[str, bytes] = {}
-    builder = Builder(forms=Forms(lambda key: b"", saved.__setitem__))
+    builder = SnapshotBuilder(cache=DefinitionCache(lambda key: b"", saved.__setitem__))
     builder.build(OFFERS, SERVERS)
     kept = dict(saved)
     saved.clear()

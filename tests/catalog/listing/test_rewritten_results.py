@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from mcpbridge.catalog.offers import Offer
-from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_names import own_names, wire_names
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.result_settings import ResultSettings
@@ -27,7 +28,7 @@ def built(
     large: frozenset[str] = frozenset(),
     one: bool = False,
 ) -> Snapshot:
-    builder = Builder(results=ResultSettings.model_validate(default or {}))
+    builder = SnapshotBuilder(results=ResultSettings.model_validate(default or {}))
     builder = builder.for_one_server() if one else builder
     builder.large = large
     offers = [

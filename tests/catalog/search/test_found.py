@@ -3,9 +3,9 @@
 import pytest
 
 from mcpbridge.catalog.search.found import find
-from support.catalog.searchable_tools import Tool, sight_of
+from support.catalog.searchable_tools import Tool, visible_tools
 
-SIGHT = sight_of(
+SIGHT = visible_tools(
     [
         Tool("gitlab", "create_issue", "Create a new issue in a project"),
         Tool("gitlab", "list_issues", "List issues of a project"),

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.refresh import Audiences
-from mcpbridge.catalog.snapshot import build
 from mcpbridge.core.call_options import Hints
 from mcpbridge.upstream.settings import ServerSettings
 from support.catalog.definitions import tools as offer
 from support.catalog.policies import AnyTool, hides, permission, policy_of
+from support.catalog.snapshots import build_snapshot
 
 CLIENTS, PRINCIPALS, SERVERS = ["", "cursor", "claude-code"], ["", "ann", "bob"], ["files", "github"]
 PERMISSIONS = ["allow", "require_approval", "deny"]
@@ -149,7 +149,7 @@ def test_a_catalog_lists_what_the_policy_does_not_hide(
     settings = {
         name: ServerSettings.model_validate({"command": "x", **server}) for name, server in given_servers.items()
     }
-    whole = build([offer(name, "get_x", "delete_repo", "frobnicate") for name in SERVERS], settings)
+    whole = build_snapshot([offer(name, "get_x", "delete_repo", "frobnicate") for name in SERVERS], settings)
     view = Audiences(policy).look("", policy.audience(caller["client"], caller["principal"]), whole)
     seen = {ref.id for ref in view.tools.values()}
     for ref in whole.tools.values():

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcpbridge.catalog.search.index import CatalogRankers
 from mcpbridge.catalog.search.ranker import ServerText, ToolText
-from mcpbridge.catalog.search.visible_tools import Look, Sight
+from mcpbridge.catalog.search.visible_tools import Look, VisibleTools
 from mcpbridge.core.call_options import NO_HINTS, Hints
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
@@ -54,7 +54,7 @@ def an_object(*required: str, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": members, "required": list(required)}
 
 
-def sight_of(tools: Iterable[Tool], map_: str = "~3 tools of 1 server: demo (3)") -> Sight:
+def visible_tools(tools: Iterable[Tool], map_: str = "~3 tools of 1 server: demo (3)") -> VisibleTools:
     """What somebody sees who may call these tools; the ranker knows them all."""
     every = list(tools)
     texts: dict[str, list[ToolText]] = {}
@@ -65,13 +65,13 @@ def sight_of(tools: Iterable[Tool], map_: str = "~3 tools of 1 server: demo (3)"
     async def ranker(_: str) -> Any:
         return made
 
-    return Sight({tool.wire: tool for tool in every}, ranker, lambda: map_)
+    return VisibleTools({tool.wire: tool for tool in every}, ranker, lambda: map_)
 
 
-def looking_at(seen: Sight) -> Look:
+def looking_at(seen: VisibleTools) -> Look:
     """Everybody sees this."""
 
-    async def look(_: Call) -> Sight:
+    async def look(_: Call) -> VisibleTools:
         return seen
 
     return look

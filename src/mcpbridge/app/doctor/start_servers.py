@@ -18,7 +18,8 @@ from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.definitions.check import KINDS
 from mcpbridge.catalog.offers import Offer
-from mcpbridge.catalog.snapshot import Builder, Snapshot
+from mcpbridge.catalog.snapshot import Snapshot
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.catalog.tool_info import tokens_sent
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import LIST_ROOTS, NO_CAPABILITIES, ClientCapabilities
@@ -266,7 +267,7 @@ def catalog_of(settings: Settings, boots: Mapping[str, Boot]) -> Snapshot:
     """The catalog that a bridge would have of these servers."""
     offers = [_offer(boot) for boot in boots.values() if boot.is_ready]
     bridge = settings.bridge
-    builder = Builder(name_length=bridge.name_length, prefix=bridge.prefix, results=settings.results)
+    builder = SnapshotBuilder(name_length=bridge.name_length, prefix=bridge.prefix, results=settings.results)
     return builder.build(offers, settings.servers)
 
 

@@ -15,7 +15,7 @@ from mcpbridge.catalog.listing.client_quirks import UNKNOWN, Traits, traits_of
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.settings import ClientExposure, ExposeSettings, Mode
 from mcpbridge.catalog.slim.slim import Level
-from mcpbridge.catalog.snapshot import UNLISTED
+from mcpbridge.catalog.snapshot_builder import UNLISTED
 from mcpbridge.core.model import BRIDGE, Tool
 
 Shown = Literal["all", "search"]

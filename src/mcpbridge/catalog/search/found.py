@@ -19,7 +19,7 @@ from mcpbridge.catalog.search.duplicates import Ability, abilities
 from mcpbridge.catalog.search.lexical.concepts import expansions
 from mcpbridge.catalog.search.query_filters import parse_filters
 from mcpbridge.catalog.search.ranker import Hit, Ranker, ToolText
-from mcpbridge.catalog.search.visible_tools import Findable, Sight
+from mcpbridge.catalog.search.visible_tools import Findable, VisibleTools
 from mcpbridge.catalog.signatures.schema import as_schema
 from mcpbridge.catalog.words import stems_of
 
@@ -116,18 +116,18 @@ class Finding(Struct, frozen=True):
 def find(
     query: str,
     limit: int,
-    sight: Sight,
+    visible: VisibleTools,
     ranker: Ranker,
     read: Callable[[Findable], Told] = told,
     *,
     adjust: Callable[[list[Hit]], list[Hit]] = lambda hits: hits,
 ) -> Finding:
-    """The tools of this sight for a query: `limit` of them, and some more that may fit too.
+    """The `visible` tools that fit a query: `limit` of them, and some more that may fit too.
 
-    `ranker` is the sight's; `read` reads definitions, for callers that have them read already. `adjust` may
+    `ranker` is that of `visible`; `read` reads definitions, for callers that have them read already. `adjust` may
     change the order of what is nearly equal.
     """
-    tools = sight.by_id
+    tools = visible.by_id
     hits = adjust([hit for hit in ranker.rank(query, limit + FURTHER, among=tools) if hit.id in tools])
     found = {hit.id: read(tools[hit.id]) for hit in hits}
     texts = {id_: one.text for id_, one in found.items()}

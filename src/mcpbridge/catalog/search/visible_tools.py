@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mcpbridge.catalog.lookup import Directory, Listed
+from mcpbridge.catalog.lookup import Listed, NameIndex
 from mcpbridge.catalog.search.ranker import Ranker
 from mcpbridge.catalog.signatures.python_stubs import wires_by_name
 from mcpbridge.core.model import Call, Tool
@@ -23,7 +23,7 @@ class Findable(Tool, Protocol):
     def task_support(self) -> str: ...  # noqa: D102
 
 
-class Sight(Struct, frozen=True, dict=True):
+class VisibleTools(Struct, frozen=True, dict=True):
     """One caller's view of the catalog at one moment. What it works out is kept, so one may serve many calls."""
 
     tools: Mapping[str, Findable]
@@ -50,9 +50,9 @@ class Sight(Struct, frozen=True, dict=True):
         return wires_by_name(wire for wire, tool in self.tools.items() if not tool.app_only)
 
     @cached_property
-    def _names(self) -> "Directory[Findable]":
+    def _names(self) -> "NameIndex[Findable]":
         found = self.by_id.values()
-        return Directory("tool", (Listed(tool.wire, tool.server, tool.id.partition("/")[2], tool) for tool in found))
+        return NameIndex("tool", (Listed(tool.wire, tool.server, tool.id.partition("/")[2], tool) for tool in found))
 
     def find(self, name: str) -> Findable:
         """The tool of this name: its wire name, `server/tool`, `server.tool`, or a bare name that is unique.
@@ -64,5 +64,5 @@ class Sight(Struct, frozen=True, dict=True):
         return self._names.find(name) if tool is None or tool.app_only else tool
 
 
-Look = Callable[[Call], Awaitable[Sight]]
+Look = Callable[[Call], Awaitable[VisibleTools]]
 """What who makes a call may find, once the servers had time to start."""

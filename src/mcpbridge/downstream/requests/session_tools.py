@@ -17,7 +17,8 @@ from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.pagination import Listing
-from mcpbridge.catalog.snapshot import Builder, Snapshot, ToolRef
+from mcpbridge.catalog.snapshot import Snapshot, ToolRef
+from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.core.context import Session
 from mcpbridge.core.model import TOOLS, Call, Caller
 from mcpbridge.protocol.jsonrpc import encode
@@ -53,7 +54,7 @@ Resolve = Callable[[ResolverContext], Awaitable[Sequence[Backend]]]
 class _Extra:
     """What one session has."""
 
-    def __init__(self, backends: Sequence[Backend], builder: Builder) -> None:
+    def __init__(self, backends: Sequence[Backend], builder: SnapshotBuilder) -> None:
         self.runs: dict[str, Backend] = {}
         tools = tuple(
             encode(dict(tool))
@@ -100,7 +101,7 @@ class ExtraTools:
         self._own: WeakKeyDictionary[Session, Resolve] = WeakKeyDictionary()
         self._held: WeakKeyDictionary[Session, _Held] = WeakKeyDictionary()
         self._tasks = OwnedTasks()
-        self._builder = Builder()
+        self._builder = SnapshotBuilder()
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Backends run meanwhile; leaving ends them."""
@@ -167,7 +168,7 @@ class ExtraTools:
 
 
 async def _hold(
-    resolve: Resolve, context: ResolverContext, held: _Held, builder: Builder, redact: Callable[[str], str]
+    resolve: Resolve, context: ResolverContext, held: _Held, builder: SnapshotBuilder, redact: Callable[[str], str]
 ) -> None:
     """Ask the resolver and run what it gives, until the session is over."""
     async with AsyncExitStack() as stack:

@@ -17,7 +17,7 @@ from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.listing.tool_lists import Exposing
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.search.service import Searching
-from mcpbridge.catalog.search.visible_tools import Sight
+from mcpbridge.catalog.search.visible_tools import VisibleTools
 from mcpbridge.catalog.settings import RouterSettings
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.config.schema import Settings
@@ -103,7 +103,7 @@ class RoutingParts:
             gone=before.exposing.profiles if before is not None else (),
         )
         """Who is listed what."""
-        self._sights: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, Sight]] = {}
+        self._visible: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, VisibleTools]] = {}
         self._maps: dict[tuple[str, Scope | None], str] = {}
         found = _activate if settings.expose.activate else None
         own: list[Builtin] = [
@@ -124,32 +124,32 @@ class RoutingParts:
 
     def changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         """The catalog lists other things of these kinds."""
-        self._sights.clear()
+        self._visible.clear()
         if "tools" in kinds:
             self.search.refresh()
 
     # -- what clients see
 
-    async def _settled_look(self, call: Call) -> Sight:
+    async def _settled_look(self, call: Call) -> VisibleTools:
         await self._settled()
         self._catalog.flush()
         return self.look(call)
 
-    def look(self, call: Call) -> Sight:
+    def look(self, call: Call) -> VisibleTools:
         """What who makes this call may find."""
-        return self.sight(call.caller)
+        return self.visible_to(call.caller)
 
-    def sight(self, caller: Caller) -> Sight:
+    def visible_to(self, caller: Caller) -> VisibleTools:
         """What this client may find: what the policy and its profile let it."""
         audience = self._catalog.audience(caller.name, caller.principal)
         scope = self.exposing.of(caller.name, caller.view, caller.profile_name).scope
         snapshot = self._catalog.view(caller.view, audience)
         key = caller.view, audience, scope
-        known = self._sights.get(key)
+        known = self._visible.get(key)
         if known is None or known[0] is not snapshot:
-            if len(self._sights) >= _MOST_SIGHTS:
-                self._sights.clear()
-            known = self._sights[key] = snapshot, self._sight(snapshot, scope)
+            if len(self._visible) >= _MOST_SIGHTS:
+                self._visible.clear()
+            known = self._visible[key] = snapshot, self._visible_in(snapshot, scope)
         return known[1]
 
     def signature_of(self, ref: ToolRef) -> str:
@@ -158,35 +158,35 @@ class RoutingParts:
 
     async def choose(self, query: str, client: Caller, exposure: Exposure, elicitor: Elicitor) -> Sequence[str] | None:
         """Ids of the tools for a request, of those that this client may find; None: all of them."""
-        sight, settings = self.sight(client), self._settings.router
+        visible, settings = self.visible_to(client), self._settings.router
         snapshot = self._catalog.view(client.view, self._catalog.audience(client.name, client.principal))
         from mcpbridge.catalog.search.found import find
 
         try:
             ranker = await self.search.ranker(query)
             if settings.provider == "none":
-                found = find(query, settings.max_tools, sight, ranker)
+                found = find(query, settings.max_tools, visible, ranker)
                 return [one.id for one in found.abilities[: settings.max_tools]] if found.fits else None
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the search, a list is answered
             log.warning("tools cannot be chosen", error=str(error))
             return None
-        texts = {wire: self.search.text_of(ref) for wire, ref in self._refs(sight).items()}
+        texts = {wire: self.search.text_of(ref) for wire, ref in self._refs(visible).items()}
         # What the model of one client chose is for that client alone.
         whose = client.session.id if settings.provider == "client" else ""
         key = f"{snapshot.digest}/{exposure.scope.name if exposure.scope is not None else ''}/{whose}"
         choice = await self._router.model.choose(query, texts, ranker, key=key, elicitor=elicitor)
         return None if choice.by == "all" else [texts[name].id for name in choice.names]
 
-    def _sight(self, snapshot: Snapshot, scope: Scope | None) -> Sight:
+    def _visible_in(self, snapshot: Snapshot, scope: Scope | None) -> VisibleTools:
         tools = {
             wire: ref
             for wire, ref in snapshot.tools.items()
             if ref.server != BRIDGE and (scope is None or scope.has(ref))
         }
-        return Sight(tools, self.search.ranker, lambda: self._map_of(snapshot, scope))
+        return VisibleTools(tools, self.search.ranker, lambda: self._map_of(snapshot, scope))
 
-    def _refs(self, sight: Sight) -> dict[str, ToolRef]:
-        return {wire: ref for wire, ref in sight.tools.items() if isinstance(ref, ToolRef) and not ref.app_only}
+    def _refs(self, visible: VisibleTools) -> dict[str, ToolRef]:
+        return {wire: ref for wire, ref in visible.tools.items() if isinstance(ref, ToolRef) and not ref.app_only}
 
     def _map_of(self, snapshot: Snapshot, scope: Scope | None) -> str:
         """What there is, in a few words; made once for each catalog that somebody sees."""
@@ -216,11 +216,11 @@ class RoutingParts:
     def _callee(self, call: Call, name: str) -> "Callee | None":
         from mcpbridge.catalog.signatures.python_stubs import Callee
 
-        sight = self.look(call)
-        tool = sight.tools.get(name)
+        visible = self.look(call)
+        tool = visible.tools.get(name)
         if tool is None or tool.app_only:
             try:
-                tool = sight.find(sight.wires_by_function.get(name, name))
+                tool = visible.find(visible.wires_by_function.get(name, name))
             except UnknownName:
                 return None
         if not isinstance(tool, ToolRef):

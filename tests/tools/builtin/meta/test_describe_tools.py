@@ -8,7 +8,7 @@ import pytest
 from mcpbridge.core.call_options import Hints
 from mcpbridge.results.token_count import counter
 from mcpbridge.tools.builtin.meta.describe_tools import DescribeTools
-from support.catalog.searchable_tools import GITHUB, Tool, a_call, an_object, looking_at, sight_of
+from support.catalog.searchable_tools import GITHUB, Tool, a_call, an_object, looking_at, visible_tools
 
 DELETE = Tool(
     "mail",
@@ -28,7 +28,7 @@ TOOLS = [
 
 
 async def ask(names: Any, *, fails: bool = False, tools: list[Tool] = TOOLS, key: str = "names") -> str:
-    seen = sight_of(tools)
+    seen = visible_tools(tools)
     result = (await DescribeTools(looking_at(seen)).run(a_call("describe_tools", {key: names}))).value()
     assert result.get("isError", False) is fails
     (block,) = result["content"]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.catalog.search.visible_tools import Sight
+from mcpbridge.catalog.search.visible_tools import VisibleTools
 from mcpbridge.tools.builtin.meta.find_tools import FindTools
-from support.catalog.searchable_tools import GITHUB, Tool, a_call, an_object, looking_at, sight_of
+from support.catalog.searchable_tools import GITHUB, Tool, a_call, an_object, looking_at, visible_tools
 
 TOOLS = [
     GITHUB,
@@ -19,8 +19,8 @@ TOOLS = [
 ]
 
 
-async def ask(arguments: Any, *, sight: Sight | None = None, fails: bool = False, **settings: Any) -> str:
-    seen = sight or sight_of(TOOLS)
+async def ask(arguments: Any, *, visible: VisibleTools | None = None, fails: bool = False, **settings: Any) -> str:
+    seen = visible or visible_tools(TOOLS)
     result = (await FindTools(looking_at(seen), **settings).run(a_call("find_tools", arguments))).value()
     assert result.get("isError", False) is fails
     (block,) = result["content"]
@@ -57,10 +57,10 @@ async def test_an_answer_keeps_to_its_tokens() -> None:
 async def test_tools_for_apps_and_tools_that_the_caller_may_not_call_are_not_found() -> None:
     """Promise of the bridge: what policy hides, search hides."""
     assert "draw_window" not in await ask({"query": "draw the window of the mail app"})
-    whole = sight_of(TOOLS)
-    seen = Sight({wire: tool for wire, tool in whole.tools.items() if tool.server != "github"}, whole.ranker)
-    assert "github" not in await ask({"query": "create an issue on github"}, sight=seen)
-    assert "github" not in await ask({"query": "github__create_issue"}, sight=seen)
+    whole = visible_tools(TOOLS)
+    seen = VisibleTools({wire: tool for wire, tool in whole.tools.items() if tool.server != "github"}, whole.ranker)
+    assert "github" not in await ask({"query": "create an issue on github"}, visible=seen)
+    assert "github" not in await ask({"query": "github__create_issue"}, visible=seen)
 
 
 async def test_filters() -> None:
@@ -72,9 +72,9 @@ async def test_filters() -> None:
 
 
 async def test_when_nothing_fits_it_says_so_and_what_there_is() -> None:
-    text = await ask({"query": "knit woollen socks"}, sight=sight_of(TOOLS, "~30 tools of 3 servers."))
+    text = await ask({"query": "knit woollen socks"}, visible=visible_tools(TOOLS, "~30 tools of 3 servers."))
     assert text.startswith("No tool seems to do that.\nThere are ~30 tools of 3 servers.\nNearest, and doubtful:\n")
-    empty = await ask({"query": "anything"}, sight=sight_of([], ""))
+    empty = await ask({"query": "anything"}, visible=visible_tools([], ""))
     assert empty.startswith("No tool seems to do that.\nTry other words")
     assert "No tool seems" in await ask({"query": "server:nobody"})
 

@@ -119,8 +119,8 @@ class Bench:
         """`limit`: tools of an answer."""
         self._bridge, self._limit = bridge, limit
         self._client = Client(version=LATEST_LEGACY, info={"name": _NAME})
-        self._sight = bridge.routing.sight(self._client)
-        self._read = {id_: told(tool) for id_, tool in self._sight.by_id.items()}
+        self._visible = bridge.routing.visible_to(self._client)
+        self._read = {id_: told(tool) for id_, tool in self._visible.by_id.items()}
 
     def generated(self) -> Queries:
         """A query for each tool, made of its description."""
@@ -130,7 +130,7 @@ class Bench:
 
     def looked_up(self, source: str, asked: Sequence[Asked], flaws: Sequence[Flaw]) -> Queries:
         """The queries of a file, by what there is to be found. `flaws`: lines of it that cannot be read."""
-        known, unknown = with_ids(asked, lambda name: self._sight.find(name).id)
+        known, unknown = with_ids(asked, lambda name: self._visible.find(name).id)
         left_out = len(flaws) + len(asked) - len(known)
         return Queries(source, known, len(self._read), left_out, sorted([*flaws, *unknown]))
 
@@ -150,8 +150,8 @@ class Bench:
     async def _outcomes(self, queries: Sequence[Asked]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for asked in queries:
-            ranker = await self._sight.ranker(asked.text)
-            found = find(asked.text, DEPTH, self._sight, ranker, self._told)
+            ranker = await self._visible.ranker(asked.text)
+            found = find(asked.text, DEPTH, self._visible, ranker, self._told)
             outcomes.append(Outcome.of(asked, found.named, is_doubtful=not found.fits))
             await checkpoint()  # the bridge has other things to do, and may be told to stop
         return outcomes

@@ -86,9 +86,9 @@ def command(
         async with engine.settle(loaded, redact, [server] if server else None) as bridge:
             engine.warn_of_absent(bridge, only_servers=server is not None)
             client = Client(version=LATEST_LEGACY, profile_name=profile or "")
-            sight = bridge.routing.sight(client)
+            visible = bridge.routing.visible_to(client)
             most = limit or bridge.settings.search.limit
-            found = find(query, most, sight, await sight.ranker(query))
+            found = find(query, most, visible, await visible.ranker(query))
             if as_json:
                 print_json(_document(query, found, most, detail))
             else:

@@ -48,12 +48,12 @@ class DescribeTools:
             names = _names(arguments_of(call.params, {"names": ("names", "name", "tools", "tool")}).get("names"))
         except Refused as error:
             return text_result(str(error), is_error=True)
-        sight = await self._look(call)
+        visible = await self._look(call)
         found: dict[str, Any] = {}
         unknown: dict[str, list[str]] = {}
         for name in names:
             try:
-                tool = sight.find(name)
+                tool = visible.find(name)
                 found.setdefault(tool.wire, told(tool))
             except UnknownName as error:
                 unknown[name] = error.candidates

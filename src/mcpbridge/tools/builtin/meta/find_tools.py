@@ -73,14 +73,16 @@ class FindTools:
                 raise Refused(f"detail: one of {', '.join(_DETAILS)}")
         except Refused as error:
             return text_result(str(error), is_error=True)
-        sight = await self._look(call)
+        visible = await self._look(call)
         principal = call.caller.principal
         if self._feedback is not None:
             await self._feedback.recall(principal)
-        found = find(query, limit, sight, await sight.ranker(query), adjust=partial(self._adjusted, principal, query))
+        found = find(
+            query, limit, visible, await visible.ranker(query), adjust=partial(self._adjusted, principal, query)
+        )
         call.note("found", len(found.hits))
         if not found.fits:
-            return text_result(nothing_fits(list(found.tools.values()), sight.map, tokens=self._tokens))
+            return text_result(nothing_fits(list(found.tools.values()), visible.map, tokens=self._tokens))
         shown = [ability.id for ability in found.abilities[:limit]]
         if self._feedback is not None:
             self._feedback.searched(principal, query, shown)
