@@ -18,7 +18,8 @@ from structlog.testing import capture_logs
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.storage import audit_log as call_log
-from mcpbridge.storage.audit_log import CallLog, CallRecord
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.audit_log_format import CallRecord
 from mcpbridge.storage.audit_log_reader import Filter, read_calls, read_events
 from mcpbridge.storage.settings import CallLogSettings, StoreSettings, call_log_path
 
@@ -273,7 +274,7 @@ async def test_what_is_too_old_or_too_much_is_forgotten(path: Path) -> None:
 
 async def test_retention_goes_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others want to write meanwhile."""
-    monkeypatch.setattr("mcpbridge.storage.audit_log._AT_ONCE", 10)
+    monkeypatch.setattr("mcpbridge.storage.audit_log_retention._AT_ONCE", 10)
     async with logging(path) as log:
         for _ in range(95):
             log.append(RECORD)
@@ -393,7 +394,7 @@ from msgspec.structs import replace
 from pathlib import Path
 from mcpbridge.storage.audit_log import CallLog
 from mcpbridge.storage.settings import CallLogSettings
-from mcpbridge.storage.audit_log import CallRecord
+from mcpbridge.storage.audit_log_format import CallRecord
 
 async def main():
     log = CallLog(lambda: Path(sys.argv[1]), CallLogSettings())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcpbridge.base.errors import StoreFailed
-from mcpbridge.storage.audit_log import SCHEMA
+from mcpbridge.storage.audit_log_format import SCHEMA
 from mcpbridge.storage.sqlite.database import BUSY_SECONDS
 
 if TYPE_CHECKING:  # the standard library's; loaded with the first file

@@ -1,9 +1,8 @@
-"""Locks that all processes of one user see. The system frees them when their holder dies, however it dies.
-
-Keeps tokens and client registrations: encrypted files in the user's data directory, or memory.
+"""Keeps tokens and client registrations: encrypted files in the user's data directory, or memory.
 
 Each secret is one file, named by a digest of its key and sealed with AES-GCM; the key of the encryption is in the
-keyring or in a file beside them (`storage/keys.py`). A file is replaced whole: a crash leaves the old or the new one.
+keyring or in a file beside them (`storage/encryption_keys.py`). A file is replaced whole: a crash leaves the old or the
+new one.
 """
 
 import asyncio
@@ -21,54 +20,8 @@ import anyio.to_thread
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
-from mcpbridge.storage.encryption import KeySource, best_source, check_private
-
-_LOOK = 0.05
-"""Seconds between two tries."""
-
-
-@asynccontextmanager
-async def file_lock(path: Path, seconds: float) -> AsyncGenerator[None]:
-    """Hold the lock that the file `path` stands for; waits at most `seconds`. The file stays behind, empty.
-
-    Raises:
-        TimeoutError: another holds it all the time.
-        OSError: the file cannot be made.
-    """
-    descriptor = os.open(
-        path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0), 0o600
-    )
-    try:
-        with anyio.fail_after(seconds):
-            while not _try_lock(descriptor):  # noqa: ASYNC110 - the other holder is another process
-                await anyio.sleep(_LOOK)
-        yield
-    finally:
-        os.close(descriptor)  # frees it
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return _try_lock_there(descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _try_lock_there(descriptor: int) -> bool:  # pragma: no cover - Windows only
-    import importlib
-
-    msvcrt = importlib.import_module("msvcrt")
-    try:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    except OSError:
-        return False
-    return True
-
+from mcpbridge.storage.encryption_keys import KeySource, best_source, check_private
+from mcpbridge.storage.file_locks import file_lock
 
 log = get_logger("mcpbridge.storage")
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.storage.audit_log import CallLog, CallRecord
+from mcpbridge.storage.audit_log import CallLog
+from mcpbridge.storage.audit_log_format import CallRecord
 from mcpbridge.storage.settings import CallLogSettings
 from support.harness import Place, eventually, python_server
 

@@ -20,7 +20,7 @@ from mcpbridge.app.cli.output import first_line, json_text, note, print_table, p
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.units import parse_seconds, show_seconds
 from mcpbridge.config.load import Loaded
-from mcpbridge.storage.audit_log import Outcome
+from mcpbridge.storage.audit_log_format import Outcome
 from mcpbridge.storage.audit_log_reader import Filter, Row, read_calls, read_events
 from mcpbridge.storage.settings import call_log_path
 from mcpbridge.storage.sqlite.database import may_exist
