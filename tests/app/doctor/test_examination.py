@@ -7,12 +7,12 @@ import pytest
 
 from mcpbridge.app.client_config.clients import Scope
 from mcpbridge.app.client_config.discover.found import Found, FoundServer, Problem
-from mcpbridge.app.doctor.checks.clients import about_clients_files
-from mcpbridge.app.doctor.checks.config_file import Source
-from mcpbridge.app.doctor.checks.daemon import about_daemon
-from mcpbridge.app.doctor.checks.launchers import about_copies, about_reach, about_relative_paths, about_way
-from mcpbridge.app.doctor.checks.machine import about_machine, look
+from mcpbridge.app.doctor.clients import about_clients_files
+from mcpbridge.app.doctor.config_file import Source
+from mcpbridge.app.doctor.daemon import about_daemon
 from mcpbridge.app.doctor.examination import Examiner
+from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_relative_paths, about_way
+from mcpbridge.app.doctor.machine import about_machine, look
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.config.load import read

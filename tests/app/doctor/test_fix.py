@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.app.doctor.checks.launchers import (
+from mcpbridge.app.doctor.finding import Edit
+from mcpbridge.app.doctor.fix import applied, difference
+from mcpbridge.app.doctor.launchers import (
     launcher_of,
     package_of,
     with_input,
@@ -15,8 +17,6 @@ from mcpbridge.app.doctor.checks.launchers import (
     with_yes,
     without_terminal,
 )
-from mcpbridge.app.doctor.finding import Edit
-from mcpbridge.app.doctor.fix import applied, difference
 from mcpbridge.upstream.settings import ServerSettings
 
 COMMENTED = """\

@@ -12,18 +12,18 @@ from anyio import to_thread
 
 from mcpbridge.app.client_config.discover.discover import find_all
 from mcpbridge.app.client_config.discover.found import Found
-from mcpbridge.app.doctor.checks.clients import about_clients, about_clients_files
-from mcpbridge.app.doctor.checks.config_file import Source, about_configuration, secret_arguments
-from mcpbridge.app.doctor.checks.daemon import Status, about_daemon, about_standing, running_of, standing
-from mcpbridge.app.doctor.checks.launchers import about_copies, about_reach, about_relative_paths, about_way, with_yes
-from mcpbridge.app.doctor.checks.machine import Machine, about_machine, look
-from mcpbridge.app.doctor.checks.offers import about_offers
-from mcpbridge.app.doctor.checks.sandbox import about_sandboxes, look_at_sandboxes
-from mcpbridge.app.doctor.checks.tools import about_tools, look_at_tools, tools_standing
+from mcpbridge.app.doctor.clients import about_clients, about_clients_files
+from mcpbridge.app.doctor.config_file import Source, about_configuration, secret_arguments
+from mcpbridge.app.doctor.daemon import Status, about_daemon, about_standing, running_of, standing
 from mcpbridge.app.doctor.failures import explain, unavailable
 from mcpbridge.app.doctor.finding import About, Edit, Finding
+from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_relative_paths, about_way, with_yes
+from mcpbridge.app.doctor.machine import Machine, about_machine, look
+from mcpbridge.app.doctor.offers import about_offers
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
+from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, look_at_all, reach, report_of, tokens_of
+from mcpbridge.app.doctor.tools import about_tools, look_at_tools, tools_standing
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.lookup import UnmatchedNames
 from mcpbridge.config.load import Loaded

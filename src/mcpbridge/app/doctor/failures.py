@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from mcpbridge.app.doctor.checks.config_file import Source
-from mcpbridge.app.doctor.checks.launchers import fetches, package_of, with_input
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.known_failures import recognise
+from mcpbridge.app.doctor.launchers import fetches, package_of, with_input
 from mcpbridge.app.doctor.start_servers import Boot
 from mcpbridge.base.errors import SignInNeeded, UpstreamGone, UpstreamHttpError, UpstreamTimeout
 from mcpbridge.upstream.settings import ServerSettings

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mcpbridge.app.doctor.checks.launchers import (
+from mcpbridge.app.doctor.finding import Edit
+from mcpbridge.app.doctor.launchers import (
     Launcher,
     launcher_of,
     with_older_sdk,
@@ -18,7 +19,6 @@ from mcpbridge.app.doctor.checks.launchers import (
     with_yes,
     without_terminal,
 )
-from mcpbridge.app.doctor.finding import Edit
 from mcpbridge.upstream.settings import ServerSettings
 
 MakeEdit = Callable[[str, ServerSettings, str], Edit | None]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mcpbridge.app.doctor.checks.machine import Machine
 from mcpbridge.app.doctor.finding import Finding, Level, worst
+from mcpbridge.app.doctor.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)

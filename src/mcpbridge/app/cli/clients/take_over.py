@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from mcpbridge.app.cli.config.import_servers import show_outcomes, show_problems, to_do
+from mcpbridge.app.cli.clients.import_servers import show_outcomes, show_problems, to_do
 from mcpbridge.app.cli.exit_codes import USAGE, fail
 from mcpbridge.app.cli.output import note, print_text, visible
 from mcpbridge.app.client_config.clients import CLIENTS

@@ -22,10 +22,10 @@ from mcpbridge.app.cli import bridge_session as engine
 from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, USAGE, fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
-from mcpbridge.app.doctor.checks.machine import Machine
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.finding import About, Finding, Level, worst
 from mcpbridge.app.doctor.fix import Outcome, Repair, repair_all
+from mcpbridge.app.doctor.machine import Machine
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.start_servers import Boot
 from mcpbridge.base.errors import ConfigError, nearest

@@ -16,7 +16,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.config.schema import Settings
 from mcpbridge.engine.status import programs

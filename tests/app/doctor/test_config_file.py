@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.app.doctor.checks.config_file import Source, about_configuration, secret_arguments
+from mcpbridge.app.doctor.config_file import Source, about_configuration, secret_arguments
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.config.load import read
 

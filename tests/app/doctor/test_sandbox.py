@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpbridge.app.doctor.checks.config_file import Source
-from mcpbridge.app.doctor.checks.sandbox import about_sandboxes, look_at_sandboxes
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.finding import Finding
+from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings

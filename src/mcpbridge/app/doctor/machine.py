@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.app.doctor.checks import sandbox as layers
+from mcpbridge.app.doctor import sandbox as layers
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.base.directories import cache_directory, config_directory, runtime_directory, state_directory
 from mcpbridge.base.version import __version__

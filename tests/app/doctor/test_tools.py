@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mcpbridge.app.cli.config.doctor import as_text
-from mcpbridge.app.doctor.checks.tools import tools_standing
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.report import Report
+from mcpbridge.app.doctor.tools import tools_standing
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from mcpbridge.app.client_config.importing.merge import start_of
-from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Edit, Finding
 from mcpbridge.upstream.settings import ServerSettings
 

@@ -13,9 +13,9 @@ from typing import cast
 
 from mcpbridge.app.client_config.discover.found import Found, FoundServer
 from mcpbridge.app.client_config.importing.merge import is_bridge, program_of, variables_in
-from mcpbridge.app.doctor.checks.config_file import Source
-from mcpbridge.app.doctor.checks.offers import few
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
+from mcpbridge.app.doctor.offers import few
 from mcpbridge.catalog.listing.client_quirks import TRAITS
 from mcpbridge.catalog.listing.exposure import exposure_of, mode_for
 from mcpbridge.catalog.listing.profiles import scopes_of

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.failures import unavailable
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.report import ToolReport

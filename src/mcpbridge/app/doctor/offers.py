@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.start_servers import Boot
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef

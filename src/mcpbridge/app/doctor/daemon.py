@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mcpbridge.app.admin.control_socket import ask_all
-from mcpbridge.app.doctor.checks.config_file import Source
+from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.known_failures import recognise
 from mcpbridge.app.doctor.report import ServerReport
