@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.app.cli import exit_codes as exits
+from mcpbridge.app import exit_codes as exits
 from mcpbridge.app.client_config import entry as entries
 from mcpbridge.app.client_config.clients import CLIENTS as KNOWN_CLIENTS
 from mcpbridge.app.daemon import log_file
 from mcpbridge.app.daemon import socket_server as front
 from mcpbridge.app.doctor.known_failures import KNOWN
-from mcpbridge.app.stdio_proxy import start_daemon as crashes
+from mcpbridge.app.stdio_proxy import start_retries as crashes
 from mcpbridge.base import errors
 from mcpbridge.base.process import memory, process
 from mcpbridge.base.process import orphan_reaper_main as guard

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import anyio
 import httpx2
 
-from mcpbridge.app.admin.approvals import answers
+from mcpbridge.app.admin.control_commands import approval_answers
 from mcpbridge.app.admin.control_socket import ask, publish, sockets
 from mcpbridge.app.admin.http_api import make_api
 from mcpbridge.config.schema import Settings
@@ -97,7 +97,7 @@ class ByCommand(Way):
     async def opens(self, stack: AsyncExitStack, folder: Path) -> None:
         await super().opens(stack, folder)
         directory = folder / "run"
-        await stack.enter_async_context(publish(answers(self.bridge.approvals), directory))
+        await stack.enter_async_context(publish(approval_answers(self.bridge.approvals), directory))
         [self.path] = sockets(directory)
 
     async def is_asked(self, times: int = 1) -> list[str]:

@@ -2,7 +2,9 @@
 
 import pytest
 
-from mcpbridge.app.cli.exit_codes import UNREACHABLE, describe, failure_code
+from mcpbridge.app.cli.failures import failure_code
+from mcpbridge.app.cli.server_states import describe
+from mcpbridge.app.exit_codes import UNREACHABLE
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from mcpbridge.app.admin.http_client import ApiClient
+from mcpbridge.app.cli.config.overlay import holds_against, how_to_undo
 from mcpbridge.app.cli.daemon import status
-from mcpbridge.app.cli.daemon.status import holds_against, how_to_undo
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import Settings
 from mcpbridge.engine.registry.http_rules import Section

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.app.cli.options import chosen_numbers
+from mcpbridge.app.cli.prompts import chosen_numbers
 from support.harness import Place
 
 PROGRAM = str(Path(sys.executable).parent / "mcpbridge")

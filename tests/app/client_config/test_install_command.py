@@ -15,7 +15,7 @@ import yaml
 
 from mcpbridge.app.cli.commands import run
 from mcpbridge.app.client_config.clients import CLIENTS, named, places
-from mcpbridge.app.client_config.discover.found import Surroundings
+from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch
 from mcpbridge.app.client_config.install import Change, carry_out, plan_install, target_of
 from mcpbridge.base.errors import ConfigError
@@ -496,7 +496,7 @@ def test_names_that_are_not_known_and_scopes_that_are_not_there_are_said(home: H
 def of_cursor(home: Home) -> tuple[Callable[[], Change], Path, Backups]:
     path = home.has("cursor", "{}")
     backups = Backups(os.environ)
-    target = target_of(named("cursor"), Surroundings(os.environ, home.path, sys.platform))
+    target = target_of(named("cursor"), ClientEnvironment(os.environ, home.path, sys.platform))
     return (lambda: plan_install(target, Launch("b"), backups)), path, backups
 
 

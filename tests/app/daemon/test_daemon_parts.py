@@ -15,17 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.app.cli.daemon.logs import readable
-from mcpbridge.app.daemon.handshake import Hello, HelloRefused, adopted, check, more_places, project_uri, read_hello
+from mcpbridge.app.daemon.client_variables import adopted, more_places
+from mcpbridge.app.daemon.handshake import Hello, HelloRefused, check, project_uri, read_hello
 from mcpbridge.app.daemon.idle_exit import Idling
 from mcpbridge.app.daemon.log_file import KEPT, file_of, rotate
-from mcpbridge.app.daemon.service_manager import (
-    Service,
-    Supervision,
-    launchd_plist,
-    systemd_service,
-    systemd_socket,
-    take,
-)
+from mcpbridge.app.daemon.service_manager import Supervision, take
+from mcpbridge.app.daemon.service_units import Service, launchd_plist, systemd_service, systemd_socket
 from mcpbridge.app.daemon.socket_and_lock import hold
 from mcpbridge.app.stdio_proxy import handshake as shim_hello
 from mcpbridge.base.errors import ConfigError

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.app.stdio_proxy.connections import Lines
-from mcpbridge.app.stdio_proxy.pending_requests import (
+from mcpbridge.app.stdio_proxy.messages import (
     NAME,
     UNKNOWN_EFFECT,
     changed,

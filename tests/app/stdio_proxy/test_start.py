@@ -170,6 +170,7 @@ async def test_the_shim_imports_little(daemon: Any, place: Any) -> None:
         "mcpbridge.app",
         "mcpbridge.app.cli",
         "mcpbridge.app.cli.main",
+        "mcpbridge.app.exit_codes",
         "mcpbridge.base",
         "mcpbridge.base.directories",
         "mcpbridge.base.version",

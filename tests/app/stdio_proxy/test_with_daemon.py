@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.app.stdio_proxy.start_daemon import LARGEST_LOG
+from mcpbridge.app.daemon.log_file import LARGEST
 from mcpbridge.base.directories import daemon_key
 from support.harness import Place, eventually, python_server
 from support.programs.daemon_process import socket_of
@@ -114,7 +114,7 @@ async def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(shared: Plac
     config = shared.folder / "servers.toml"
     log = shared.folder / f".local/state/mcpbridge/daemon-{daemon_key(config)}.log"
     log.parent.mkdir(parents=True)
-    log.write_bytes(b"x" * (LARGEST_LOG + 1))
+    log.write_bytes(b"x" * (LARGEST + 1))
     async with served(shared) as client:
         await ready(client)
         [daemon] = processes(shared, DAEMON)
@@ -123,7 +123,7 @@ async def test_a_socket_that_a_killed_daemon_left_is_in_nobodys_way(shared: Plac
         assert Path(f"/proc/{daemon}/cwd").readlink() == shared.folder
     assert log.stat().st_mode & 0o777 == 0o600
     assert b"daemon started" in log.read_bytes()[:1000]
-    assert log.with_name(log.name + ".1").stat().st_size == LARGEST_LOG + 1, "put aside"
+    assert log.with_name(log.name + ".1").stat().st_size == LARGEST + 1, "put aside"
     kill_daemon(shared)
     assert socket_of(shared, config).exists()
     async with served(shared) as client:

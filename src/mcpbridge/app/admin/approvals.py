@@ -1,23 +1,15 @@
 """Calls that wait for a person, as JSON documents: the same for commands and for the HTTP API."""
 
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from mcpbridge.app.admin.errors import Problem
 from mcpbridge.pipeline.approvals.pending import AlreadyDecided, Pending, PendingApprovals, UnknownApproval
 from mcpbridge.pipeline.approvals.request import Scope, one_line_of, shown
 from mcpbridge.protocol.json_values import canonical_digest
 
 _LONGEST_LINE = 200
 """Characters of the arguments on one line."""
-
-
-class Problem(Exception):
-    """What was asked cannot be done. `code`: `invalid`, `unknown`, `decided`, `forbidden`, `exists` or `failed`."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 async def listed(desk: PendingApprovals) -> list[dict[str, Any]]:
@@ -44,21 +36,6 @@ async def decide(desk: PendingApprovals, id_: str, answer: Mapping[str, object],
     except AlreadyDecided as decided:
         raise Problem("decided", f"{id_} was {decided}") from None
     return {**_document(pending), "decision": decision, "for": scope, "by": by}
-
-
-def answers(desk: PendingApprovals) -> Mapping[str, Callable[[Mapping[str, object]], Awaitable[dict[str, Any]]]]:
-    """What the control socket answers about approvals."""
-
-    async def approvals(_: Mapping[str, object]) -> dict[str, Any]:
-        return {"pid": os.getpid(), "approvals": await listed(desk)}
-
-    async def answer(request: Mapping[str, object]) -> dict[str, Any]:
-        try:
-            return await decide(desk, str(request.get("id")), request, str(request.get("by") or "cli"))
-        except Problem as problem:
-            return {"pid": os.getpid(), "code": problem.code, "error": str(problem)}
-
-    return {"approvals": approvals, "decide": answer}
 
 
 def _document(pending: Pending) -> dict[str, Any]:

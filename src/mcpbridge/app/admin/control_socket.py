@@ -1,13 +1,9 @@
-"""How commands find the bridges of this user and talk to them.
+"""How commands find the bridges of this user and talk to them: a Unix socket, one request a connection.
 
-Every running bridge listens on a Unix socket named after its process. Whoever connects sends one line with a JSON
-object whose `do` says what is wanted, and gets one JSON document and the end. Who sends nothing gets the status, at
-once if it says that nothing will come. Who may connect is the file system's business: the directory and the socket are
-the user's alone.
-
-What the control socket answers of management commands: a backend does one, and what came of it is told.
-
-What the control socket answers about kept results: what there is, and forgetting it by hand.
+Every running bridge listens on a socket named after its process. Whoever connects sends one line with a JSON object
+whose `do` says what is wanted, and gets one JSON document and the end. Who sends nothing gets the status, at once if it
+says that nothing will come. Who may connect is the file system's business: the directory and the socket are the user's
+alone. What is answered stands in `control_commands.py`.
 """
 
 import asyncio
@@ -18,17 +14,14 @@ import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import anyio
 
 from mcpbridge.base.background_tasks import OwnedTasks, is_asked_to_end
-from mcpbridge.base.errors import BridgeError, ConfigError, UnknownName
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import masked
 from mcpbridge.base.units import show_bytes
-from mcpbridge.core.model import TOOLS
-from mcpbridge.library.bridge import Bridge
 
 Document = Mapping[str, object]
 """A JSON object: a request, or what is said to it."""
@@ -281,46 +274,3 @@ def _check_private(directory: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         hint = "Remove it, or set XDG_RUNTIME_DIR to a directory of your own."
         raise ConfigError("not a directory that only this user can use", file=str(directory), hint=hint)
-
-
-def answers(
-    bridge: Bridge, redact: Callable[[str], str]
-) -> Mapping[str, Callable[[Mapping[str, object]], Awaitable[dict[str, object]]]]:
-    """`command`: the backend `name` does the management command `command` with the object `data`.
-
-    What is said has its `result`, or an `error` with a `code`: `invalid`, `unknown`, `timeout`, `failed`.
-    """
-
-    async def done(request: Mapping[str, object]) -> dict[str, object]:
-        name = str(request.get("name") or "").removeprefix(f"{TOOLS}/")
-        data = request.get("data")
-        if not isinstance(data, dict):
-            return told("invalid", "`data` has to be an object")
-        command = str(request.get("command") or "")
-        try:
-            result = await bridge.command(name, command, cast("dict[str, object]", data))
-        except UnknownName as error:
-            return told("unknown", error.told())
-        except BridgeError as error:
-            return told("timeout" if isinstance(error, TimeoutError) else "failed", str(error))
-        return {"pid": os.getpid(), "result": masked(result, redact)}
-
-    def told(code: str, error: str) -> dict[str, object]:
-        return {"pid": os.getpid(), "code": code, "error": redact(error)}
-
-    return {"command": done}
-
-
-def cache_answers(bridge: Bridge) -> Mapping[str, Callable[[Mapping[str, object]], dict[str, Any]]]:
-    """`cache`: what is kept, and how it served. `clear_cache`: forget it, or what `server` and `tool` name of it."""
-
-    def kept(_: Mapping[str, object]) -> dict[str, Any]:
-        return {"pid": os.getpid(), **bridge.cache_status()}
-
-    def clear(request: Mapping[str, object]) -> dict[str, Any]:
-        server, tool = (str(request.get(key) or "") for key in ("server", "tool"))
-        if server and server not in bridge.settings.servers:
-            return {"pid": os.getpid(), "code": "unknown", "error": f"there is no server {server[:40]!r}"}
-        return {"pid": os.getpid(), "cleared": bridge.clear_cache(server=server, tool=tool)}
-
-    return {"cache": kept, "clear_cache": clear}

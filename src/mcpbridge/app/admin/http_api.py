@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mcpbridge.app.admin.approvals import Problem, decide, listed
+from mcpbridge.app.admin.approvals import decide, listed
+from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.app.admin.server_routes import registry_routes
 from mcpbridge.library.bridge import Bridge
@@ -23,7 +24,6 @@ from mcpbridge.results.kept_results import Shelf
 from mcpbridge.results.token_ledger import Ledger
 
 _LARGEST_BODY = 64 * 1024
-_STATUS_OF = {"invalid": 400, "forbidden": 403, "unknown": 404, "decided": 409, "exists": 409, "failed": 503}
 _NOT_ADMIN = (
     "Only who administers the bridge may use this: give a token of `http.tokens` the setting `admin = true`, or start "
     "the bridge with MCPBRIDGE_ADMIN_TOKEN in its environment, and send that token as `Authorization: Bearer TOKEN`"
@@ -91,7 +91,7 @@ def _http_error(_: Request, error: Exception) -> JSONResponse:
 
 def _problem(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Problem)
-    return _error(_STATUS_OF[error.code], error.code, str(error))
+    return _error(STATUS_OF[error.code], error.code, str(error))
 
 
 def _error(status: int, code: str, message: str, headers: Any = None) -> JSONResponse:

@@ -1,12 +1,8 @@
-"""The text formats of Prometheus (0.0.4) and OpenMetrics (1.0.0), as far as both spell counts and durations alike.
+"""`/metrics`: the counts of calls and the state of servers, in the text formats of Prometheus (0.0.4) and OpenMetrics.
 
-Written by hand: the client library takes 10 µs for each line, and a bridge with two thousand tools has 100,000. Pure.
-
-`/metrics`: what is counted of calls, and how the servers are, in the text formats of Prometheus and OpenMetrics.
-
-Made from a copy of the bridge's own counts at each request for it, in a thread and one at a time: it may have 100,000
-lines, and calls go on meanwhile. Principals are no label: who calls is nobody's business here. Tokens are estimates,
-and named so.
+Written by hand: the client library takes 10 µs for each line, and a bridge with two thousand tools has 100,000. The
+page is made from a copy of the bridge's own counts at each request for it, in a thread and one at a time, since calls
+go on meanwhile. Principals are no label: who calls is nobody's business here. Tokens are estimates, and named so.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

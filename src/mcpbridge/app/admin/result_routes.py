@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mcpbridge.app.admin.approvals import Problem
+from mcpbridge.app.admin.errors import Problem
 from mcpbridge.app.admin.stats import BY, accounts_of, card_document
 from mcpbridge.results.kept_results import Shelf
 from mcpbridge.results.token_ledger import By, Ledger

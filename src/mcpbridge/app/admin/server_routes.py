@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mcpbridge.app.admin.approvals import Problem
+from mcpbridge.app.admin.errors import Problem
 from mcpbridge.app.admin.result_routes import Endpoint
 from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed, UnknownName
 from mcpbridge.base.redaction import masked

@@ -1,7 +1,4 @@
-"""What is counted of calls, per tool, as JSON values: for `mcpbridge stats`.
-
-Kept results, and the tokens of all, as JSON documents: the same for commands and for the HTTP API.
-"""
+"""What is counted of calls, the tokens of results, and kept results, as JSON: for commands and the HTTP API alike."""
 
 import os
 from collections.abc import Mapping, Sequence

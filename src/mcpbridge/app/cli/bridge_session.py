@@ -10,22 +10,13 @@ from typing import Any
 
 import anyio
 
-from mcpbridge.app.cli.exit_codes import (
-    OK,
-    UNREACHABLE,
-    CommandFailed,
-    State,
-    fail,
-    failure_code,
-    fault,
-    is_ready,
-    only_error,
-    report,
-)
+from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, only_error, report
 from mcpbridge.app.cli.output import note, progress, visible
-from mcpbridge.app.cli.serve_prompts import ask_at_terminal
+from mcpbridge.app.cli.prompts import ask_at_terminal
+from mcpbridge.app.cli.server_states import State, fault, is_ready
 from mcpbridge.app.cli.signals import ended_by_signals
 from mcpbridge.app.daemon.handshake import project_uri
+from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.app.stdio_proxy.handshake import project_of
 from mcpbridge.base.errors import ConfigError, nearest

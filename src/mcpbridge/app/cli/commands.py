@@ -2,124 +2,96 @@
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
-from mcpbridge.app.cli.exit_codes import report
-from mcpbridge.app.cli.signals import INTERRUPTED
+from mcpbridge.app.cli.failures import report
+from mcpbridge.app.exit_codes import INTERRUPTED
 from mcpbridge.base.errors import nearest
 from mcpbridge.base.version import __version__
 
-_SUMMARIES = {
-    "serve": "Serve all configured servers as one, on stdio or over HTTP.",
-    "init": "Set up: find servers, write servers.toml, put the bridge into your clients.",
-    "import": "Take over the servers that your clients have in their files.",
-    "install": "Put the bridge into a client's file.",
-    "uninstall": "Take it out again.",
-    "doctor": "Find out what is wrong, and what to do about it.",
-    "up": "Start the daemon in the background.",
-    "down": "Stop it.",
-    "restart": "Stop it and start it anew; clients stay connected.",
-    "reload": "Have running bridges read their configuration again.",
-    "logs": "Show what the daemon logs.",
-    "service": "Have the system start the daemon.",
-    "daemon": "Be the daemon, in the foreground.",
-    "add": "Put a server or a tool into the configuration.",
-    "remove": "Take one out of it.",
-    "enable": "Switch a server or a tool on.",
-    "disable": "Switch one off.",
-    "manage": "Have a tool of your own do a management command.",
-    "list": "List what the servers offer.",
-    "search": "Find tools by what they do.",
-    "call": "Call a tool.",
-    "read": "Read a resource.",
-    "check": "Check the configuration and connect to every server.",
-    "login": "Sign in to a server.",
-    "logout": "Forget the sign-in to a server.",
-    "status": "Show the bridges that are running.",
-    "stats": "Show how often each tool was called, how long it took, and the tokens that results cost.",
-    "tokens": "Show what each server's tools cost a model's context.",
-    "bench": "Measure how well tools are found.",
-    "log": "Show what was called.",
-    "approvals": "List the calls that wait for approval.",
-    "approve": "Approve a call that waits for it.",
-    "deny": "Refuse a call that waits for approval.",
-    "results": "Show, read or forget large results that were kept.",
-    "cache": "Show or clear the results that are kept.",
-    "token": "Make bearer tokens for the HTTP front.",
-    "rank": "Rank tools out of files, in JSON lines, to score the ranker.",
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "serve": ("serve", "Serve all configured servers as one, on stdio or over HTTP."),
+    # -- setting up
+    "init": ("clients.init", "Set up: find servers, write servers.toml, put the bridge into your clients."),
+    "import": ("clients.import_servers", "Take over the servers that your clients have in their files."),
+    "install": ("clients.install", "Put the bridge into a client's file."),
+    "uninstall": ("clients.install", "Take it out again."),
+    "doctor": ("config.doctor", "Find out what is wrong, and what to do about it."),
+    # -- the daemon
+    "up": ("daemon.control", "Start the daemon in the background."),
+    "down": ("daemon.control", "Stop it."),
+    "restart": ("daemon.control", "Stop it and start it anew; clients stay connected."),
+    "reload": ("daemon.control", "Have running bridges read their configuration again."),
+    "logs": ("daemon.logs", "Show what the daemon logs."),
+    "service": ("daemon.service", "Have the system start the daemon."),
+    "daemon": ("daemon.run", "Be the daemon, in the foreground."),
+    # -- the configuration
+    "add": ("config.edit", "Put a server or a tool into the configuration."),
+    "remove": ("config.edit", "Take one out of it."),
+    "enable": ("config.edit", "Switch a server or a tool on."),
+    "disable": ("config.edit", "Switch one off."),
+    # -- servers and tools
+    "manage": ("tools.manage", "Have a tool of your own do a management command."),
+    "list": ("tools.list", "List what the servers offer."),
+    "search": ("tools.search", "Find tools by what they do."),
+    "call": ("tools.call", "Call a tool."),
+    "read": ("tools.call", "Read a resource."),
+    "check": ("config.check", "Check the configuration and connect to every server."),
+    "login": ("login", "Sign in to a server."),
+    "logout": ("login", "Forget the sign-in to a server."),
+    # -- what runs, and what ran
+    "status": ("daemon.status", "Show the bridges that are running."),
+    "stats": (
+        "calls.stats",
+        "Show how often each tool was called, how long it took, and the tokens that results cost.",
+    ),
+    "tokens": ("tools.tokens", "Show what each server's tools cost a model's context."),
+    "bench": ("tools.bench", "Measure how well tools are found."),
+    "log": ("calls.log", "Show what was called."),
+    "approvals": ("calls.approvals", "List the calls that wait for approval."),
+    "approve": ("calls.approvals", "Approve a call that waits for it."),
+    "deny": ("calls.approvals", "Refuse a call that waits for approval."),
+    "results": ("calls.results", "Show, read or forget large results that were kept."),
+    "cache": ("calls.cache", "Show or clear the results that are kept."),
+    # -- for programs
+    "token": ("token", "Make bearer tokens for the HTTP front."),
+    "rank": ("tools.rank", "Rank tools out of files, in JSON lines, to score the ranker."),
 }
-
-
-_HOMES = {
-    "add": ("app.cli.config.edit", "command"),
-    "approvals": ("app.cli.calls.approvals", "command"),
-    "approve": ("app.cli.calls.approvals", "approve_command"),
-    "bench": ("app.cli.tools.bench", "command"),
-    "cache": ("app.cli.calls.results", "cache_command"),
-    "call": ("app.cli.tools.call", "command"),
-    "check": ("app.cli.config.check", "command"),
-    "daemon": ("app.cli.daemon.run", "command"),
-    "deny": ("app.cli.calls.approvals", "deny_command"),
-    "disable": ("app.cli.config.edit", "disable_command"),
-    "doctor": ("app.cli.config.doctor", "command"),
-    "down": ("app.cli.daemon.control", "down_command"),
-    "enable": ("app.cli.config.edit", "enable_command"),
-    "import_servers": ("app.cli.config.import_servers", "command"),
-    "init": ("app.cli.config.init", "command"),
-    "install": ("app.cli.clients.install", "command"),
-    "list": ("app.cli.tools.list", "command"),
-    "log": ("app.cli.calls.log", "command"),
-    "login": ("app.cli.login", "command"),
-    "logout": ("app.cli.login", "logout_command"),
-    "logs": ("app.cli.daemon.logs", "command"),
-    "manage": ("app.cli.tools.manage", "command"),
-    "rank": ("app.cli.tools.search", "rank_command"),
-    "read": ("app.cli.tools.call", "read_command"),
-    "reload": ("app.cli.daemon.control", "reload_command"),
-    "remove": ("app.cli.config.edit", "remove_command"),
-    "restart": ("app.cli.daemon.control", "restart_command"),
-    "results": ("app.cli.calls.results", "command"),
-    "search": ("app.cli.tools.search", "command"),
-    "service": ("app.cli.daemon.service", "command"),
-    "stats": ("app.cli.calls.stats", "command"),
-    "status": ("app.cli.daemon.status", "command"),
-    "token": ("app.cli.login", "token_command"),
-    "tokens": ("app.cli.tools.tokens", "command"),
-    "uninstall": ("app.cli.clients.install", "uninstall_command"),
-    "up": ("app.cli.daemon.control", "command"),
-}
+"""Each command, in the order of `mcpbridge --help`: its module below `app/cli`, which has it as `NAME_command`; and
+what it does, in a line."""
 
 
 class _Commands(click.Group):
-    """Finds a subcommand `x` as the object `command` of `mcpbridge.cli.x`."""
+    """Finds a subcommand by the table."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_SUMMARIES)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _SUMMARIES:
+        if cmd_name not in COMMANDS:
             return None
         if cmd_name == "serve":  # has a parser of its own, and is dispatched before this module is imported
             return click.Command("serve")
-        module = "import_servers" if cmd_name == "import" else cmd_name  # the word is Python's
-        home, name = _HOMES[module]
-        return getattr(importlib.import_module(f"mcpbridge.{home}"), name)
+        module = importlib.import_module(f"mcpbridge.app.cli.{COMMANDS[cmd_name][0]}")
+        return getattr(module, f"{cmd_name}_command")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in _SUMMARIES and not name.startswith("-"):
-            close = nearest(name, _SUMMARIES, limit=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(_SUMMARIES)}."
+        if name not in COMMANDS and not name.startswith("-"):
+            close = nearest(name, COMMANDS, limit=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_SUMMARIES.items()))  # without importing any of them
+            formatter.write_dl(
+                [(name, summary) for name, (_, summary) in COMMANDS.items()]
+            )  # without importing any of them
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,17 +1,10 @@
-"""The sign-in of one configured server, for the commands that begin and end it. No server is started for it.
+"""`mcpbridge login` and `logout`: begin and end the sign-in to one configured server. No server is started for it.
 
-`mcpbridge login`: sign in to a server; bridges that are running take the token over by themselves.
-
-The browser comes back to this machine. Where it cannot, because it runs elsewhere, the address it ended at is pasted.
-
-`mcpbridge logout`: forget what signing in to a server brought, and tell its authorization server so.
-
-`mcpbridge token`: bearer tokens for the HTTP front.
+Running bridges take the token over by themselves. The browser comes back to this machine; where it cannot, because it
+runs elsewhere, the address that it ended at is pasted.
 """
 
 import asyncio
-import hashlib
-import secrets
 import sys
 import threading
 from collections.abc import AsyncGenerator
@@ -20,9 +13,10 @@ from contextlib import asynccontextmanager
 import click
 
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.exit_codes import OK, USAGE, fail
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
@@ -71,7 +65,7 @@ def _why_not(settings: ServerSettings) -> str:
 @click.option("--no-browser", is_flag=True, help="Open no browser: show the address of the page.")
 @click.option("--scope", multiple=True, metavar="WORD", help="Ask for this right too; may be repeated.")
 @as_json_option
-def command(*, server: str, config: str | None, no_browser: bool, scope: tuple[str, ...], as_json: bool) -> int:
+def login_command(*, server: str, config: str | None, no_browser: bool, scope: tuple[str, ...], as_json: bool) -> int:
     """Sign in to SERVER, as the configuration names it. Bridges that are running need no restart."""
 
     async def login(loaded: Loaded, redact: Redactor) -> int:
@@ -153,27 +147,3 @@ def logout_command(*, server: str, config: str | None, as_json: bool) -> int:
         return OK
 
     return run(logout, config, as_json=as_json)
-
-
-@click.group("token")
-def token_command() -> None:
-    """Make bearer tokens for the HTTP front."""
-
-
-@token_command.command("new")
-@click.argument("name", default="me")
-@click.option("--admin", is_flag=True, help="Its holder may administer the bridge, such as approve calls.")
-@as_json_option
-def new(*, name: str, admin: bool, as_json: bool) -> int:
-    """Make a token for NAME. It is shown this once; the configuration holds only its SHA-256."""
-    token = f"mcpb_{secrets.token_urlsafe(32)}"
-    digest = hashlib.sha256(token.encode()).hexdigest()
-    if as_json:
-        print_json({"name": name, "token": token, "sha256": digest, **({"admin": True} if admin else {})})
-        return 0
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    note("the token, which is not shown again; clients send it as `Authorization: Bearer TOKEN`:")
-    print(token)
-    note("and what to add to servers.toml:")
-    print(f'\n[[http.tokens]]\nname = "{quoted}"\nsha256 = "{digest}"' + ("\nadmin = true" if admin else ""))
-    return 0

@@ -7,16 +7,15 @@ what only the other commands need.
 import gc
 import sys
 
+from mcpbridge.app.exit_codes import INTERRUPTED
+
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_INTERRUPTED = 130  # see `cli/exits.py`, which is not imported for it
-
-
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line `argv` (without the program's name) and return the exit code. See `cli/exits.py`."""
+    """Run the command line `argv` (without the program's name) and return the exit code. See `app/exit_codes.py`."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments in (["--version"], ["-V"]):
         from mcpbridge.base.version import __version__
@@ -37,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         gc.enable()
         return run(arguments)
     except KeyboardInterrupt:  # in one of the imports: there is nothing to stop yet
-        return _INTERRUPTED
+        return INTERRUPTED
     finally:
         gc.freeze()  # the process ends, and what is left goes with it unseen
         gc.enable()

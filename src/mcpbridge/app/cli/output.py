@@ -31,6 +31,18 @@ def first_line(text: str, width: int = 80) -> str:
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
+def size_text(count: int) -> str:
+    """Bytes as a person reads them: `12 B`, `1.5 KiB`, `2.0 MiB`."""
+    if count < 1024:
+        return f"{count} B"
+    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 result`, `2 results`."""
+    return f"{count} {what if count == 1 else f'{what}s'}"
+
+
 def note(text: str) -> None:
     """Tell a person something beside the result."""
     print(f"mcpbridge: {text}", file=sys.stderr)

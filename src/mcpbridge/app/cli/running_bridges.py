@@ -1,163 +1,258 @@
-"""What several commands do alike: ask every running bridge of this user, and show what each says.
+"""How commands find the bridges and daemons of this user, start a daemon, and see one end."""
 
-The configuration of commands that look into this user's store, which there is without a configuration too.
-
-Kept results and the ledger of tokens, in the store itself: no bridge has to run for that.
-
-Calls that gave up waiting and can still be approved, in the store itself: no bridge has to run for that.
-
-Clients on standard input end their bridge with them, and what it said about a late approval must hold after that too.
-"""
-
+import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import select
+import socket
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Thread
+from typing import Any, NoReturn, cast
 
-import anyio
+from mcpbridge.app.admin.control_socket import LONGEST_WAIT, SILENT, Document, ask, sockets
+from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.exit_codes import TIMED_OUT, UNREACHABLE, USAGE
+from mcpbridge.app.stdio_proxy.daemon_lock import claim, connect, holder, socket_path
+from mcpbridge.app.stdio_proxy.handshake import Greeting, Refusal, read
+from mcpbridge.app.stdio_proxy.start_daemon import log_path, start_daemon
+from mcpbridge.base.directories import daemon_key, runtime_directory
 
-from mcpbridge.app.admin.approvals import decide, listed
-from mcpbridge.app.admin.control_socket import SILENT, Document, ask_all
-from mcpbridge.app.cli.exit_codes import OK, TIMED_OUT, UNREACHABLE, fail, report
-from mcpbridge.app.cli.output import print_json
-from mcpbridge.app.logging_setup import set_up_logs
-from mcpbridge.base.directories import runtime_directory
-from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import Redactor
-from mcpbridge.base.settings import LogSettings
-from mcpbridge.config.load import Loaded, find, read
-from mcpbridge.config.schema import Settings
-from mcpbridge.pipeline.approvals.grants import Grants, recording
-from mcpbridge.pipeline.approvals.pending import PendingApprovals
-from mcpbridge.results.kept_results import Shelf
-from mcpbridge.results.token_ledger import Ledger
-from mcpbridge.storage.audit_log import CallLog
-from mcpbridge.storage.open_store import LazyStore
-from mcpbridge.storage.settings import call_log_path, store_path
-from mcpbridge.storage.sqlite.database import may_exist
-
-
-def show_all(show: Callable[[Document], None], request: Mapping[str, object] | None = None, *, as_json: bool) -> int:
-    """Put a request to all of them, by default for their status; returns the exit code, 4 if none runs.
-
-    `show` prints what one says; one that only says what is wrong with it is not handed to it.
-    """
-    try:
-        directory = runtime_directory(os.environ)
-        found = ask_all(directory) if request is None else ask_all(directory, request)
-    except ConfigError as error:
-        return report(error, as_json=as_json) or OK
-    if as_json:
-        print_json({"bridges": found})
-        return _code(found)
-    if not found:
-        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
-    for number, bridge in enumerate(found):
-        if number:
-            print()
-        if "error" in bridge:
-            pid = bridge.get("pid")
-            hint = f"; `kill -9 {pid}` ends it and its servers" if bridge.get("code") == SILENT else ""
-            print(f"process {pid}: {bridge['error']}{hint}")
-        else:
-            show(bridge)
-    return _code(found)
-
-
-def _code(found: Sequence[Document]) -> int:
-    if any(one.get("code") == SILENT for one in found):
-        return TIMED_OUT
-    return OK if found else UNREACHABLE
-
-
-def load_or_default(config: str | None) -> Loaded:
-    """The file `config`, or the one that other commands find; where there is none, what bridges do unasked.
-
-    Raises:
-        ConfigError: there is none of that name, or it is wrong.
-    """
-    try:
-        path = find(config, os.environ)
-    except ConfigError:
-        if config or os.environ.get("MCPBRIDGE_CONFIG"):
-            raise
-        return Loaded(Settings())
-    return read(path, os.environ)
+START_PATIENCE = 60.0
+"""Seconds that a daemon has to be up: its machine may be busy with the servers of others."""
+END_PATIENCE = 45.0
+"""Seconds that it has to end; it grants its clients and servers less."""
+_LOOK_AGAIN = 0.05
+"""Seconds, where the system tells nothing by itself."""
+_SHOWN_LINES = 20
+_SIDE_BY_SIDE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class KeptResults:
-    """What the store of a configuration has of results."""
+class Found:
+    """A bridge that runs: its control socket, and what it says of itself."""
 
-    shelf: Shelf
-    ledger: Ledger
+    path: Path
+    status: Document
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return int(str(self.status.get("pid")))
 
-@asynccontextmanager
-async def kept_results(settings: Settings, redact: Redactor) -> AsyncGenerator[KeptResults]:
-    """Open for the time of the context. Looking makes no file."""
-    store = LazyStore(settings.store)
-    try:
-        yield KeptResults(Shelf(store, lifetime=settings.results.lifetime, redact=redact), Ledger(store))
-    finally:
-        await store.close()
+    @property
+    def daemon(self) -> Mapping[str, Any] | None:
+        """What it says of itself as a daemon; None: it is another kind of bridge."""
+        return cast("Mapping[str, Any] | None", self.status.get("daemon"))
 
-
-def absence(settings: Settings) -> str:
-    """Why a command cannot find anything, whatever is asked; empty: it may."""
-    if settings.store.kind == "memory":
-        return 'each bridge keeps them in its memory (`[store] kind = "memory"`), where no command sees them'
-    path: Path = store_path(settings.store)
-    return "" if may_exist(path) else f"there is no store yet: {path}"
+    def ask(self, do: str, *, patience: float = LONGEST_WAIT, **more: object) -> Document:
+        """Put a request to it; `error` is in the answer if that is nothing useful."""
+        return ask(self.path, {"do": do, **more}, patience=patience) or {"pid": self.pid, "error": "it has ended"}
 
 
-_T = TypeVar("_T")
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The bridges of this user that run now."""
 
+    bridges: list[Found]
+    """Those with the configuration that was asked for."""
+    silent: list[int]
+    """Processes that do not answer; what they serve is not known."""
 
-class KeptApprovals:
-    """What the store of a configuration knows of them; without a configuration, the store that bridges have unasked."""
+    @property
+    def daemons(self) -> list[Found]:
+        """Those of the bridges that are daemons."""
+        return [one for one in self.bridges if one.daemon is not None]
 
-    def __init__(self, config: str | None) -> None:
-        """The file `config`, or the one that other commands find.
+    def ask(self, do: str, *, patience: float, **more: object) -> list[Document]:
+        """What each of the bridges says to a request, in their order; they are asked side by side."""
+        told: list[Document] = [{"pid": one.pid} for one in self.bridges]
+
+        def ask(number: int) -> None:
+            told[number] = self.bridges[number].ask(do, patience=patience, **more)
+
+        # Of no pool: that would be waited for at the end, and who presses Ctrl-C is not to wait for the answers.
+        threads = [Thread(target=ask, args=(number,), daemon=True) for number in range(len(told))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return told
+
+    def told_silent(self) -> list[str]:
+        """What there is to say to people of those that do not answer."""
+        hint = "does not answer, so it is not known what it serves; `kill -9 {0}` ends it"
+        return [f"process {pid} {hint.format(pid)}" for pid in self.silent]
+
+    def require_answer(self, config: Path) -> None:
+        """Make sure that the daemon of this configuration is not among those that do not answer.
 
         Raises:
-            ConfigError: there is none of that name, or it is wrong.
+            CommandFailed: it is.
         """
-        self._loaded = load_or_default(config)
-
-    def listed(self) -> list[dict[str, Any]]:
-        """All that can be answered, oldest first, as running bridges tell it."""
-        return self._with_desk(listed)
-
-    def decide(self, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
-        """Answer one.
-
-        Raises:
-            Problem: that is no answer, or there is nothing to answer.
-        """
-        return self._with_desk(lambda desk: decide(desk, id_, answer, by))
-
-    def _with_desk(self, work: Callable[[PendingApprovals], Awaitable[_T]]) -> _T:
-        redact = Redactor(self._loaded.secrets)
-        set_up_logs(LogSettings(level="critical"), redact)  # a command says in its own words what went wrong
-
-        async def doing() -> _T:
-            async with _desk(self._loaded.settings, redact) as desk:
-                return await work(desk)
-
-        return anyio.run(doing)
+        pid = _holder(config)
+        if pid in self.silent and pid:
+            fail_silent(pid)
 
 
-@asynccontextmanager
-async def _desk(settings: Settings, redact: Redactor) -> AsyncGenerator[PendingApprovals]:
-    store, approval = LazyStore(settings.store), settings.approval
-    audit = CallLog(partial(call_log_path, settings.call_log, settings.store), settings.call_log, redact=redact)
-    grants = Grants(store, once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
+def fail_silent(pid: int) -> NoReturn:
+    """End the command: this daemon hangs."""
+    advice = f"`mcpbridge logs` may tell why. `kill -9 {pid}` ends it and its servers; the next client starts another."
+    fail(TIMED_OUT, f"the daemon of this configuration, process {pid}, does not answer", advice)
+
+
+def survey(config: Path | None) -> Survey:
+    """Ask every running bridge, side by side, and keep those with this configuration; None: with any."""
+    paths = sockets(runtime_directory(os.environ))
+    with ThreadPoolExecutor(max_workers=max(1, min(len(paths), _SIDE_BY_SIDE))) as threads:
+        told = list(threads.map(_status, paths))
+    found: list[Found] = []
+    silent: list[int] = []
+    for path, status in zip(paths, told, strict=True):
+        if status is None:
+            continue
+        source = status.get("config")
+        if status.get("code") == SILENT:
+            silent.append(int(path.stem))
+        elif "error" not in status and (config is None or (source and Path(str(source)).resolve() == config)):
+            found.append(Found(path, status))
+    return Survey(found, silent)
+
+
+def _status(path: Path) -> Document | None:
+    return ask(path, {"do": "status"})
+
+
+def daemons(config: Path | None) -> list[Found]:
+    """Every running daemon with this configuration, also of other releases; None: with any."""
+    return survey(config).daemons
+
+
+def _holder(config: Path) -> int:
+    """The process that has the place of this configuration's daemon; 0: none, or it does not say so."""
+    return holder(socket_path(runtime_directory(os.environ), daemon_key(config)))
+
+
+def is_held(config: Path) -> bool:
+    """Whether somebody listens for clients of this configuration."""
+    connection = connect(socket_path(runtime_directory(os.environ), daemon_key(config)))
+    if connection is None:
+        return False
+    connection.close()
+    return True
+
+
+def log_of(config: Path) -> Path:
+    """Where a daemon of this configuration logs, unless it says otherwise."""
+    return Path(log_path(daemon_key(config), os.environ))
+
+
+def started(config: Path, *, stays: bool = True) -> Found:
+    """The daemon of this configuration, started if none runs, once it serves.
+
+    `stays`: it does not end for want of clients.
+
+    Raises:
+        CommandFailed: it does not come up.
+    """
+    path = socket_path(runtime_directory(os.environ), daemon_key(config))
+    log = log_of(config)
+    before = log.stat().st_size if log.is_file() else 0
+    deadline = time.monotonic() + START_PATIENCE
+    is_ours = False
+    while True:
+        connection = connect(path)
+        if connection is None:
+            claimed = claim(runtime_directory(os.environ), daemon_key(config))
+            if claimed is not None:
+                start_daemon(claimed, str(config), str(log), os.environ, *["--no-idle-exit"] * stays)
+                claimed.close()
+                is_ours = True
+                continue
+            if time.monotonic() > deadline:
+                pid = _holder(config)
+                what = f"process {pid} holds" if pid else "another process holds"
+                fail(TIMED_OUT, f"{what} the place of this configuration's daemon, and cannot be reached")
+            time.sleep(_LOOK_AGAIN)  # it is about to come or to go
+            continue
+        with connection:
+            greeted = _greeted(connection, deadline - time.monotonic())
+        if greeted is not None:
+            break
+        if is_ours or time.monotonic() > deadline:
+            fail(USAGE, "the daemon did not come up", _told_in(log, before))
+        time.sleep(_LOOK_AGAIN)  # that was one of somebody else, which has ended
+    around = survey(config)
+    found = [one for one in around.daemons if (one.daemon or {}).get("socket") == path]
+    if not found:
+        around.require_answer(config)
+        fail(UNREACHABLE, "the daemon runs, but does not tell its status", f"Its log is {log}.")
+    return found[0]
+
+
+def _greeted(connection: socket.socket, seconds: float) -> Greeting | Refusal | None:
+    """What a daemon says first; None: it ended without. A refusal is a sign of life, too."""
+    connection.settimeout(max(seconds, 1))
+    received = b""
+    with suppress(ConnectionError):
+        connection.sendall(json.dumps({"mcpbridge": 1, "pid": os.getpid()}).encode() + b"\n")
+        try:
+            while b"\n" not in received and (piece := connection.recv(65536)):
+                received += piece
+        except TimeoutError:
+            fail(TIMED_OUT, f"the daemon did not come up within {START_PATIENCE:g} s")
+    told = read(received.partition(b"\n")[0]) if received else None
+    return told if isinstance(told, Greeting | Refusal) else None
+
+
+def _told_in(log: Path, start: int) -> str:
+    """What the log says since it had `start` bytes: the error that ended the daemon, else the last lines."""
     try:
-        yield PendingApprovals(approval, store, grants, recording(audit))
+        with log.open("rb") as file:
+            file.seek(start if log.stat().st_size >= start else 0)
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return f"There is no log at {log}."
+    said = [number for number, line in enumerate(lines) if line.startswith("mcpbridge:")]
+    shown = lines[said[-1] :] if said else lines
+    return "\n  ".join([*(line.removeprefix("mcpbridge: ") for line in shown[-_SHOWN_LINES:]), f"Its log is {log}."])
+
+
+def asked_to_end(one: Found, do: str = "stop") -> bool:
+    """Ask it, and return when its process is gone. False: it is still there after all the time it has."""
+    process = process_handle(one.pid)
+    try:
+        one.ask(do)
+        return has_ended(one.pid, process)
     finally:
-        await audit.close()
-        await store.close()
+        if process is not None:
+            os.close(process)
+
+
+def has_ended(pid: int, process: int | None, *, within: float = END_PATIENCE) -> bool:
+    """Wait for the end of a process, by its handle where there is such a thing."""
+    if process is not None:
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        return bool(poll.poll(within * 1000))
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(_LOOK_AGAIN)
+    return False
+
+
+def process_handle(pid: int) -> int | None:
+    """A descriptor that stands for a process, and for no other that gets its number; None where there is no such thing.
+
+    The caller closes it.
+    """
+    with suppress(AttributeError, OSError):
+        return os.pidfd_open(pid)
+    return None

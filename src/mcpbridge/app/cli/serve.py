@@ -1,11 +1,10 @@
-"""`mcpbridge serve`: run the bridge until the client goes or a signal ends it.
+"""`mcpbridge serve`: run the bridge in this process until the client goes or a signal ends it.
 
 Exit codes: 0 when the client closed its end or SIGTERM (SIGHUP) asked for the end, 130 on SIGINT, 2 for a wrong
 configuration or an address that cannot be used.
 
-What a client on stdio is told when the bridge cannot begin: the reason, as the answer to its first request.
-
-Clients show people that answer; what stands on standard error only some of them show, and most not at once.
+When the bridge cannot begin, a client on stdio gets the reason as the answer to its first request: clients show that,
+and standard error only some of them show. `click` is not loaded here: a client waits.
 """
 
 import argparse
@@ -13,8 +12,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,9 +22,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mcpbridge.app.cli.exit_codes import OK, report
-from mcpbridge.app.cli.serve_prompts import DEFAULT_ADDRESS, Address, open_entrance, parse_address, take_admin_token
-from mcpbridge.app.cli.signals import END_WITHIN, INTERRUPTED, ended_by_signals
+from mcpbridge.app.cli.failures import report
+from mcpbridge.app.cli.http_address import DEFAULT_ADDRESS, Address, open_entrance, parse_address, take_admin_token
+from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
+from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
@@ -34,7 +34,6 @@ from mcpbridge.protocol.jsonrpc import INTERNAL_ERROR, encode_error
 
 if TYPE_CHECKING:
     from mcpbridge.base.log import Level
-    from mcpbridge.downstream.http.server import Entrance
     from mcpbridge.library.bridge import Bridge
 
 
@@ -235,8 +234,7 @@ async def _serve(
 ) -> int:
     import anyio
 
-    from mcpbridge.app.cli.serve_prompts import open_in_browser
-    from mcpbridge.app.daemon.process import running
+    from mcpbridge.app.daemon.process import running, serve_over_http
     from mcpbridge.base.log import get_logger
 
     log = get_logger()
@@ -256,13 +254,18 @@ async def _serve(
         serving.cancel()
 
     address = front.address
-    entrance = nullcontext() if address is None else _entrance(loaded, front, address)
+    entrance = (
+        nullcontext()
+        if address is None
+        else open_entrance(
+            loaded.settings.http, address, token=front.token, admin_token=front.admin_token, no_auth=front.no_auth
+        )
+    )
     with entrance as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
         async with running(
             loaded,
             redact,
             facts=lambda: {"front": shown},
-            show=open_in_browser(),
             is_interactive=streams is not None,
             view=front.view,
             log_level=level,
@@ -271,7 +274,7 @@ async def _serve(
                 if streams:
                     await _serve_stdio(run.bridge, front, streams)
                 elif at:
-                    await _serve_http(run.bridge, at, ready)
+                    await serve_over_http(run.bridge, at, ready)
     return INTERRUPTED if signal.SIGINT in received else OK
 
 
@@ -294,19 +297,6 @@ async def _serve_stdio(bridge: "Bridge", front: _Front, streams: tuple[int, int]
         head=front.head,
     )
     log.info("stopping", reason="the client closed its end")
-
-
-async def _serve_http(bridge: "Bridge", at: "Entrance", ready: Callable[[str], None]) -> None:
-    from mcpbridge.app.daemon.http_mounts import mounts_of
-    from mcpbridge.downstream.http.server import serve_http
-
-    await serve_http(bridge, bridge.settings.http, at, on_ready=ready, mounts=mounts_of(bridge))
-
-
-def _entrance(loaded: Loaded, front: _Front, address: Address | Path) -> "AbstractContextManager[Entrance]":
-    return open_entrance(
-        loaded.settings.http, address, token=front.token, admin_token=front.admin_token, no_auth=front.no_auth
-    )
 
 
 _PATIENCE = 0.5

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-INTERRUPTED = 130
+from mcpbridge.app.exit_codes import INTERRUPTED
 
 END_WITHIN = 12.0
 """Seconds for the end in order; servers that do not want to stop are granted 5 of them before they are killed."""

@@ -1,11 +1,10 @@
 """The table of clients: which files each has, how they are written, and where in them the servers stand.
 
-Sources: the documentation of each client as of 2026 (Claude Code and Codex measured as well); Roo Code's "Using MCP"
-for `.roo/mcp.json`, Zed's "Model Context Protocol" for `context_servers`, OpenCode's "MCP servers" for `mcp` and, in
-its second version, `mcp.servers`, GitHub's "Adding MCP servers for Copilot CLI" for `.github/mcp.json`, goose's
-"Configuration Overview" for its place on Windows, Kiro's "Configuration" for `.kiro/settings/mcp.json`.
-
-Which clients there are, and where each keeps its servers on this machine. Nothing here touches a disk.
+Nothing here touches a disk. Sources: the documentation of each client as of 2026 (Claude Code and Codex measured as
+well); Roo Code's "Using MCP" for `.roo/mcp.json`, Zed's "Model Context Protocol" for `context_servers`, OpenCode's "MCP
+servers" for `mcp` and, in its second version, `mcp.servers`, GitHub's "Adding MCP servers for Copilot CLI" for
+`.github/mcp.json`, goose's "Configuration Overview" for its place on Windows, Kiro's "Configuration" for
+`.kiro/settings/mcp.json`.
 """
 
 from collections.abc import Mapping

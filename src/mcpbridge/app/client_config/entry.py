@@ -1,6 +1,6 @@
 """The bridge as clients write down their servers: one entry in the words of each.
 
-Sources beside those of `table.py`: Codex's own check of its fields, goose's extension settings, OpenCode's "MCP
+Sources beside those of `clients.py`: Codex's own check of its fields, goose's extension settings, OpenCode's "MCP
 servers", Continue's reference of `config.yaml`, LibreChat's "MCP servers", GitHub's "Adding MCP servers for Copilot
 CLI" (which shows no tool without `tools`).
 """

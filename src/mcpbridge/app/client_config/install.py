@@ -1,6 +1,4 @@
-"""Which file of a client the bridge is written into. Looks at what is there, and changes nothing.
-
-Install the bridge into a client's file, and take it out again.
+"""Install the bridge into a client's file, and take it out again; and which of a client's files that is.
 
 An edit is planned from what the file holds and made only if the file still holds that. Taking out is an edit too, not
 a return to the copy: what people changed meanwhile stays.
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from mcpbridge.app.client_config.clients import CLIENTS, ClientFile, KnownClient, Place, Scope, places
-from mcpbridge.app.client_config.discover.found import Surroundings
+from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import NAME, Launch, blank_document, entry_for, runs_bridge, with_choices
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups, Record, digest, shown_change
@@ -44,7 +42,7 @@ class Target:
         return Spot(self.table, NAME, in_list=self.file.dialect == "continue")
 
 
-def target_of(client: KnownClient, around: Surroundings, scope: Scope | None = None) -> Target:
+def target_of(client: KnownClient, around: ClientEnvironment, scope: Scope | None = None) -> Target:
     """The file of a client. `scope` None: the user's, or the project's where there is no other.
 
     Raises:
@@ -61,7 +59,7 @@ def target_of(client: KnownClient, around: Surroundings, scope: Scope | None = N
     return existing or next((target for target in there if target.is_used), there[0])
 
 
-def all_targets(around: Surroundings, scope: Scope | None = None) -> list[Target]:
+def all_targets(around: ClientEnvironment, scope: Scope | None = None) -> list[Target]:
     """Those of all clients that are used here."""
     found: list[Target] = []
     for client in CLIENTS:
@@ -82,18 +80,18 @@ def editor_for(target: Target) -> Editor:
     return TomlEditor() if target.file.format == "toml" else JsonEditor()
 
 
-def _places(client: KnownClient, around: Surroundings) -> Iterator[Place]:
+def _places(client: KnownClient, around: ClientEnvironment) -> Iterator[Place]:
     for place in places(client, around.environ, around.platform, around.home, around.project):
         if not place.file.reads_only:
             yield place
 
 
-def _target(place: Place, around: Surroundings) -> Target:
+def _target(place: Place, around: ClientEnvironment) -> Target:
     table = tuple(str(around.project) if key == "*" else key for key in place.file.key)
     return Target(place.client, place.file, place.path.resolve(), place.path, table, _is_used(place, around))
 
 
-def _is_used(place: Place, around: Surroundings) -> bool:
+def _is_used(place: Place, around: ClientEnvironment) -> bool:
     path, home = place.path, around.home
     if path.is_file():
         return True

@@ -17,10 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.app.admin.control_socket import Answers, Document
-from mcpbridge.app.daemon.handshake import Hello, adopted, more_places
+from mcpbridge.app.daemon.client_variables import adopted, more_places
+from mcpbridge.app.daemon.handshake import Hello
 from mcpbridge.app.daemon.idle_exit import Idling
 from mcpbridge.app.daemon.log_file import keep_small
-from mcpbridge.app.daemon.process import Running, running
+from mcpbridge.app.daemon.process import Running, running, serve_over_http
 from mcpbridge.app.daemon.service_manager import Supervision
 from mcpbridge.app.daemon.socket_and_lock import Held
 from mcpbridge.app.daemon.socket_server import FINISH_GRACE, SocketFront
@@ -29,7 +30,6 @@ from mcpbridge.base.process.process import NOT_FOUND
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.library.bridge import Bridge
-from mcpbridge.upstream.auth.oauth_tokens import Show
 
 if TYPE_CHECKING:  # loaded where it is used
     from mcpbridge.catalog.snapshot import Snapshot
@@ -60,7 +60,7 @@ class Ending(Struct, frozen=True):
     """The signal that asked for it."""
 
 
-class Surroundings(Struct, frozen=True):
+class DaemonContext(Struct, frozen=True):
     """What the daemon has of its process."""
 
     config: Path
@@ -73,19 +73,18 @@ class Surroundings(Struct, frozen=True):
     """Where it serves HTTP as well."""
     http_error: str
     """Why it does not, though the configuration says so."""
-    show: Show | None
     log_level: Level | None
     look_every: float = 5.0
     """Seconds between two looks whether clients still find it."""
 
 
-async def serve_daemon(loaded: Loaded, redact: Redactor, around: Surroundings, signals: Signals) -> Ending:
+async def serve_daemon(loaded: Loaded, redact: Redactor, around: DaemonContext, signals: Signals) -> Ending:
     """Be the daemon until the end, and say why that came. The socket is still held then: see `Held.let_go`."""
     return await _Daemon(loaded, redact, around).run(signals)
 
 
 class _Daemon:
-    def __init__(self, loaded: Loaded, redact: Redactor, around: Surroundings) -> None:
+    def __init__(self, loaded: Loaded, redact: Redactor, around: DaemonContext) -> None:
         self._loaded, self._redact, self._around = loaded, redact, around
         self._instance = secrets.token_hex(8)
         self._is_ending = asyncio.Event()
@@ -108,7 +107,6 @@ class _Daemon:
                     facts=self._facts,
                     more_answers=self._answers(),
                     look_every=around.look_every,
-                    show=around.show,
                     is_interactive=True,
                     log_level=around.log_level,
                 ) as self._running,
@@ -235,14 +233,11 @@ class _Daemon:
         return any(not upstream.usage.is_idle for upstream in self._running.bridge.pool.everyone())
 
     async def _serve_http(self, bridge: Bridge, at: "Entrance") -> None:
-        from mcpbridge.app.daemon.http_mounts import mounts_of
-        from mcpbridge.downstream.http.server import serve_http
-
         def ready(url: str) -> None:
             self._url = url
             log.info("listening", url=url)
 
-        await serve_http(bridge, bridge.settings.http, at, on_ready=ready, mounts=mounts_of(bridge))
+        await serve_over_http(bridge, at, ready)
 
     async def _reload_when_asked(self) -> None:
         while True:

@@ -1,19 +1,12 @@
-"""What a shim and the daemon say to each other beside the messages that they carry. Pure.
+"""The daemon's part of the handshake: reads the proxy's hello, and writes a greeting, a refusal or the last line. Pure.
 
-Each is one line with a JSON object that has `mcpbridge`, the number of this protocol: first the shim's hello and the
-daemon's answer to it, a greeting or a refusal; and the daemon's last line when it ends in order.
-
-What of a client's environment the daemon takes over: variables, and where programs are. Pure.
-
-The daemon has the environment of whoever started it, often without the variables that the configuration names: a
-service of the system has nearly none. A client that has them fills them in; what is there already stays, so that no
-client can change a server of the others. It is the same with the directories of `PATH`: a client that was started from
-a desktop has few, and one from a terminal knows where `npx` is; its further ones come last.
+Each is one line with a JSON object that has `mcpbridge`, the number of this protocol. The number, and the proxy's part,
+are in `stdio_proxy/handshake.py`.
 """
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, cast
 
@@ -109,21 +102,3 @@ def project_uri(directory: str) -> str:
 
 def _line(**fields: object) -> bytes:
     return json.dumps({"mcpbridge": PROTOCOL, **fields}).encode()
-
-
-_MOST_PLACES = 200
-"""Directories in a PATH that is added to."""
-
-
-def adopted(missing: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The missing variables that this environment has."""
-    return {name: environ[name] for name in sorted(missing) if name in environ}
-
-
-def more_places(own: str, theirs: str) -> str | None:
-    """Our `PATH` with the absolute directories of theirs that it lacks, at its end. None: it lacks none."""
-    places = own.split(os.pathsep) if own else []
-    more = [place for place in dict.fromkeys(theirs.split(os.pathsep)) if place.startswith("/") and place not in places]
-    if not more or len(places) + len(more) > _MOST_PLACES:
-        return None
-    return os.pathsep.join([*places, *more])

@@ -5,10 +5,8 @@ import stat
 import sys
 from pathlib import Path
 
-import anyio
-
 LARGEST = 5 << 20
-"""Bytes at which a file is put aside; one old one is kept beside the new."""
+"""Bytes at which a file is put aside; one old one is kept beside the new. Whoever starts a daemon reads it, too."""
 KEPT = ".1"
 """What the old one's name ends with."""
 
@@ -51,7 +49,9 @@ def rotate(path: Path, descriptor: int, *, largest: int = LARGEST) -> bool:
 
 
 async def keep_small(path: Path, descriptor: int = 2) -> None:
-    """Look at the size now and then, until cancelled."""
+    """Look at the size now and then, until cancelled. Cancelling is safe."""
+    import anyio  # late: the proxy, which starts daemons, reads the numbers above
+
     while True:
         rotate(path, descriptor)
         await anyio.sleep(_LOOK_EVERY)

@@ -1,24 +1,29 @@
-"""A bridge as a process has it, whatever its front: with its configuration followed, and answers for commands."""
+"""A bridge as a process runs it, whatever its front: with its configuration watched, and answers for commands."""
 
 import gc
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mcpbridge.app.admin.approvals import answers as approval_answers
-from mcpbridge.app.admin.control_socket import Answers, Document, cache_answers, publish
-from mcpbridge.app.admin.control_socket import answers as managing_answers
+from mcpbridge.app.admin.control_commands import control_answers
+from mcpbridge.app.admin.control_socket import Answers, publish
 from mcpbridge.app.daemon.config_watcher import Reloading
 from mcpbridge.base.directories import cache_directory, runtime_directory
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.library.bridge import Bridge
-from mcpbridge.upstream.auth.oauth_tokens import Show
+from mcpbridge.upstream.auth.browser import has_browser, open_page
+from mcpbridge.upstream.auth.oauth_tokens import Page
 from mcpbridge.upstream.manifest import Manifest
+
+if TYPE_CHECKING:  # loaded where it is used
+    from mcpbridge.downstream.http.app import App
+    from mcpbridge.downstream.http.server import Entrance
 
 log = get_logger()
 
@@ -38,7 +43,6 @@ async def running(
     *,
     facts: Callable[[], Mapping[str, object]],
     more_answers: Answers | None = None,
-    show: Show | None = None,
     is_interactive: bool = False,
     view: str = "",
     log_level: Level | None = None,
@@ -57,13 +61,14 @@ async def running(
     async with Bridge(
         loaded.settings,
         redact=redact,
-        show=show,
+        show=_open_in_browser if has_browser(os.environ) else None,
         is_interactive=is_interactive,
         is_whole=not view,
         manifest=Manifest(cache_directory(os.environ) / "manifest"),
     ) as bridge:
+        more, directory = more_answers or {}, runtime_directory(os.environ)
         if loaded.settings.source is None:
-            async with publish(_answers(bridge, None, redact, facts, more_answers), runtime_directory(os.environ)):
+            async with publish(control_answers(bridge, redact, facts, None, more), directory):
                 yield Running(bridge, None)
             return
         reloading = Reloading(
@@ -75,39 +80,33 @@ async def running(
             warnings=loaded.warnings,
             missing=loaded.missing,
         )
-        answers = _answers(bridge, reloading, redact, facts, more_answers)
-        directory = runtime_directory(os.environ)
+        answers = control_answers(bridge, redact, facts, reloading.reload, more)
         async with reloading.watching(), publish(answers, directory, look_every=look_every):
             yield Running(bridge, reloading)
 
 
-def _answers(
-    bridge: Bridge,
-    reloading: Reloading | None,
-    redact: Redactor,
-    facts: Callable[[], Mapping[str, object]],
-    more: Answers | None,
-) -> Answers:
-    """What is said to commands."""
+async def _open_in_browser(page: Page) -> bool:
+    """Bring an authorization page before the user of this desktop."""
+    return await open_page(page.url)
 
-    def told(_: Document) -> Document:
-        own = {
-            "config": bridge.settings.source,
-            **facts(),
-        }  # paths in it are used, not only shown: they stay as they are
-        return {**redact.values_of(bridge.status()), **own}
 
-    async def counted(_: Document) -> Document:
-        from mcpbridge.app.admin.stats import stats_of
+async def serve_over_http(bridge: Bridge, at: "Entrance", on_ready: Callable[[str], None]) -> None:
+    """Serve MCP at this address, and beside it `/api` and `/metrics`, each made when it is asked for.
 
-        await bridge.results.ledger.flush()  # who asks reads it in the store
-        return redact.values_of(stats_of(bridge.metrics))
+    Cancelling ends it in order.
+    """
+    from mcpbridge.downstream.http.server import serve_http
 
-    async def reloaded(_: Document) -> Document:
-        if reloading is None:
-            return {"pid": os.getpid(), "ok": False, "error": "it has no configuration file"}
-        return redact.values_of({"pid": os.getpid(), "config": bridge.settings.source, **await reloading.reload()})
+    def api() -> "App":
+        from mcpbridge.app.admin.http_api import make_api
 
-    own: Answers = {"status": told, "stats": counted, "reload": reloaded}
-    more = {**managing_answers(bridge, redact), **(more or {})}
-    return {**own, **approval_answers(bridge.approvals), **cache_answers(bridge), **more}
+        return make_api(bridge.approvals, bridge.results.shelf, bridge.results.ledger, bridge)
+
+    def metrics() -> "App":
+        from mcpbridge.app.admin.prometheus import make_metrics
+
+        readers = frozenset(token.name for token in bridge.settings.http.tokens if token.metrics)
+        return make_metrics(bridge, readers=readers)
+
+    mounts = {"/api": api, **({"/metrics": metrics} if bridge.settings.observe.metrics else {})}
+    await serve_http(bridge, bridge.settings.http, at, on_ready=on_ready, mounts=mounts)

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.app.daemon.handshake import Hello, HelloRefused, bye, check, greeting, project_uri, read_hello
-from mcpbridge.app.stdio_proxy.pending_requests import NAME, UNKNOWN_EFFECT
+from mcpbridge.app.stdio_proxy.messages import NAME, UNKNOWN_EFFECT
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Client

@@ -1,8 +1,7 @@
-"""What clients have in their own files: the bridge's entry, and servers that stand behind the bridge as well. Pure.
+"""What is wrong about clients: the bridge's entry in their files, servers that stand twice, lists too long for them.
 
-What clients can bear of the list that they would get: how many tools, how long their names. Pure.
-
-What is known of clients stands in `routing/clients.py`; what each would be listed is decided as a running bridge does.
+What is known of clients stands in `catalog/listing/client_quirks.py`; what each would be listed is decided as a running
+bridge does. Pure.
 """
 
 import re
@@ -12,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from mcpbridge.app.client_config.discover.found import Found, FoundServer
-from mcpbridge.app.client_config.importing.merge import is_bridge, program_of, variables_in
+from mcpbridge.app.client_config.importing.merge import is_bridge, program_of
+from mcpbridge.app.client_config.importing.needed_variables import variables_in
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.app.doctor.offers import few

@@ -1,6 +1,6 @@
-"""The configuration file as it is written: on which line a key stands, and what it says with variables unexpanded.
+"""The configuration file as it is written: the line of a key, secrets written out, trust given away.
 
-What is careless about a configuration: secrets written out, trust given away. Pure; values are never repeated.
+Values are never repeated in a finding.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from mcpbridge.app.client_config.importing.secrets import is_secret_name, is_secret_value
+from mcpbridge.app.client_config.importing.secret_detection import is_secret_name, is_secret_value
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.config import line_numbers as position
 from mcpbridge.config import mcp_servers_json as foreign

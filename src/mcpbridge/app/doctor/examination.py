@@ -1,7 +1,4 @@
-"""Where the configuration names tools: what `catalog/unmatched.py` compares with what there is. Pure.
-
-The examination: everything that is looked at, side by side where it takes time, as one report.
-"""
+"""The examination: everything that is looked at, in its order, side by side where it takes time, as one report."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

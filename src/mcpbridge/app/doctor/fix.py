@@ -1,8 +1,6 @@
-"""`doctor --fix`: one change of servers.toml, with everything else left as it is. Pure.
+"""`doctor --fix`: change what is certain to be wrong, try the server again, and take back what does not help.
 
-Write a changed configuration, so that it can be taken back: whole or not at all, with a copy of what was there.
-
-`doctor --fix`: change what is certain to be wrong, try the server again, and take back what does not help.
+A change is written whole or not at all, with a copy of what was there; everything else in the file stays as it is.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 """Breakages that many people meet, by what the server says before it dies; and what to do about each. Pure.
 
 The table grows with each one that somebody has met; the first row that fits counts, so the more special stand first.
-
-Which of the known breakages a server has met. Pure.
 """
 
 import re

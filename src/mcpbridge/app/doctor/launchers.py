@@ -1,8 +1,7 @@
-"""How servers are started: which launcher a command is, and where in its command line an argument belongs. Pure.
+"""How servers are started: which launcher a command is, how it can be mended, and what could be better about it. Pure.
 
-Servers that could be reached in a better way than they are: fronts for URLs, packages that nobody keeps. Pure.
-
-Servers and directories: relative paths that mean two things, secrets within reach; and servers that stand twice.
+Findings: fronts for URLs, packages that nobody maintains, relative paths that mean two things, secrets within reach,
+servers that stand twice.
 """
 
 import re

@@ -1,11 +1,8 @@
 """The sandbox: who needs one, which of those there are here keeps every promise, and what is wrong with the others.
 
 Each is tried out anew, with programs that attempt what must not work, but only if something that is configured needs
-one: that takes seconds.
-
-What this machine offers to confine programs with, and what the bridge confines with today (Linux).
-
-Only looked at, nothing is tried out: a program that is there may still be forbidden to do its work.
+one: that takes seconds. What this machine offers (Linux) is only looked at: a program that is there may still be
+forbidden to do its work.
 """
 
 import os

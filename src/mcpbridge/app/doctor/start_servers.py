@@ -1,9 +1,7 @@
-"""One look at one server: start it, agree on a revision, list what it offers, end it; with the times that took.
+"""Start servers to look at them, a few at a time: agree on a revision, list what each offers, end it; with the times.
 
 Unlike an upstream of a running bridge, nothing is tried again here beyond what finding out its era and its transport
 takes, and what went wrong is kept as it was raised.
-
-Start servers to look at them, a few at a time, and say how each of them is.
 """
 
 import asyncio

@@ -1,13 +1,7 @@
-"""Cut a stream of bytes into lines that are forwarded whole. Sans-I/O.
+"""The two ends of the proxy: lines cut out of bytes, writers that keep what is not taken yet, client and daemon.
 
-What was forwarded in part could not be taken back if the other end died in the middle. Only a line over the limit goes
-through in pieces: it is more than the bridge takes, and is not kept for it.
-
-Write to a descriptor or a socket that may not take everything at once.
-
-One connection to whoever answers the client.
-
-The client's side of the shim: its lines, what waits to be written to it, and the wait for whatever comes next.
+Lines are forwarded whole: what was forwarded in part could not be taken back if the other end died in the middle. Only
+a line over the limit goes through in pieces: it is more than the bridge takes, and is not kept for it.
 """
 
 import fcntl
@@ -81,7 +75,7 @@ class Lines:
         return [self.end()]
 
 
-_PIECE = 1 << 18
+_PIECE_TO_WRITE = 1 << 18
 
 
 class Outlet:
@@ -120,7 +114,7 @@ class Outlet:
         """Write what goes now."""
         while self._rest and not self.is_broken:
             with memoryview(self._rest) as rest:
-                written = self._try(rest[:_PIECE])
+                written = self._try(rest[:_PIECE_TO_WRITE])
             del self._rest[:written]
             if not written:
                 return
@@ -139,7 +133,7 @@ GREETING_PATIENCE = 20.0
 """Seconds that a daemon has until its greeting; clients wait not much longer for a server to start."""
 END_PATIENCE = 15.0
 """Seconds that the other side has to end the conversation, once the client says nothing more."""
-_PIECE_link = 1 << 16
+_PIECE_FROM_DAEMON = 1 << 16
 
 
 class Link:
@@ -172,7 +166,7 @@ class Link:
     def receive(self) -> bytes | None:
         """What it says; empty: it has ended; None: nothing yet."""
         try:
-            return self._connection.recv(_PIECE_link)
+            return self._connection.recv(_PIECE_FROM_DAEMON)
         except BlockingIOError:
             return None
         except OSError:
@@ -207,7 +201,7 @@ FULL_DOWN = 64 << 20
 MOST_HEAD = 8 << 20
 """Bytes that are read before a daemon has greeted."""
 
-_PIECE_client_end = 1 << 16
+_PIECE_FROM_CLIENT = 1 << 16
 _WIDE_PIPE = 1 << 20
 """Bytes that a pipe is made to hold once it was full, so that a large message needs fewer turns."""
 _SET_PIPE_SIZE = 1031
@@ -261,7 +255,7 @@ class ClientEnd:
             self._poll.register(self._out_fd, select.POLLOUT if self._down.pending else 0)
         ready = dict(self._poll.poll(None if seconds is None else max(0.0, seconds * 1000)))
         if ready.pop(self._signals_fd, 0):
-            os.read(self._signals_fd, _PIECE_client_end)
+            os.read(self._signals_fd, _PIECE_FROM_CLIENT)
         flags = ready.pop(self._out_fd, 0)
         if flags & select.POLLOUT:
             self._down.flush()
@@ -279,13 +273,13 @@ class ClientEnd:
     def read(self) -> list[bytes]:
         """The lines that have come to their end. At the end of all, a last one without an end gets one."""
         try:
-            data = os.read(self._in_fd, _PIECE_client_end)
+            data = os.read(self._in_fd, _PIECE_FROM_CLIENT)
         except BlockingIOError:
             return []
         except OSError:
             data = b""
         if data:
-            if len(data) == _PIECE_client_end:
+            if len(data) == _PIECE_FROM_CLIENT:
                 self._widen(self._in_fd)
             if self.head is not None:
                 self.head += data

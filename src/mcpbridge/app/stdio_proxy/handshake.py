@@ -11,7 +11,7 @@ bytes, so both sides write that member first.
 import json
 import os
 
-from mcpbridge.app.stdio_proxy.pending_requests import members, parse
+from mcpbridge.app.stdio_proxy.messages import members, parse
 from mcpbridge.base.version import __version__
 
 TYPE_CHECKING = False  # that of `typing`, without the import

@@ -1,6 +1,4 @@
-"""The command line of `mcpbridge serve`, as far as a shim understands it. Pure.
-
-`mcpbridge serve` on stdio: hands the client to this user's daemon, which it starts if there is none.
+"""`mcpbridge serve` on stdio: hands the client to this user's daemon, which it starts if there is none.
 
 Only the standard library is imported, and little of it, since clients wait for their servers one after the other, and
 some not for long. Where no daemon can be, the bridge runs in this process (`standalone`).
@@ -15,10 +13,12 @@ import signal
 import sys
 from functools import partial
 
+from mcpbridge.app.exit_codes import INTERRUPTED, USAGE
 from mcpbridge.app.stdio_proxy.connections import ClientEnd
 from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
 from mcpbridge.app.stdio_proxy.relay import Alone, Refused, Relay
-from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, Daemons, log_path, start_daemon, start_standalone
+from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, log_path, start_daemon, start_standalone
+from mcpbridge.app.stdio_proxy.start_retries import Daemons
 from mcpbridge.base.directories import find_config, key_of, runtime_path
 
 TYPE_CHECKING = False  # that of `typing`, without the import
@@ -58,10 +58,6 @@ def read_options(arguments: "Sequence[str]") -> Options | None:
     return options if not options.log_level or options.log_level in _LEVELS else None
 
 
-_USAGE = 2
-_INTERRUPTED = 130
-
-
 def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], bytes], int]") -> int:
     """Serve the client on standard input and output, with the command line after `serve`; returns the exit code.
 
@@ -80,7 +76,7 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
         return _relay(options, config, arguments, environ, signals_fd)
     except Refused as refused:
         _say(str(refused))
-        return _USAGE
+        return USAGE
     except Alone as alone:
         _say(f"goes on without a daemon: {alone}")
         for number, handler in before.items():
@@ -124,7 +120,7 @@ def _end_on_signals(relay: Relay) -> None:
     """End at once: nothing here has to be put in order, and the daemon stays. A bridge of our own is asked to end."""
 
     def end(number: int, _: "FrameType | None") -> None:
-        code = _INTERRUPTED if number == signal.SIGINT else 0
+        code = INTERRUPTED if number == signal.SIGINT else 0
         child = relay.child
         if child is None or child.poll() is not None:
             os._exit(code)

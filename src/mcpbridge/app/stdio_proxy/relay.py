@@ -19,10 +19,11 @@ import select
 import socket
 import time
 
+from mcpbridge.app.exit_codes import UNANSWERED
 from mcpbridge.app.stdio_proxy.connections import ClientEnd, ClientGone, Link
 from mcpbridge.app.stdio_proxy.handshake import Farewell, Greeting, Refusal, is_own, read
 from mcpbridge.app.stdio_proxy.replay import Memory
-from mcpbridge.app.stdio_proxy.start_daemon import Crashes, Daemons, Unreachable
+from mcpbridge.app.stdio_proxy.start_retries import Crashes, Daemons, Unreachable
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class Relay:
         try:
             connection, self.child = self._start_standalone(reason)
         except OSError:
-            self._code = 1
+            self._code = UNANSWERED
             return
         self._link = Link(connection, greets=False)
         self._client.tell(self._memory.greeted(""))
@@ -274,7 +275,7 @@ class Relay:
         self._disconnect()
         self._client.tell(self._memory.lose(None))
         if self.child is not None:
-            self._code = 1
+            self._code = UNANSWERED
         else:
             self._stand_alone(reason)
 

@@ -16,7 +16,7 @@ import pytest
 
 from mcpbridge.app.admin.control_socket import publish
 from mcpbridge.app.cli.commands import run
-from mcpbridge.app.cli.serve_prompts import ask_at_terminal
+from mcpbridge.app.cli.prompts import ask_at_terminal
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
 from mcpbridge.storage.audit_log_reader import Filter, read_events
 from mcpbridge.storage.open_store import LazyStore

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from mcpbridge.app.cli.commands import run
-from mcpbridge.app.cli.daemon.find import log_of
 from mcpbridge.app.cli.daemon.logs import _from_file, _is_another
+from mcpbridge.app.cli.running_bridges import log_of
 from mcpbridge.app.stdio_proxy.start_daemon import COOKIE
 from mcpbridge.base.process.orphan_reaper_main import COOKIE_NAME
 from mcpbridge.base.version import __version__

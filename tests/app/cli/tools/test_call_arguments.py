@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.app.cli.serve_prompts import Address, parse_address
-from mcpbridge.app.cli.tools.call import from_words
+from mcpbridge.app.cli.http_address import Address, parse_address
+from mcpbridge.app.cli.tools.arguments import from_words
 from mcpbridge.base.errors import ConfigError
 
 SCHEMA = {

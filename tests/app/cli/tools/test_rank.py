@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mcpbridge.app.cli.tools.search import rank_command as command
+from mcpbridge.app.cli.tools.rank import rank_command
 
 TOOLS = [
     {"id": "w/forecast", "server": "w", "name": "forecast", "description": "Weather of the next days"},
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 def answers(*lines: Any) -> list[dict[str, Any]]:
     given = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    done = CliRunner().invoke(command, input=given)
+    done = CliRunner().invoke(rank_command, input=given)
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.app.cli.tools.tokens import command
+from mcpbridge.app.cli.tools.tokens import tokens_command
 from mcpbridge.catalog.slim.slim import LEVELS, visible
 from mcpbridge.results.token_count import counter
 from support.harness import python_server
@@ -35,7 +35,7 @@ def config(tmp_path: Path) -> str:
 
 def told(capsys: pytest.CaptureFixture[str], config: str, *words: str) -> str:
     capsys.readouterr()
-    assert command.main(["--config", config, *words], standalone_mode=False) == 0
+    assert tokens_command.main(["--config", config, *words], standalone_mode=False) == 0
     return capsys.readouterr().out
 
 
@@ -85,5 +85,5 @@ def test_a_person_gets_a_table_and_the_tools_that_cost_most(capsys: pytest.Captu
 
 
 def test_a_server_that_there_is_not_is_an_error(capsys: pytest.CaptureFixture[str], config: str) -> None:
-    assert command.main(["--config", config, "--server", "plane"], standalone_mode=False) == 2
+    assert tokens_command.main(["--config", config, "--server", "plane"], standalone_mode=False) == 2
     assert "Did you mean 'plain'?" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
-from mcpbridge.app.client_config.discover.found import Found, Surroundings
+from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config import mcp_servers_json as foreign
@@ -229,7 +229,7 @@ def tables(plan: Plan) -> dict[str, dict[str, Any]]:
 def one_file(folder: Path, servers: object, name: str = "some.json") -> Found:
     path = folder / name
     path.write_text(json.dumps(servers), "utf-8")
-    return find_in_file(path, Surroundings({}, folder, "linux"))
+    return find_in_file(path, ClientEnvironment({}, folder, "linux"))
 
 
 def became(plan: Plan) -> dict[str, tuple[str, str]]:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.app.client_config.importing.secrets import is_secret_name, is_secret_value, masked, without_secrets
+from mcpbridge.app.client_config.importing.secret_detection import is_secret_name, is_secret_value, masked
+from mcpbridge.app.client_config.importing.secrets import without_secrets
 
 
 def taken(server: dict[str, Any], name: str = "shop") -> tuple[dict[str, Any], dict[str, str]]:

@@ -1,11 +1,4 @@
-"""Calls that wait for approval in all running bridges of this user, or in their store; how a command answers one.
-
-`mcpbridge approvals`: the calls that wait for a person, in all running bridges of this user and in their store.
-
-`mcpbridge approve`: say yes to a call that waits for it.
-
-`mcpbridge deny`: say no to a call that waits for approval.
-"""
+"""`mcpbridge approvals`, `approve` and `deny`: calls that wait for a person, in running bridges and in the store."""
 
 import getpass
 import os
@@ -15,12 +8,13 @@ from typing import Any, cast
 
 import click
 
-from mcpbridge.app.admin.approvals import Problem
 from mcpbridge.app.admin.control_socket import ask, sockets
-from mcpbridge.app.cli.exit_codes import DECIDED, OK, TOOL_ERROR, UNREACHABLE, USAGE, CommandFailed, fail, report
+from mcpbridge.app.admin.errors import Problem
+from mcpbridge.app.cli.calls.store import KeptApprovals
+from mcpbridge.app.cli.failures import CommandFailed, fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, visible
-from mcpbridge.app.cli.running_bridges import KeptApprovals
+from mcpbridge.app.exit_codes import DECIDED, OK, TOOL_ERROR, UNREACHABLE, USAGE
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.units import show_seconds
@@ -112,15 +106,12 @@ def _user() -> str:
 @click.command("approvals")
 @config_option
 @as_json_option
-def command(*, config: str | None, as_json: bool) -> int:
+def approvals_command(*, config: str | None, as_json: bool) -> int:
     """List the calls that wait for approval, and those that gave up but can still be approved.
 
     Exit code 4 if no bridge is running and there is none of these.
     """
-    try:
-        found = [one for _, one in waiting(config)]
-    except (ConfigError, CommandFailed) as error:
-        return report(error, as_json=as_json) or OK
+    found = [one for _, one in waiting(config)]
     if as_json:
         print_json({"approvals": found})
     elif not found:
@@ -151,10 +142,7 @@ def approve_command(*, id_: str, config: str | None, session: bool, as_json: boo
 
     Exit code 5: no such call waits. 6: it was answered before.
     """
-    try:
-        done = decide(id_, "approve", "session" if session else "once", config)
-    except (ConfigError, CommandFailed) as error:
-        return report(error, as_json=as_json) or OK
+    done = decide(id_, "approve", "session" if session else "once", config)
     if as_json:
         print_json(done)
         return OK
@@ -175,10 +163,7 @@ def deny_command(*, id_: str, config: str | None, as_json: bool) -> int:
 
     Exit code 5: no such call waits. 6: it was answered before.
     """
-    try:
-        done = decide(id_, "deny", "once", config)
-    except (ConfigError, CommandFailed) as error:
-        return report(error, as_json=as_json) or OK
+    done = decide(id_, "deny", "once", config)
     if as_json:
         print_json(done)
     else:

@@ -14,9 +14,10 @@ import anyio
 import click
 
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, fail
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option
-from mcpbridge.app.cli.output import first_line, json_text, note, print_table, print_text, visible
+from mcpbridge.app.cli.output import first_line, json_text, note, print_table, print_text, size_text, visible
+from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.units import parse_seconds, show_seconds
 from mcpbridge.config.load import Loaded
@@ -47,7 +48,7 @@ Read = Callable[[int, int], list[Row]]
 @click.option("--events", is_flag=True, help="What became of approvals, instead of calls.")
 @click.option("--content", is_flag=True, help="Show arguments and results, where they were kept (`log_content`).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def command(
+def log_command(
     *,
     config: str | None,
     tool: str | None,
@@ -208,8 +209,7 @@ def _size(part: dict[str, Any]) -> str:
     size: int = part["size"]
     if not size:
         return "-"
-    shown = f"{size} B" if size < 1024 else f"{size / 1024:.1f} KiB" if size < 1024**2 else f"{size / 1024**2:.1f} MiB"
-    return f"{shown} {part['sha256'][:8]}"
+    return f"{size_text(size)} {part['sha256'][:8]}"
 
 
 def _facts(facts: dict[str, Any]) -> str:

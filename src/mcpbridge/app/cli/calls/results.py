@@ -1,26 +1,22 @@
-"""`mcpbridge results`: large results that were kept; find them, read them whole, forget them.
-
-`mcpbridge cache`: the results that running bridges of this user keep, and `mcpbridge cache clear` to forget them.
-"""
+"""`mcpbridge results`: large results that were kept; find them, read them whole, forget them."""
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import click
 
-from mcpbridge.app.admin.control_socket import ask_all
 from mcpbridge.app.admin.stats import card_document
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.exit_codes import OK, TOOL_ERROR, UNREACHABLE, USAGE, CommandFailed, fail, report
+from mcpbridge.app.cli.calls.store import absence, kept_results
+from mcpbridge.app.cli.config.config_path import load_or_default
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, print_text
-from mcpbridge.app.cli.running_bridges import absence, kept_results, load_or_default
-from mcpbridge.base.directories import runtime_directory
-from mcpbridge.base.errors import ConfigError
+from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.results.kept_results import Card, Shelf
@@ -44,12 +40,12 @@ limit_option = click.option("-n", "--limit", type=click.IntRange(1), default=50,
 @config_option
 @as_json_option
 @click.pass_context
-def command(context: click.Context, **options: Any) -> int:
+def results_command(context: click.Context, **options: Any) -> int:
     """Show the large results that were kept, the newest first; they are in the store, so no bridge has to run."""
     return OK if context.invoked_subcommand is not None else _list(**options)
 
 
-@command.command("list")
+@results_command.command("list")
 @search_option
 @limit_option
 @principal_option
@@ -60,7 +56,7 @@ def listing(**options: Any) -> int:
     return _list(**options)
 
 
-@command.command("show")
+@results_command.command("show")
 @click.argument("handle")
 @click.option("--raw", is_flag=True, help="The result of the call, as JSON, byte for byte.")
 @click.option("--preview", type=click.IntRange(1), metavar="N", help="Statistics of it in at most N characters.")
@@ -91,7 +87,7 @@ def show(
     return _with_shelf(work, config)
 
 
-@command.command("rm")
+@results_command.command("rm")
 @click.argument("handles", nargs=-1, metavar="HANDLE…")
 @click.option("--all", "everything", is_flag=True, help="All that are kept for the user.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -201,74 +197,3 @@ def _row(card: Card) -> list[str]:
     what = f"{card.headline or card.kind or '-'}{'' if card.outcome == 'ok' else ' (error)'}"
     at = f"{datetime.fromtimestamp(card.at).astimezone():%Y-%m-%d %H:%M:%S}"
     return [card.handle, at, first_line(card.tool or "-", 40), first_line(what, 60), first_line(card.arguments, 60)]
-
-
-@click.group("cache", invoke_without_command=True)
-@as_json_option
-@click.pass_context
-def cache_command(context: click.Context, *, as_json: bool) -> int:
-    """Show what running bridges keep of results of tools with `cache`. Exit code 4 if no bridge is running."""
-    if context.invoked_subcommand is not None:
-        return OK
-    try:
-        found = _said({"do": "cache"})
-    except (ConfigError, CommandFailed) as error:
-        return report(error, as_json=as_json) or OK
-    if as_json:
-        print_json({"bridges": found})
-        return OK
-    for number, bridge in enumerate(found):
-        if number:
-            print()
-        _show(bridge)
-    return OK
-
-
-@cache_command.command("clear")
-@click.option("--server", metavar="NAME", default="", help="Only what is kept of this server.")
-@click.option("--tool", metavar="GLOB", default="", help="Only of these: `server/tool`, or the tool's own name.")
-@as_json_option
-def clear(*, server: str, tool: str, as_json: bool) -> int:
-    """Forget kept results, in all running bridges. Exit code 4 if none is running."""
-    try:
-        found = _said({"do": "clear_cache", "server": server, "tool": tool})
-    except (ConfigError, CommandFailed) as error:
-        return report(error, as_json=as_json) or OK
-    cleared = sum(int(bridge["cleared"]) for bridge in found)
-    if as_json:
-        print_json({"cleared": cleared})
-    else:
-        note(f"{cleared} {'result' if cleared == 1 else 'results'} forgotten")
-    return OK
-
-
-def _said(request: Mapping[str, object]) -> list[dict[str, Any]]:
-    """What the running bridges say. Ends the command if none says something useful."""
-    answers = [dict(answer) for answer in ask_all(runtime_directory(os.environ), request)]
-    useful = [answer for answer in answers if "error" not in answer]
-    if not useful and answers:
-        code = USAGE if answers[0].get("code") == "unknown" else UNREACHABLE
-        fail(code, str(answers[0]["error"]), "`mcpbridge status` shows the bridges and their servers.")
-    if not useful:
-        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
-    return useful
-
-
-def _show(bridge: Mapping[str, Any]) -> None:
-    share = f"{_size(bridge['bytes'])} of {_size(bridge['max_bytes'])}"
-    told = f"{bridge['entries']} results, {share}; {bridge['hits']} hits, {bridge['shared']} shared"
-    print(f"process {bridge['pid']}: {told}, {bridge['misses']} misses")
-    tools = cast("list[dict[str, Any]]", bridge["tools"])
-    if tools:
-        print_table(["Tool", "Results", "Size", "Hits", "Shared", "Misses"], [_cache_row(tool) for tool in tools])
-
-
-def _cache_row(tool: Mapping[str, Any]) -> list[str]:
-    counts = [str(tool[key]) for key in ("hits", "shared", "misses")]
-    return [first_line(tool["tool"], 60), str(tool["entries"]), _size(tool["bytes"]), *counts]
-
-
-def _size(count: int) -> str:
-    if count < 1024:
-        return f"{count} B"
-    return f"{count / 1024:.1f} KiB" if count < 1024**2 else f"{count / 1024**2:.1f} MiB"

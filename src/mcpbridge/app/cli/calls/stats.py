@@ -1,7 +1,4 @@
-"""The table of tokens that `mcpbridge stats` shows.
-
-`mcpbridge stats`: what running bridges have counted of calls, and the tokens that results cost and saved.
-"""
+"""`mcpbridge stats`: what running bridges have counted of calls, and the tokens that results cost and saved."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,10 +9,12 @@ import click
 from mcpbridge.app.admin.control_socket import Document, ask_all
 from mcpbridge.app.admin.stats import BY, accounts_of
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, fail
+from mcpbridge.app.cli.calls.store import absence, kept_results
+from mcpbridge.app.cli.config.config_path import load_or_default
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
-from mcpbridge.app.cli.output import note, print_json, print_table
-from mcpbridge.app.cli.running_bridges import absence, kept_results, load_or_default
+from mcpbridge.app.cli.output import note, print_json, print_table, size_text
+from mcpbridge.app.exit_codes import OK, UNREACHABLE
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
@@ -58,7 +57,7 @@ _HOW = (
 @click.option("--by", type=click.Choice(BY), multiple=True, help="Tokens by this (default: tool); can be repeated.")
 @config_option
 @as_json_option
-def command(*, days: int | None, by: Sequence[By], config: str | None, as_json: bool) -> int:
+def stats_command(*, days: int | None, by: Sequence[By], config: str | None, as_json: bool) -> int:
     """Show calls of running bridges since they started, and the tokens of results of the last days.
 
     With --days or --by, the tokens alone; they are in the store, so no bridge has to run. Latencies are estimated from
@@ -125,18 +124,11 @@ def _row(tool: Mapping[str, Any]) -> list[str]:
     name = tool["tool"] or f"{tool['server']} ({tool['method']})"
     counts = [str(number) for number in (tool["calls"], tool["errors"], sum(tool["refused"].values()))]
     times = [_seconds(latency.get(share)) for share in ("p50", "p95")]
-    sizes = [_size(tool["bytes_in"]), _size(tool["bytes_out"]), f"~{tool['tokens_out_estimated']} tokens (est.)"]
-    return [name, *counts, *times, *sizes]
+    sizes = [size_text(tool[key]) for key in ("bytes_in", "bytes_out")]
+    return [name, *counts, *times, *sizes, f"~{tool['tokens_out_estimated']} tokens (est.)"]
 
 
 def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-def _size(size: int) -> str:
-    for unit, bytes_of in (("MiB", 2**20), ("KiB", 2**10)):
-        if size >= bytes_of:
-            return f"{size / bytes_of:.1f} {unit}"
-    return f"{size} B"

@@ -1,6 +1,6 @@
-"""What `mcpbridge import` tells: what it found, what became of it, what is left to do. Never a secret.
+"""`mcpbridge import`: take over the servers that other programs have in their files. Shows what becomes of each.
 
-`mcpbridge import`: take over the servers that other programs have in their files.
+No secret is ever shown.
 """
 
 import difflib
@@ -12,15 +12,16 @@ from pathlib import Path
 
 import click
 
-from mcpbridge.app.cli.clients.launch_command import configuration_to_write
-from mcpbridge.app.cli.exit_codes import OK, USAGE, fail, report
+from mcpbridge.app.cli.config.config_path import configuration_to_write
+from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import as_json_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, named
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
-from mcpbridge.app.client_config.discover.found import Found, Surroundings, together
+from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, together
 from mcpbridge.app.client_config.importing.merge import Outcome
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
+from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import MASK, Redactor
 from mcpbridge.config.files.backups import shown_change
@@ -163,7 +164,7 @@ def _short(path: str, home: Path) -> str:
 @click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @as_json_option
-def command(
+def import_command(
     *,
     sources: tuple[str, ...],
     clients: tuple[str, ...],
@@ -208,17 +209,17 @@ def command(
     return USAGE if is_wrong else OK
 
 
-def _around(project: str | None) -> Surroundings:
+def _around(project: str | None) -> ClientEnvironment:
     """Where this command runs. The home directory is no project, nor is what it is in."""
     home = Path(os.environ.get("HOME") or Path.home()).absolute()
     directory = Path(project).expanduser().absolute() if project else Path.cwd()
     if project and not directory.is_dir():
         raise ConfigError("no such directory (from --project)", file=str(directory))
     is_project = bool(project) or directory not in (home, *home.parents)
-    return Surroundings(os.environ, home, sys.platform, directory if is_project else None)
+    return ClientEnvironment(os.environ, home, sys.platform, directory if is_project else None)
 
 
-def search(wanted: Sequence[str], around: Surroundings) -> Found:
+def search(wanted: Sequence[str], around: ClientEnvironment) -> Found:
     """The servers of these clients and files; of all clients if none is named.
 
     Raises:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from mcpbridge.app.cli.clients.install import change_files, project_option, secrets_option, surroundings, tell
-from mcpbridge.app.cli.clients.launch_command import configuration_to_write, launching
-from mcpbridge.app.cli.exit_codes import OK, USAGE, fail, report
+from mcpbridge.app.cli.clients.launch_command import launching
+from mcpbridge.app.cli.config.config_path import configuration_to_write
+from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import config_option
 from mcpbridge.app.cli.output import note, print_table, print_text, visible
-from mcpbridge.app.client_config.discover.found import FoundServer, Surroundings
+from mcpbridge.app.client_config.discover.found import ClientEnvironment, FoundServer
 from mcpbridge.app.client_config.install import all_targets, plan_install
+from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, replace_file
@@ -44,7 +46,9 @@ _ABOUT_SECRETS = {
 @secrets_option
 @project_option
 @config_option
-def command(*, yes: bool, replaces: bool, secrets_to: "SecretsTo", project: Path | None, config: str | None) -> int:
+def init_command(
+    *, yes: bool, replaces: bool, secrets_to: "SecretsTo", project: Path | None, config: str | None
+) -> int:
     """Set up: find the servers that your clients have, write servers.toml, and put the bridge into the clients."""
     try:
         if not (yes or (sys.stdin.isatty() and sys.stderr.isatty())):
@@ -61,10 +65,10 @@ def command(*, yes: bool, replaces: bool, secrets_to: "SecretsTo", project: Path
         return known
 
 
-def _take_over(path: Path, around: Surroundings, secrets_to: "SecretsTo", *, yes: bool) -> "Plan":
+def _take_over(path: Path, around: ClientEnvironment, secrets_to: "SecretsTo", *, yes: bool) -> "Plan":
     """The first half: which servers there are, and servers.toml with those that are wanted."""
     from mcpbridge.app.cli.clients import take_over as taking_over  # knows all settings, which takes a while to load
-    from mcpbridge.app.cli.options import choose
+    from mcpbridge.app.cli.prompts import choose
 
     plan = taking_over.plan_for(None, around, path, secrets_to)
     taking_over.show_plan(plan, around)
@@ -92,11 +96,11 @@ def _origin(found: FoundServer) -> str:
     return f"{found.title}, in {found.project}" if found.scope == "project" else found.title
 
 
-def _install(plan: "Plan", path: Path, around: Surroundings, *, yes: bool, replaces: bool) -> int:
+def _install(plan: "Plan", path: Path, around: ClientEnvironment, *, yes: bool, replaces: bool) -> int:
     """The second half: the bridge in the clients that are wanted."""
     from mcpbridge.app.cli.clients import take_over as taking_over
     from mcpbridge.app.cli.clients.install import next_steps
-    from mcpbridge.app.cli.options import choose
+    from mcpbridge.app.cli.prompts import choose
 
     targets = all_targets(around)
     if not targets:

@@ -1,8 +1,6 @@
-"""What `install`, `uninstall` and `init` share: which clients are meant, and how what was done is told.
+"""`mcpbridge install` and `uninstall`: put the bridge into the files of clients, and take it out.
 
-`mcpbridge install`: put the bridge into the files of clients.
-
-`mcpbridge uninstall`: take the bridge out of the files of clients.
+Here too: which clients are meant, and how a change is shown; `init` does that alike.
 """
 
 import os
@@ -16,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpbridge.app.cli.clients.launch_command import configuration_to_write, launching
-from mcpbridge.app.cli.exit_codes import OK, USAGE, CommandFailed, fail, report
+from mcpbridge.app.cli.clients.launch_command import launching
+from mcpbridge.app.cli.config.config_path import configuration_to_write
+from mcpbridge.app.cli.failures import CommandFailed, fail, report
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
+from mcpbridge.app.cli.prompts import is_asked
 from mcpbridge.app.client_config.clients import Scope, named
-from mcpbridge.app.client_config.discover.found import Surroundings
+from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.install import (
     Change,
     Target,
@@ -31,6 +31,7 @@ from mcpbridge.app.client_config.install import (
     plan_uninstall,
     target_of,
 )
+from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.config.files.backups import Backups
 
@@ -66,7 +67,7 @@ WORDS = {
 }
 
 
-def surroundings(project: Path | None) -> Surroundings:
+def surroundings(project: Path | None) -> ClientEnvironment:
     """Where this command runs. The home directory is no project unless it is named, nor is what it is in.
 
     Raises:
@@ -76,10 +77,10 @@ def surroundings(project: Path | None) -> Surroundings:
         raise ConfigError("no such directory", file=str(project), key="--project")
     home, here = Path.home(), (project or Path()).resolve()
     is_project = project is not None or here not in (home.resolve(), *home.resolve().parents)
-    return Surroundings(os.environ, home, sys.platform, here if is_project else None)
+    return ClientEnvironment(os.environ, home, sys.platform, here if is_project else None)
 
 
-def meant(clients: Sequence[str], around: Surroundings, scope: Scope | None, *, everywhere: bool) -> list[Target]:
+def meant(clients: Sequence[str], around: ClientEnvironment, scope: Scope | None, *, everywhere: bool) -> list[Target]:
     """The files of the clients that were named, or of all that are used here.
 
     Raises:
@@ -176,7 +177,7 @@ def _document(change: Change) -> dict[str, Any]:
 @dry_run_option
 @config_option
 @as_json_option
-def command(
+def install_command(
     *,
     clients: tuple[str, ...],
     everywhere: bool,
@@ -226,7 +227,7 @@ def command(
 
 def _taken(
     targets: Sequence[Target],
-    around: Surroundings,
+    around: ClientEnvironment,
     path: Path,
     secrets_to: "SecretsTo",
     *,
@@ -252,7 +253,7 @@ def _taken(
         if not any(taken.values()):
             return {}
         count = sum(map(len, taken.values()))
-        if not taking_over.is_asked(f"Have them in {plan.path}, and take {count} out of the clients' files?", yes=yes):
+        if not is_asked(f"Have them in {plan.path}, and take {count} out of the clients' files?", yes=yes):
             fail(USAGE, "nothing was changed")
         if writes:
             taking_over.write(plan)

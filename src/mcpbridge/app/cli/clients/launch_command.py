@@ -4,15 +4,15 @@ The configuration is always named, since clients start servers in whatever direc
 which others have too, stands no path of this machine.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcpbridge.app.cli.config.config_path import absolute
 from mcpbridge.app.cli.output import note
-from mcpbridge.app.client_config.discover.found import Surroundings
+from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch, is_fleeting, launch_of_this_program
-from mcpbridge.app.client_config.importing.merge import variables_of
+from mcpbridge.app.client_config.importing.needed_variables import variables_of
 from mcpbridge.app.client_config.install import Target
 from mcpbridge.base.directories import FILE_NAME, config_directory
 from mcpbridge.base.errors import ConfigError
@@ -33,7 +33,7 @@ class Launching:
     is_usual: bool = True
     """Nobody named the configuration, and it is the user's."""
 
-    def from_file(self, target: Target, around: Surroundings) -> Launch:
+    def from_file(self, target: Target, around: ClientEnvironment) -> Launch:
         """The start as one client's file has it."""
         if self.url:
             return Launch(url=self.url)
@@ -81,26 +81,16 @@ def launching(
     program = launch_of_this_program([]).command
     if is_fleeting(program):
         note(f"{program} is in a cache and will vanish; install mcpbridge (`uv tool install mcpbridge`) first")
-    path = _absolute(coming) if coming else _configuration(config, usual, environ)
+    path = absolute(coming) if coming else _configuration(config, usual, environ)
     if profile is not None:
         _check_profile(config, profile)
     return Launching(path, ("--profile", profile) if profile is not None else (), is_usual=path == usual)
 
 
-def configuration_to_write(named: str | None, environ: Mapping[str, str]) -> Path:
-    """The file that gets servers: the one that is named, the one that is in use, else the user's."""
-    if named := named or environ.get("MCPBRIDGE_CONFIG"):
-        return _absolute(Path(named).expanduser())
-    try:
-        return _absolute(find(None, environ))
-    except ConfigError:
-        return config_directory(environ) / FILE_NAME
-
-
 def _configuration(config: str | None, usual: Path, environ: Mapping[str, str]) -> Path:
     """The file that is named or in use; the user's, if there is none yet."""
     try:
-        path = _absolute(find(config, environ))
+        path = absolute(find(config, environ))
     except ConfigError:
         if config or environ.get("MCPBRIDGE_CONFIG"):
             raise
@@ -109,10 +99,6 @@ def _configuration(config: str | None, usual: Path, environ: Mapping[str, str]) 
     if path != usual and not config and not environ.get("MCPBRIDGE_CONFIG"):
         note(f"it serves {path}, the configuration of this directory (--config FILE names another)")
     return path
-
-
-def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 - a link stays what it is
 
 
 def _check_profile(config: str | None, profile: str) -> None:

@@ -4,20 +4,16 @@ A server leaves its file only if it is in servers.toml by then, under whatever n
 there: its variables are set, its secrets kept.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-import click
-
 from mcpbridge.app.cli.clients.import_servers import show_outcomes, show_problems, to_do
-from mcpbridge.app.cli.exit_codes import USAGE, fail
 from mcpbridge.app.cli.output import note, print_text, visible
 from mcpbridge.app.client_config.clients import CLIENTS
 from mcpbridge.app.client_config.discover.discover import find_all
-from mcpbridge.app.client_config.discover.found import Found, FoundServer, Surroundings
+from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, FoundServer
 from mcpbridge.app.client_config.entry import NAME
 from mcpbridge.app.client_config.importing.merge import Outcome
 from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_out, plan_import
@@ -28,7 +24,7 @@ _IS_SAFE = ("new", "replaced", "there")
 
 def plan_for(
     targets: Sequence[Target] | None,
-    around: Surroundings,
+    around: ClientEnvironment,
     path: Path,
     secrets_to: SecretsTo,
     *,
@@ -80,16 +76,7 @@ def _missing(plan: Plan, outcome: Outcome) -> tuple[str, ...]:
     return () if is_off else plan.waiting.get(outcome.name, ())
 
 
-def is_asked(question: str, *, yes: bool) -> bool:
-    """Whether a person agrees; `yes`: they have said so before. Without a terminal the command ends."""
-    if yes:
-        return True
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        fail(USAGE, "a person has to agree to this, and the command runs without a terminal", "Say --yes.")
-    return click.confirm(question, default=True, err=True)
-
-
-def show_plan(plan: Plan, around: Surroundings) -> None:
+def show_plan(plan: Plan, around: ClientEnvironment) -> None:
     """Which servers there are, and what would become of each."""
     show_outcomes(plan, around.home)
     show_problems(Found(servers=tuple(outcome.found for outcome in plan.outcomes)), plan, around.home)

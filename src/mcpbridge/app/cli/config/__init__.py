@@ -1,0 +1,1 @@
+"""Commands about the configuration: `add`, `remove`, `enable`, `disable`, `check`, `doctor`."""

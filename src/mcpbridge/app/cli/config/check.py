@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
-from mcpbridge.app.cli import bridge_session as engine
-from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, USAGE, State, fail, fault, is_ready, offers
+from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
+from mcpbridge.app.cli.server_states import State, fault, is_ready, offers
+from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
@@ -25,7 +27,7 @@ _UNKNOWN = "unknown"
 @click.argument("names", nargs=-1)
 @config_option
 @as_json_option
-def command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int:
+def check_command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int:
     """Check the configuration, connect to every server, look at every tool of [tools], and say how each one is.
 
     NAMES: look at these alone; servers, tools of [tools], built-in tools (builtin/NAME), or single tools by their id
@@ -37,8 +39,8 @@ def command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int
     async def checking(loaded: Loaded, redact: Redactor) -> int:
         if names:
             return await _check_named(names, loaded, redact, as_json=as_json)
-        async with engine.settle(loaded, redact) as bridge:
-            servers = engine.wanted_servers(bridge)
+        async with bridge_session.settle(loaded, redact) as bridge:
+            servers = bridge_session.wanted_servers(bridge)
             await bridge.startup.settled()
             tools = [one.as_json() for one in await bridge.looking.check_all() if one.kind == "backend"]
             status = bridge.status()
@@ -53,7 +55,7 @@ def command(*, names: tuple[str, ...], config: str | None, as_json: bool) -> int
             note(visible(redact(warning)))
         return OK if ready else UNREACHABLE
 
-    return engine.run(checking, config, as_json=as_json)
+    return bridge_session.run(checking, config, as_json=as_json)
 
 
 def _print(
@@ -76,7 +78,7 @@ def _print(
 
 async def _check_named(names: Sequence[str], loaded: Loaded, redact: Redactor, *, as_json: bool) -> int:
     """Look at some alone; only the servers are started that they need."""
-    async with engine.settle(loaded, redact, _needed(names, loaded.settings)) as bridge:
+    async with bridge_session.settle(loaded, redact, _needed(names, loaded.settings)) as bridge:
         await bridge.startup.settled()
         checks = [await _looked_at(bridge, name) for name in dict.fromkeys(names)]
     is_well = all(one["ok"] for one in checks)

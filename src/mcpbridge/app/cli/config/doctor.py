@@ -1,6 +1,6 @@
-"""How `mcpbridge doctor` shows what it found: sections with a line for each server, and findings in four lines.
+"""`mcpbridge doctor`: its options, and the report as people see it: its sections, colours and widths.
 
-`mcpbridge doctor`: find out what is wrong with servers, configuration, clients and machine, and what to do.
+A finding has up to four lines: what, where, why, what to do. What is looked at is decided in `app/doctor/`.
 """
 
 import os
@@ -18,8 +18,8 @@ import click
 from anyio import to_thread
 from msgspec.structs import replace as replace_struct
 
-from mcpbridge.app.cli import bridge_session as engine
-from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, USAGE, fail
+from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
 from mcpbridge.app.doctor.examination import Examiner
@@ -28,6 +28,7 @@ from mcpbridge.app.doctor.fix import Outcome, Repair, repair_all
 from mcpbridge.app.doctor.machine import Machine
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.start_servers import Boot
+from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, load
@@ -241,7 +242,7 @@ def _wrapped(line: str, indent: str) -> list[str]:
 @click.option("--yes", is_flag=True, help="Do not ask before a change.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Seconds for each to start.")
 @click.option("--no-start", "--offline", is_flag=True, help="Start nothing: take what the running daemon says.")
-def command(*, config: str | None, **given: Any) -> int:
+def doctor_command(*, config: str | None, **given: Any) -> int:
     """Start every server once and look at it, at tools, the configuration, the files of clients and this machine.
 
     Exit code 4 if a server, or a tool of [tools], does not work. What is only a warning changes nothing.
@@ -261,7 +262,7 @@ def command(*, config: str | None, **given: Any) -> int:
     async def examining(loaded: Loaded, redact: Redactor) -> int:
         return await _examine(replace_struct(loaded, warnings=tuple(warned)), redact, options)
 
-    return engine.run(examining, config, as_json=options.as_json, load=load_quietly)
+    return bridge_session.run(examining, config, as_json=options.as_json, load=load_quietly)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,5 +351,5 @@ def _wanted(loaded: Loaded, names: Sequence[str]) -> Mapping[str, ServerSettings
 
 def _project() -> Path | None:
     """The directory whose project files count, and that servers are started for."""
-    directory = engine.project_here()
+    directory = bridge_session.project_here()
     return Path(directory) if directory else None

@@ -1,13 +1,4 @@
-"""What `add`, `remove`, `enable` and `disable` share: the configuration is changed, checked as a whole, and written.
-
-`mcpbridge add`: put a server or a tool into the configuration.
-
-`mcpbridge remove`: take a server or tool out of the configuration.
-
-`mcpbridge enable`: switch a server or tool on that is in the configuration.
-
-`mcpbridge disable`: switch a server or tool off, and leave it in the configuration.
-"""
+"""`mcpbridge add`, `remove`, `enable` and `disable`: change the configuration, once checked as a whole."""
 
 import json
 import os
@@ -19,13 +10,14 @@ from typing import Any, Literal, cast
 import click
 from msgspec import Struct
 
-from mcpbridge.app.cli.clients.launch_command import configuration_to_write
-from mcpbridge.app.cli.daemon.find import survey
-from mcpbridge.app.cli.daemon.status import Wish, holds_against, how_to_undo, said_over, told
-from mcpbridge.app.cli.exit_codes import OK, USAGE, CommandFailed, fail
+from mcpbridge.app.cli.config.config_path import configuration_to_write
+from mcpbridge.app.cli.config.overlay import Wish, holds_against, how_to_undo, said_over, told
+from mcpbridge.app.cli.failures import CommandFailed, fail
 from mcpbridge.app.cli.options import as_json_option, config_option, dry_run_option
 from mcpbridge.app.cli.output import print_json, print_text, visible
+from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.doctor.fix import difference
+from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.config.edit_servers_toml import switch
 from mcpbridge.config.files.write_file import decoded, read_bytes
@@ -194,7 +186,7 @@ def _texts(value: object) -> list[str]:
 @dry_run_option
 @config_option
 @as_json_option
-def command(
+def add_command(
     *,
     name: str,
     what: tuple[str, ...],
@@ -215,7 +207,7 @@ def command(
     mcpbridge add stripe https://mcp.stripe.com --header 'Authorization=Bearer ${STRIPE_SECRET_KEY}'
     mcpbridge add --tool weather --set endpoint='https://api.example.com/weather/{city}'
     """
-    from mcpbridge.app.cli.clients.launch_command import configuration_to_write
+    from mcpbridge.app.cli.config.config_path import configuration_to_write
     from mcpbridge.config.edit_servers_toml import put_table
 
     made = _table(what, is_tool=is_tool, env=env, headers=headers, keys=keys, table=table)
@@ -303,7 +295,7 @@ def _object(text: str) -> dict[str, Any]:
 @as_json_option
 def remove_command(*, name: str, is_dry: bool, config: str | None, as_json: bool) -> int:
     """Take a server or a tool out of servers.toml; a copy of the file is kept. Running bridges take it in at once."""
-    from mcpbridge.app.cli.clients.launch_command import configuration_to_write
+    from mcpbridge.app.cli.config.config_path import configuration_to_write
     from mcpbridge.config.edit_servers_toml import remove_table
 
     path = configuration_to_write(config, os.environ)

@@ -1,11 +1,4 @@
-"""`mcpbridge up`: start the daemon in the background.
-
-`mcpbridge down`: stop the daemon.
-
-`mcpbridge restart`: stop the daemon and start it anew; clients stay connected.
-
-`mcpbridge reload`: let running bridges read their configuration again.
-"""
+"""`mcpbridge up`, `down`, `restart` and `reload`."""
 
 import os
 import sys
@@ -18,12 +11,15 @@ from typing import Any, cast
 import click
 
 from mcpbridge.app.admin.control_socket import SILENT, Document
-from mcpbridge.app.cli.daemon.find import (
+from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.cli.options import as_json_option, config_option
+from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.app.cli.running_bridges import (
     END_PATIENCE,
     START_PATIENCE,
     Found,
     asked_to_end,
-    config_path,
     daemons,
     has_ended,
     is_held,
@@ -31,9 +27,7 @@ from mcpbridge.app.cli.daemon.find import (
     started,
     survey,
 )
-from mcpbridge.app.cli.exit_codes import OK, TIMED_OUT, UNREACHABLE, USAGE, fail
-from mcpbridge.app.cli.options import as_json_option, config_option
-from mcpbridge.app.cli.output import note, print_json, visible
+from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE, USAGE
 from mcpbridge.base.version import __version__
 from mcpbridge.config.load import read
 
@@ -41,7 +35,7 @@ from mcpbridge.config.load import read
 @click.command("up")
 @config_option
 @as_json_option
-def command(*, config: str | None, as_json: bool) -> int:
+def up_command(*, config: str | None, as_json: bool) -> int:
     """Start the daemon in the background, and wait until it serves.
 
     `mcpbridge serve` starts one when it is needed, which ends when nobody is connected for a while

@@ -13,11 +13,12 @@ from typing import Any, BinaryIO, cast
 
 import click
 
-from mcpbridge.app.cli.daemon.find import config_path, daemons, log_of
-from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, fail
+from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option
 from mcpbridge.app.cli.output import print_text, visible
-from mcpbridge.app.cli.signals import INTERRUPTED
+from mcpbridge.app.cli.running_bridges import daemons, log_of
+from mcpbridge.app.exit_codes import INTERRUPTED, OK, UNREACHABLE
 
 _LINES = 50
 _BLOCK = 1 << 16
@@ -33,7 +34,7 @@ _LONG = ("exception", "stderr")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is logged from now on.")
 @click.option("-n", "--lines", type=click.IntRange(0), default=_LINES, help=f"Lines to begin with (default: {_LINES}).")
 @click.option("--json", "as_json", is_flag=True, help="Show lines as they are: one JSON object each.")
-def command(*, config: str | None, follow: bool, lines: int, as_json: bool) -> int:
+def logs_command(*, config: str | None, follow: bool, lines: int, as_json: bool) -> int:
     """Show the log of the daemon of this configuration, also of one that has ended. Exit code 4 if there is none."""
     path = config_path(config)
     running = daemons(path)

@@ -1,9 +1,7 @@
-"""`mcpbridge daemon`: be the daemon of a configuration, in the foreground. Shims, `up` and service managers start it.
+"""`mcpbridge daemon`: be the daemon of a configuration, in the foreground. Proxies, `up` and service managers start it.
 
 Exit codes: 0 when it ended in order, or another daemon serves this configuration already (75 where a service manager
 started it, which tries again later); 130 on SIGINT; 2 for a wrong configuration, or an address that cannot be used.
-
-`mcpbridge daemon`, as it is found among the other commands. See `cli/daemon_process.py`.
 """
 
 import argparse
@@ -21,15 +19,16 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from mcpbridge.app.cli.exit_codes import OK, report
-from mcpbridge.app.cli.serve_prompts import DEFAULT_ADDRESS, open_entrance, parse_address, take_admin_token
-from mcpbridge.app.cli.signals import END_WITHIN, INTERRUPTED, ended_by_signals
+from mcpbridge.app.cli.failures import report
+from mcpbridge.app.cli.http_address import DEFAULT_ADDRESS, open_entrance, parse_address, take_admin_token
+from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
+from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, find, read
 
 if TYPE_CHECKING:
-    from mcpbridge.app.daemon.daemon import Ending, Surroundings
+    from mcpbridge.app.daemon.daemon import DaemonContext, Ending
     from mcpbridge.app.daemon.service_manager import Supervision
     from mcpbridge.app.daemon.socket_and_lock import Held
     from mcpbridge.downstream.http.server import Entrance
@@ -144,7 +143,7 @@ def _farewell() -> bytes:
 
 
 def _busy() -> int:
-    from mcpbridge.app.daemon.service_manager import BUSY
+    from mcpbridge.app.exit_codes import BUSY
 
     return BUSY
 
@@ -165,11 +164,10 @@ def _run(
 
     level = options.log_level
     set_up_logs(loaded.settings.log.model_copy(update={"level": level}) if level else loaded.settings.log, redact)
-    from mcpbridge.app.cli.serve_prompts import open_in_browser
-    from mcpbridge.app.daemon.daemon import Surroundings
+    from mcpbridge.app.daemon.daemon import DaemonContext
     from mcpbridge.app.daemon.log_file import file_of
 
-    around = Surroundings(
+    around = DaemonContext(
         config=config,
         held=held,
         supervision=supervision,
@@ -177,7 +175,6 @@ def _run(
         log_file=file_of(2),
         at=None,
         http_error="",
-        show=open_in_browser(),
         log_level=level,
         look_every=options.look_every,
     )
@@ -195,12 +192,12 @@ def _run(
 
 
 def _with_http(
-    around: "Surroundings",
+    around: "DaemonContext",
     asked: str | None,
     loaded: Loaded,
     admin_token: str | None,
     enter: "Callable[[AbstractContextManager[Entrance]], Entrance]",
-) -> "Surroundings":
+) -> "DaemonContext":
     """Take the address, before any server is started.
 
     One that only the file names may be in use, by the daemon of another file, or of the release before: clients on
@@ -224,7 +221,7 @@ def _with_http(
         return replace(around, http_error=str(error))
 
 
-async def _serve(loaded: Loaded, redact: Redactor, around: "Surroundings") -> "Ending":
+async def _serve(loaded: Loaded, redact: Redactor, around: "DaemonContext") -> "Ending":
     from mcpbridge.app.daemon.daemon import END_TIME, serve_daemon
 
     def signals(end: Callable[[signal.Signals], None], reload: Callable[[], None]) -> AbstractContextManager[None]:
@@ -267,6 +264,6 @@ def _bury_children() -> None:
 
 @click.command("daemon", add_help_option=False, context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(*, arguments: Sequence[str]) -> int:
+def daemon_command(*, arguments: Sequence[str]) -> int:
     """Be the daemon, in the foreground."""
     return daemon(arguments)

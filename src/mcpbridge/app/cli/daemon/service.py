@@ -10,11 +10,13 @@ from pathlib import Path
 
 import click
 
-from mcpbridge.app.cli.daemon.find import asked_to_end, config_path, daemons, log_of
-from mcpbridge.app.cli.exit_codes import OK, UNREACHABLE, USAGE, fail
+from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
-from mcpbridge.app.daemon.service_manager import Service, launchd_plist, systemd_service, systemd_socket
+from mcpbridge.app.cli.running_bridges import asked_to_end, daemons, log_of
+from mcpbridge.app.daemon.service_units import Service, launchd_plist, systemd_service, systemd_socket
+from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.app.stdio_proxy.daemon_lock import socket_path
 from mcpbridge.base.directories import config_directory, daemon_key, runtime_directory
 from mcpbridge.config.files.write_file import replace_file
@@ -39,7 +41,7 @@ class _Plan:
 
 
 @click.group("service")
-def command() -> None:
+def service_command() -> None:
     """Let the system start the daemon: a systemd unit of the user, or a launchd agent on macOS.
 
     Nobody needs it: `mcpbridge serve` starts a daemon when it is needed. It is there for a daemon that is up from the
@@ -47,7 +49,7 @@ def command() -> None:
     """
 
 
-@command.command("install")
+@service_command.command("install")
 @config_option
 @_name_option
 @click.option("--http", default="", metavar="HOST:PORT", help="Serve HTTP as well, there instead of at `daemon.http`.")
@@ -87,7 +89,7 @@ def install(*, config: str | None, name: str, http: str, socket: bool, prints: b
     return OK
 
 
-@command.command("uninstall")
+@service_command.command("uninstall")
 @_name_option
 @_dry_option
 def uninstall(*, name: str, dry_run: bool) -> int:
@@ -107,7 +109,7 @@ def uninstall(*, name: str, dry_run: bool) -> int:
     return OK
 
 
-@command.command("status")
+@service_command.command("status")
 @config_option
 @_name_option
 @as_json_option

@@ -1,107 +1,26 @@
-"""What was said of servers and tools while bridges run, over the API or by a program, as commands tell of it.
-
-It lies over the configuration file (`overlay.py`), so what a command writes there may have no effect.
-
-`mcpbridge status`: the bridges of this user that are running, and how their servers are.
-"""
+"""`mcpbridge status`: the bridges of this user that are running, and how their servers are."""
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Literal, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
-import anyio
 import click
-import msgspec
 
-from mcpbridge.app.admin.control_socket import Document
-from mcpbridge.app.cli.daemon.find import survey
-from mcpbridge.app.cli.exit_codes import State, describe, offers
+from mcpbridge.app.admin.control_socket import SILENT, Document, ask_all
+from mcpbridge.app.cli.config.overlay import told
+from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import as_json_option
-from mcpbridge.app.cli.output import print_table, visible
-from mcpbridge.app.cli.running_bridges import show_all
-from mcpbridge.base.errors import BridgeError
+from mcpbridge.app.cli.output import print_json, print_table, visible
+from mcpbridge.app.cli.server_states import State, describe, offers
+from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE
+from mcpbridge.base.directories import runtime_directory
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.units import show_seconds
-from mcpbridge.config.load import read
-from mcpbridge.engine.registry.overlay import Entry, KeptEntries, standing
-from mcpbridge.storage.open_store import LazyStore
-from mcpbridge.storage.settings import store_path
-from mcpbridge.storage.sqlite.database import may_exist
-
-Wish = Literal["there", "gone", "on", "off"]
-"""What a command wants to come to."""
-
-
-def told(said: State) -> str:
-    """What was said of one server or tool, and by whom."""
-    kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
-    who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
-    switched = [f"switched {'off' if said['disabled'] else 'on'}"] if "disabled" in said else []
-    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in said.get("tools", {}).items()]
-    done = ", ".join([*([str(said["said"])] if said["said"] != "switched" else []), *switched])
-    until = "" if said["kept"] else ", until it ends"
-    hidden = "; not in effect, since the configuration file has this name" if said.get("hidden") else ""
-    return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"
-
-
-def said_over(path: Path) -> Sequence[State]:
-    """All that lies over this configuration: what the bridges say that run with it, else what is kept in its store."""
-    bridges = survey(path).bridges
-    if not bridges:
-        with suppress(BridgeError):  # a store that cannot be read: no bridge can either, and it says so
-            return _kept(path)
-        return []
-    found: dict[str, State] = {}
-    for bridge in bridges:
-        added: object = bridge.status.get("added")
-        for said in added if isinstance(added, list) else []:  # pyright: ignore[reportUnknownVariableType] - JSON
-            found[told(said)] = said  # pyright: ignore[reportUnknownArgumentType]
-    return list(found.values())
-
-
-def _kept(path: Path) -> Sequence[State]:
-    settings = read(path, os.environ).settings
-    if settings.store.kind == "memory" or not may_exist(store_path(settings.store)):
-        return []  # looking makes no file
-
-    async def looking() -> list[bytes]:
-        store = LazyStore(settings.store)
-        try:
-            return await KeptEntries(store, lambda: f"config:{settings.source or ''}").all()
-        finally:
-            await store.close()
-
-    entries: list[Entry] = []
-    for kept in anyio.run(looking):
-        with suppress(msgspec.DecodeError):
-            entries.append(msgspec.json.decode(kept, type=Entry))
-    return [standing(entry, settings) for entry in entries]
-
-
-def holds_against(said: State, tool: str, wish: Wish) -> bool:
-    """Whether what was said of a server or tool is in the way of what is wished of it, or of this tool of it."""
-    if said.get("hidden"):
-        return False
-    if said["said"] in ("added", "replaced"):
-        return True
-    if said["said"] == "removed":
-        return wish in ("there", "on")
-    is_off = said.get("tools", {}).get(tool) if tool else said.get("disabled")
-    return is_off is not None and wish != "gone" and is_off == (wish != "off")
-
-
-def how_to_undo(said: State, tool: str, wish: Wish) -> str:
-    """The request that has a running bridge come to what is wished."""
-    at = f"/api/tools/{said['name']}/{tool}" if tool else f"/api/{said['section']}/{said['name']}"
-    if said["said"] in ("added", "replaced"):
-        return f"`DELETE {at}` takes that out."
-    return f'`PATCH {at} {{"enabled": {"false" if wish == "off" else "true"}}}` changes it.'
 
 
 @click.command("status")
 @as_json_option
-def command(*, as_json: bool) -> int:
+def status_command(*, as_json: bool) -> int:
     """Show the bridges that are running, and how their servers are.
 
     Exit code 4 if there is none; 7 if one does not answer.
@@ -191,3 +110,36 @@ def _calls(server: State) -> str:
     if calls is None:
         return "-"
     return f"{calls}, {errors} failed" if errors else str(calls)
+
+
+def show_all(show: Callable[[Document], None], request: Mapping[str, object] | None = None, *, as_json: bool) -> int:
+    """Put a request to all of them, by default for their status; returns the exit code, 4 if none runs.
+
+    `show` prints what one says; one that only says what is wrong with it is not handed to it.
+    """
+    try:
+        directory = runtime_directory(os.environ)
+        found = ask_all(directory) if request is None else ask_all(directory, request)
+    except ConfigError as error:
+        return report(error, as_json=as_json) or OK
+    if as_json:
+        print_json({"bridges": found})
+        return _code(found)
+    if not found:
+        fail(UNREACHABLE, "no bridge is running", "Start one with `mcpbridge serve`.")
+    for number, bridge in enumerate(found):
+        if number:
+            print()
+        if "error" in bridge:
+            pid = bridge.get("pid")
+            hint = f"; `kill -9 {pid}` ends it and its servers" if bridge.get("code") == SILENT else ""
+            print(f"process {pid}: {bridge['error']}{hint}")
+        else:
+            show(bridge)
+    return _code(found)
+
+
+def _code(found: Sequence[Document]) -> int:
+    if any(one.get("code") == SILENT for one in found):
+        return TIMED_OUT
+    return OK if found else UNREACHABLE

@@ -1,0 +1,1 @@
+"""Commands about tools: `list`, `search`, `call`, `read`, `manage`, `tokens`, `bench`, `rank`."""

@@ -1,8 +1,6 @@
-"""Asks a bridge queries whose right tools are known, and counts what lists and answers cost.
+"""`mcpbridge bench routing`: how well the tools of the user's own catalog are found, and what that costs a model.
 
-What `mcpbridge bench routing` tells of what was measured.
-
-`mcpbridge bench routing`: how well the tools of the user's own catalog are found, and what that costs a model.
+A bridge is asked queries whose right tools are known; recall, mix-ups and tokens are counted and shown.
 """
 
 import sys
@@ -16,12 +14,13 @@ import click
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
-from mcpbridge.app.cli import bridge_session as engine
-from mcpbridge.app.cli.exit_codes import OK, TOOL_ERROR, USAGE, fail
+from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import first_line, note, print_json, print_table, progress
 from mcpbridge.app.cli.output import visible as printable
 from mcpbridge.app.cli.tools.search import found_text
+from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
 from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.listing.exposure import Shown
@@ -348,11 +347,11 @@ _FLAWS = 10
 
 
 @click.group("bench")
-def command() -> None:
+def bench_command() -> None:
     """Measure how the bridge does on the servers that are configured."""
 
 
-@command.command("routing")
+@bench_command.command("routing")
 @click.option("--queries", metavar="FILE", help="JSON lines, or a table of query,tool; - reads standard input.")
 @click.option(
     "--limit", type=click.IntRange(1, DEPTH), metavar="N", help="Tools of an answer (default: `search.limit`)."
@@ -375,8 +374,8 @@ def routing(
 
     async def measuring(loaded: Loaded, redact: Redactor) -> int:
         _check_server(loaded, server)
-        async with engine.settle(loaded, redact) as bridge:
-            engine.warn_of_absent(bridge)
+        async with bridge_session.settle(loaded, redact) as bridge:
+            bridge_session.warn_of_absent(bridge)
             bench = Bench(bridge, limit or bridge.settings.search.limit)
             found = bench.generated() if given is None else bench.looked_up(queries or "", *given)
             _note_flaws(found.flaws)
@@ -391,7 +390,7 @@ def routing(
             show(measured, with_misses=misses)
         return OK
 
-    return engine.run(measuring, config, as_json=as_json)
+    return bridge_session.run(measuring, config, as_json=as_json)
 
 
 def _text_of(file: str) -> str:

@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
-from mcpbridge.app.cli import bridge_session as engine
-from mcpbridge.app.cli.exit_codes import USAGE, fail
+from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import first_line, print_json, print_table
+from mcpbridge.app.exit_codes import USAGE
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.search.query_filters import QueryProblem
 from mcpbridge.config.load import Loaded
@@ -41,7 +42,7 @@ _PROMPTS = _Kind("prompts", "prompts/list", "name")
 @click.option("--prompts", is_flag=True, help="List prompts instead of tools.")
 @click.option("--query", metavar="QUERY", help="Only tools for which this holds: `tag:nlp OR server:github`.")
 @click.option("--all", "everything", is_flag=True, help="List tools, resources, templates and prompts.")
-def command(
+def list_command(
     *,
     config: str | None,
     as_json: bool,
@@ -69,9 +70,9 @@ def command(
         raise click.UsageError("--query is about tools: it does not go with --resources, --prompts and --all")
 
     async def listing(loaded: Loaded, redact: Redactor) -> int:
-        async with engine.settle(loaded, redact, [server] if server else None) as bridge:
+        async with bridge_session.settle(loaded, redact, [server] if server else None) as bridge:
             lists_tools = not kinds or everything
-            engine.warn_of_absent(bridge, only_servers=server is not None or not lists_tools)
+            bridge_session.warn_of_absent(bridge, only_servers=server is not None or not lists_tools)
             if query is not None:
                 await bridge.startup.settled()
                 _print_found(bridge, query, as_json=as_json)
@@ -79,7 +80,7 @@ def command(
             await _print(bridge, kinds or [_TOOLS], as_json=as_json)
         return 0
 
-    return engine.run(listing, config, as_json=as_json)
+    return bridge_session.run(listing, config, as_json=as_json)
 
 
 def _print_found(bridge: Bridge, query: str, *, as_json: bool) -> None:
@@ -97,7 +98,7 @@ def _print_found(bridge: Bridge, query: str, *, as_json: bool) -> None:
 
 
 async def _print(bridge: Bridge, kinds: Sequence[_Kind], *, as_json: bool) -> None:
-    found = {kind: await engine.all_pages(bridge, kind.key, kind.method) for kind in kinds}
+    found = {kind: await bridge_session.all_pages(bridge, kind.key, kind.method) for kind in kinds}
     if as_json:
         print_json({kind.key: entries for kind, entries in found.items()})
         return

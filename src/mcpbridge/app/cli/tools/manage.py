@@ -7,13 +7,16 @@ from typing import Any
 
 import click
 
-from mcpbridge.app.admin.control_socket import LARGEST_REQUEST, SILENT, Document, answers
-from mcpbridge.app.cli import bridge_session as engine
-from mcpbridge.app.cli.daemon.find import config_path, survey
-from mcpbridge.app.cli.exit_codes import OK, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE, fail
+from mcpbridge.app.admin.control_commands import management_command
+from mcpbridge.app.admin.control_socket import LARGEST_REQUEST, SILENT, Document
+from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, print_text, visible
-from mcpbridge.app.cli.tools.call import from_json, from_words
+from mcpbridge.app.cli.running_bridges import survey
+from mcpbridge.app.cli.tools.arguments import from_json, from_words
+from mcpbridge.app.exit_codes import OK, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.units import show_bytes
 from mcpbridge.config.load import Loaded
@@ -37,7 +40,7 @@ _CODES = {
 @click.option("--data", metavar="JSON", help="All data as a JSON object; - reads it from standard input.")
 @config_option
 @as_json_option
-def command(
+def manage_command(
     *, name: str, action: str, words: tuple[str, ...], data: str | None, config: str | None, as_json: bool
 ) -> int:
     """Have the tool NAME of [tools], or the pack, do the management COMMAND with this data, and print what came of it.
@@ -72,11 +75,11 @@ def command(
     async def alone(loaded: Loaded, redact: Redactor) -> int:
         if not as_json:
             note("no bridge runs with this configuration: what the command changes in memory ends with it")
-        async with engine.settle(loaded, redact, ()) as bridge:
+        async with bridge_session.settle(loaded, redact, ()) as bridge:
             await bridge.startup.settled()
-            return _show([await answers(bridge, redact)["command"](request)], as_json=as_json)
+            return _show([await management_command(bridge, redact, request)], as_json=as_json)
 
-    return engine.run(alone, config, as_json=as_json)
+    return bridge_session.run(alone, config, as_json=as_json)
 
 
 def _whole(document: Document) -> Document:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import click
 
-from mcpbridge.app.cli import bridge_session as engine
-from mcpbridge.app.cli.exit_codes import OK
+from mcpbridge.app.cli import bridge_session
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import print_json, print_table
+from mcpbridge.app.exit_codes import OK
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.signatures.signature import call_line
 from mcpbridge.catalog.slim.slim import LEVELS, Level, slimmed, visible
@@ -50,7 +50,7 @@ class Cost:
     type=click.Choice(["estimate", "o200k"]),
     help="How tokens are counted (default: as `results.tokenizer` of the configuration says).",
 )
-def command(
+def tokens_command(
     *, config: str | None, as_json: bool, server: str | None, most: int | None, tokenizer: Tokenizer | None
 ) -> int:
     """Show what the tools of each server cost a model's context, before it has done anything.
@@ -62,8 +62,8 @@ def command(
     async def counting(loaded: Loaded, redact: Redactor) -> int:
         how = tokenizer or loaded.settings.results.tokenizer
         count = counter(how)
-        async with engine.settle(loaded, redact, [server] if server else None) as bridge:
-            engine.warn_of_absent(bridge, only_servers=server is not None)
+        async with bridge_session.settle(loaded, redact, [server] if server else None) as bridge:
+            bridge_session.warn_of_absent(bridge, only_servers=server is not None)
             snapshot = bridge.catalog.snapshot
         costs = {ref.id: cost_of([ref], count) for ref in snapshot.tools.values() if ref.server != BRIDGE}
         surface = search_surface(snapshot, count)
@@ -73,7 +73,7 @@ def command(
             _show(costs, surface, how, most)
         return OK
 
-    return engine.run(counting, config, as_json=as_json)
+    return bridge_session.run(counting, config, as_json=as_json)
 
 
 def cost_of(tools: Iterable[ToolRef], count: Counter) -> Cost:

@@ -1,16 +1,14 @@
-"""The shapes that single clients give to a server, laid over that of `mcpServers` JSON: other keys, other nesting.
+"""One server as a client describes it, in the words of `servers.toml`; unchecked, with its secrets as they stand.
+
+The shapes of single clients (other keys, other nesting) are first laid over the common one, `mcpServers` JSON, which
+`config/mcp_servers_json.py` knows. Whatever has no counterpart is handed back beside the server, so that it can be
+shown. Variables that a client reads from a file for one server (`envFile` of Cursor and VS Code) are put into its
+`env`.
 
 Sources: Codex's `config.toml` fields (measured with its strict check), goose's "Configuration Overview" (`cmd`, `envs`,
 `env_keys`, `uri`, `available_tools`), OpenCode's "MCP servers" (`command` as a list, `environment`; a `timeout` for
 listing tools), Zed's older `command: {path, args, env}`, Cline's command line (`transport: {…}`), Continue's reference
 of `config.yaml` (`requestOptions`, `connectionTimeout`), LibreChat's "MCP Servers Object Structure" (milliseconds).
-
-One server as a client describes it, in the words of our `servers.toml`; unchecked, with its secrets as they stand.
-
-The shapes of single clients are first laid over the common one (`mcpServers` JSON), which `config/foreign.py` knows.
-Whatever has no counterpart is handed back beside the server, so that it can be told. Pure.
-
-Variables that a client reads from a file for one server (`envFile` of Cursor and VS Code), put into its `env`.
 """
 
 import base64

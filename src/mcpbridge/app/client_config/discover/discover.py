@@ -1,12 +1,10 @@
-"""Servers that a client has switched off elsewhere than where it describes them.
+"""Find the servers that clients have: look at their places, read what is there, translate each server.
 
-Sources: Gemini CLI's settings (`mcp.allowed`, `mcp.excluded`); Claude Code's documentation of `.mcp.json`, whose
-servers a user may reject (`disabledMcpjsonServers`, in its settings or in `~/.claude.json` under the project) or switch
-off for one project (`disabledMcpServers` there).
-
-Find the servers that clients have: look at their places, read what is there, translate each server.
-
-What is wrong with one file is a problem of that file and stops no other. Nothing is changed here.
+What is wrong with one file is a problem of that file and stops no other. Nothing is changed here. Servers that a client
+has switched off elsewhere than where it describes them are known to be off; sources: Gemini CLI's settings
+(`mcp.allowed`, `mcp.excluded`); Claude Code's documentation of `.mcp.json`, whose servers a user may reject
+(`disabledMcpjsonServers`, in its settings or in `~/.claude.json` under the project) or switch off for one project
+(`disabledMcpServers` there).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,12 +14,10 @@ from typing import cast
 
 from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, Place, named, places
 from mcpbridge.app.client_config.discover.dialects import Translated, named_servers, translate, with_env_file
-from mcpbridge.app.client_config.discover.found import Found, FoundServer, Problem, Surroundings, together
+from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, FoundServer, Json, Problem, together
 from mcpbridge.app.client_config.discover.read import Document, format_of, parse, project_of, read_text, recognise
 from mcpbridge.app.client_config.discover.variables import Variables
 from mcpbridge.base.errors import ConfigError
-
-Json = dict[str, object]
 
 
 class SwitchedOff:
@@ -83,7 +79,7 @@ def find_all(
     clients: Sequence[KnownClient] = CLIENTS,
 ) -> Found:
     """All servers in the files of these clients. `project`: absolute; None: only files of the user."""
-    around = Surroundings(environ, home, platform, project)
+    around = ClientEnvironment(environ, home, platform, project)
     found: list[Found] = []
     seen: set[tuple[Path, tuple[str, ...]]] = set()
     documents: dict[Path, Document] = {}
@@ -96,7 +92,7 @@ def find_all(
     return together(found)
 
 
-def find_in_file(path: Path, around: Surroundings) -> Found:
+def find_in_file(path: Path, around: ClientEnvironment) -> Found:
     """All servers of one file that somebody named, whatever its format and dialect. None of these is a problem too."""
     path = path.absolute()
     if path.is_dir():
@@ -134,7 +130,7 @@ def _there(place: Place) -> list[Place]:
         return []
 
 
-def _look(place: Place, around: Surroundings, documents: dict[Path, Document]) -> Found:
+def _look(place: Place, around: ClientEnvironment, documents: dict[Path, Document]) -> Found:
     client = place.client.id
     try:
         if place.path not in documents:
@@ -205,7 +201,7 @@ def _nested_member(value: object, key: Iterable[str]) -> object:
     return value
 
 
-def _claude_file(around: Surroundings) -> Path:
+def _claude_file(around: ClientEnvironment) -> Path:
     """Where Claude Code keeps what it knows of projects."""
     return places(named("claude-code"), around.environ, around.platform, around.home, None)[0].path
 
@@ -216,7 +212,7 @@ def _servers(
     key: list[str],
     table: object,
     project: Path | None,
-    around: Surroundings,
+    around: ClientEnvironment,
     is_off: SwitchedOff,
 ) -> Iterator[FoundServer]:
     variables = Variables(

@@ -10,7 +10,7 @@ Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ClientEnvironment:
     """Where a search takes place."""
 
     environ: Mapping[str, str] = field(repr=False)

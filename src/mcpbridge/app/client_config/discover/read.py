@@ -1,8 +1,7 @@
-"""Read a file of some client: JSON with or without comments, TOML or YAML, and on which line what stands in it.
+"""Read a file of some client: JSON with or without comments, TOML or YAML; whose it is, and the line of each key.
 
-A file that is empty holds nothing, which is no mistake: clients make such files.
-
-Which client's file did somebody name? Told by where it is, by what it is called, else by what stands in it. Pure.
+A file that is empty holds nothing, which is no mistake: clients make such files. Whose file somebody named is told by
+where it is, by what it is called, else by what stands in it.
 """
 
 import json

@@ -1,35 +1,21 @@
-"""When two descriptions mean one server, and when one means the bridge itself. Pure.
-
-What is compared is what would be started or reached: program, arguments, variables, directory; address and headers.
-How long to wait for it, what of it to offer and whether it is switched off say nothing about which server it is.
-
-From servers that many files name to the servers of one file: each once, each with a name of its own. Pure.
+"""From servers that many files name to the servers of one file: which are the same, and which of them counts. Pure.
 
 The first that is found keeps its name. What is there already keeps its own, too, and what it says: people may have
-changed it since it was imported.
-
-Whether the bridge would take a translated server; what it would refuse is mended or left out, with the reason.
-
-The bridge's own check decides, so that nothing is written that it cannot read.
-
-What a configuration needs from outside before its servers can start: variables and private files.
+changed it since it was imported. Two descriptions mean one server when the same would be started or reached: program,
+arguments, variables, directory; address and headers. How long to wait for it, what of it to offer and whether it is
+switched off say nothing about which server it is.
 """
 
 import json
 import re
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Literal, cast
 
-from mcpbridge.app.client_config.discover.found import FoundServer
-from mcpbridge.app.client_config.discover.variables import PROJECT
+from mcpbridge.app.client_config.discover.found import FoundServer, Json
 from mcpbridge.app.client_config.entry import runs_bridge
 from mcpbridge.app.client_config.importing.secrets import without_secrets
-from mcpbridge.base.errors import ConfigError
-from mcpbridge.config.check import check, refuse_what_only_loading_sets
-from mcpbridge.config.error_messages import dotted
 from mcpbridge.config.mcp_servers_json import NAME_LENGTH, usable_name
 from mcpbridge.core.model import BRIDGE
 
@@ -83,8 +69,6 @@ def _name(program: str) -> str:
     name = PureWindowsPath(PurePosixPath(program).name).name.lower()
     return re.sub(r"\.(exe|cmd|bat|ps1)$", "", name)
 
-
-Json = dict[str, object]
 
 Became = Literal["new", "replaced", "there", "kept", "same", "bridge", "left-out"]
 """What became of a server: written; written over another; there already, under this name or another; not taken since
@@ -185,127 +169,3 @@ class _Merging:
 
 def _somewhere_else(name: str, _: str) -> str:
     return f"${{{name}}}"
-
-
-_MAKES_IT = {"command", "args", "env", "cwd", "url", "headers"}
-"""Without these it would be another server."""
-_MOST_MISTAKES = 50
-
-
-def servable(found: FoundServer) -> FoundServer:
-    """The same server with only what the bridge would take, or skipped with the reason."""
-    if found.skipped:
-        return found
-    server, left_out, notes = dict(found.server), dict(found.left_out), list(found.notes)
-    for _ in range(_MOST_MISTAKES):
-        mistake = _mistake(server, found.file)
-        if mistake is None:
-            return _with(found, server, left_out, notes)
-        key = _key_in(mistake, server)
-        if key is None or key in _MAKES_IT:
-            return _skipped(found, _reason(mistake))
-        left_out[key] = server.pop(key)
-        notes.append(f"`{key}` was left out: {_reason(mistake)}")
-    return _skipped(found, "too much of it would be refused")
-
-
-def _mistake(server: dict[str, object], file: Path) -> ConfigError | None:
-    """What the bridge would say. Variables count as there: what they bring in is known only later."""
-    for key, value in server.items():
-        try:
-            json.dumps({key: value}, ensure_ascii=False, allow_nan=False).encode()
-        except UnicodeEncodeError:
-            return ConfigError("there is half a character in it", key=f"servers.it.{dotted([key])}")
-        except ValueError:
-            return ConfigError("there is a number in it that is none", key=f"servers.it.{dotted([key])}")
-    document: dict[str, object] = {"servers": {"it": _without_references(server)}}
-    try:
-        refuse_what_only_loading_sets(document, str(file), lambda key: None)
-        check(document, file, {}, lambda key: None)
-    except ConfigError as mistake:
-        return mistake
-    except RecursionError:
-        return ConfigError("nested too deeply")
-    return None
-
-
-def _without_references(value: object, key: str = "") -> object:
-    """The value with something harmless where a variable brings something in; where projects may stand is checked."""
-    if isinstance(value, str):
-        whole = "http://unavailable.invalid" if key in ("url", "proxy") else "1"
-        value = re.sub(r"^\$\{[^}]*\}", whole, value) if not value.startswith(PROJECT) else value
-        return re.sub(r"(?<!\$)\$\{(?!PROJECT_ROOT\})[^}]*\}", "1", value)
-    if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        return {name: _without_references(member, name) for name, member in members.items()}
-    if isinstance(value, list):
-        return [_without_references(item) for item in cast("list[object]", value)]
-    return value
-
-
-def _key_in(mistake: ConfigError, server: dict[str, object]) -> str | None:
-    """Which key of the server is wrong, if it is one."""
-    key = (mistake.key or "").removeprefix("servers.it").removeprefix(".")
-    return next((name for name in server if key == dotted([name]) or key.startswith(f"{dotted([name])}.")), None)
-
-
-def _reason(mistake: ConfigError) -> str:
-    """On one line, and never with a value: the bridge shows values of these files nowhere."""
-    what = re.sub(r" \(found .*\)$", "", mistake.what.partition("\n")[0])
-    return re.sub(r"\s+", " ", what)
-
-
-def _skipped(found: FoundServer, reason: str) -> FoundServer:
-    return replace(found, server={}, skipped=reason)
-
-
-def _with(found: FoundServer, server: dict[str, object], left_out: dict[str, object], notes: list[str]) -> FoundServer:
-    return replace(found, server=server, left_out=left_out, notes=tuple(notes))
-
-
-_VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?(?!PROJECT_ROOT[:}])([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}")
-_FILE = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
-
-
-def variables_of(config: Path) -> tuple[str, ...]:
-    """The names of the variables that servers of a configuration use; none if it cannot be read."""
-    try:
-        document: object = tomllib.loads(config.read_text("utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
-        return ()
-    servers = cast("dict[str, object]", document).get("servers")
-    tables = cast("dict[str, dict[str, object]]", servers) if isinstance(servers, dict) else {}
-    on = [table for table in tables.values() if not ("disabled" in table and table["disabled"] is True)]
-    return tuple(dict.fromkeys(name for name, _ in variables_in(on)))
-
-
-def variables_in(value: object) -> Iterator[tuple[str, bool]]:
-    """Each variable in a value as it is written, and whether there has to be one: it has no default."""
-    for text in _texts(value):
-        yield from ((found[1], found[2] is None) for found in _VARIABLE.finditer(text))
-
-
-def missing_in(server: object, environ: Mapping[str, str], directory: Path) -> list[str]:
-    """What a server, as it is written, waits for: `${NAME}` of unset variables and files that are not there.
-
-    `directory`: where relative paths of files start.
-    """
-    unset = [f"${{{name}}}" for name, is_needed in variables_in(server) if is_needed and name not in environ]
-    files = [
-        found[0]
-        for text in _texts(server)
-        for found in _FILE.finditer(text)
-        if not (directory / Path(found[1]).expanduser()).is_file()
-    ]
-    return list(dict.fromkeys([*unset, *files]))
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for member in cast("dict[str, object]", value).values():
-            yield from _texts(member)
-    elif isinstance(value, list):
-        for item in cast("list[object]", value):
-            yield from _texts(item)

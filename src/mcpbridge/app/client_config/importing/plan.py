@@ -1,19 +1,14 @@
-"""`servers.toml` with more servers in it: each as a table at the end, with where it came from above it. Pure.
-
-What was there keeps every character. A server that takes the place of another does so where that one stands.
-
-Plan what `servers.toml` gets of the servers that were found; `import_writing.py` carries the plan out.
+"""Plan what `servers.toml` gets of the servers that were found, and carry the plan out.
 
 The plan holds the whole text and every file that would be written, so that it can be shown first. A text that the
-bridge would refuse is no plan.
-
-Carry out the plan of an import: secrets into private files, a copy of the configuration, then the configuration.
+bridge would refuse is no plan. Carried out, secrets go into private files first, then a copy of the configuration is
+made, then it is written.
 """
 
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,132 +17,17 @@ from itertools import count
 from pathlib import Path
 from typing import Literal, cast
 
-from mcpbridge.app.client_config.discover.found import Found, FoundServer
-from mcpbridge.app.client_config.importing.merge import Outcome, merge, missing_in, servable
-from mcpbridge.app.client_config.importing.secrets import Moved, Proposed, masked, name_secrets, without_secrets
+from mcpbridge.app.client_config.discover.found import Found, FoundServer, Json
+from mcpbridge.app.client_config.importing.merge import Outcome, merge
+from mcpbridge.app.client_config.importing.needed_variables import missing_in
+from mcpbridge.app.client_config.importing.secrets import Moved, Proposed, name_secrets, without_secrets
+from mcpbridge.app.client_config.importing.servable import servable
+from mcpbridge.app.client_config.importing.servers_toml import Table, with_servers
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.base.redaction import MASK
 from mcpbridge.config import line_numbers as position
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
-from mcpbridge.config.files.edit import NotEditable, Spot, put
-from mcpbridge.config.files.edit_toml import TomlEditor, as_key, as_value
+from mcpbridge.config.files.edit import NotEditable
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
-
-Json = dict[str, object]
-
-_NEW_FILE = "# The servers behind mcpbridge.\n"
-_WIDEST = 110
-"""Characters of a line; a longer inline table gets lines of its own."""
-_LONGEST_REMARK = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One server to write."""
-
-    name: str
-    server: Json = field(repr=False)
-    origin: str
-    """Where it came from."""
-
-    left_out: Json = field(default_factory=dict[str, object], repr=False)
-    """What has no place in it, to be kept as a comment."""
-
-    is_replacing: bool = False
-
-
-def with_servers(text: str, tables: Sequence[Table]) -> str:
-    """The text of a `servers.toml` with these servers in it.
-
-    Raises:
-        NotEditable: it cannot be read, or not be edited without changing what else it says.
-    """
-    editor = TomlEditor()
-    for table in tables:
-        if table.is_replacing:
-            text = put(editor, text, Spot(("servers",), table.name), _plain(table.server)).text
-    new = [table for table in tables if not table.is_replacing]
-    appended = _appended(text, new)
-    if _says(appended) == _expected(text, new):
-        return appended
-    for table in new:  # `servers` is written in a way that takes no tables at the end
-        text = put(editor, text, Spot(("servers",), table.name), _plain(table.server)).text
-    return text
-
-
-def block(table: Table) -> str:
-    """The lines of one server."""
-    lines = [f"# {_remark(table.origin)}"]
-    lines += [f"# left out: {_remark(f'{key} = {_blind(key, value)}')}" for key, value in table.left_out.items()]
-    path = f"servers.{as_key(table.name)}"
-    lines.append(f"[{path}]")
-    below: list[str] = []
-    for key, value in _plain(table.server).items():
-        line = f"{as_key(key)} = {as_value(value)}"
-        if isinstance(value, dict) and len(line) > _WIDEST:
-            members = cast("Json", value).items()
-            below += ["", f"[{path}.{as_key(key)}]", *(f"{as_key(name)} = {as_value(item)}" for name, item in members)]
-        elif isinstance(value, list) and len(line) > _WIDEST:
-            lines += [f"{as_key(key)} = [", *(f"    {as_value(item)}," for item in cast("list[object]", value)), "]"]
-        else:
-            lines.append(line)
-    return "\n".join([*lines, *below]) + "\n"
-
-
-def _appended(text: str, tables: Sequence[Table]) -> str:
-    if not tables:
-        return text
-    newline = "\r\n" if "\r\n" in text else "\n"
-    blocks = "\n".join(block(table) for table in tables).replace("\n", newline)
-    if not text.strip("\ufeff \t\r\n"):
-        return (text or _NEW_FILE) + newline + blocks
-    end = "" if text.endswith("\n") else newline
-    return text + end + newline + blocks
-
-
-def _says(text: str) -> object:
-    try:
-        return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return None
-
-
-def _expected(text: str, tables: Sequence[Table]) -> object:
-    document = cast("Json", TomlEditor().parse(text) or {})
-    servers = document.get("servers")
-    if servers is not None and not isinstance(servers, dict):
-        raise NotEditable("`servers` is no table")
-    own = cast("Json", servers) if isinstance(servers, dict) else {}
-    together = {**own, **{table.name: _plain(table.server) for table in tables}}
-    return {**document, "servers": together} if together or servers is not None else document
-
-
-def _plain(server: Json) -> Json:
-    """As it is written: whole numbers without a point, and nothing that is null."""
-    return {key: _of_toml(value) for key, value in server.items() if value is not None}
-
-
-def _of_toml(value: object) -> object:
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return int(value)
-    if isinstance(value, dict):
-        return _plain(cast("Json", value))
-    if isinstance(value, list):
-        return [_of_toml(item) for item in cast("list[object]", value) if item is not None]
-    return value
-
-
-def _blind(key: str, value: object) -> str:
-    """A value for a comment, without the secrets in it."""
-    cleaned = without_secrets("", {key: value}, lambda _name, _value: MASK)[key]
-    return json.dumps(masked(cleaned, key))
-
-
-def _remark(text: str) -> str:
-    """Text for a comment: one line, without what no comment may hold."""
-    line = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
-    return line if len(line) <= _LONGEST_REMARK else f"{line[: _LONGEST_REMARK - 1]}…"
-
 
 SecretsTo = Literal["env", "file", "keep"]
 """Where secrets go: into variables that people set, into private files, or nowhere: they stay in the text."""

@@ -1,27 +1,14 @@
-"""Exit codes, and how an error ends a command.
-
-What the bridge says of its servers, in words; and what its failures mean for an exit code.
-"""
+"""How an error ends a command: the message on standard error, and which of the `exit_codes` it means."""
 
 import json
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, cast
+from collections.abc import Callable
+from typing import NoReturn, cast
 
-from mcpbridge.app.cli.signals import INTERRUPTED
+from mcpbridge.app.cli.server_states import State
+from mcpbridge.app.exit_codes import INTERRUPTED, TIMED_OUT, TOOL_ERROR, UNREACHABLE, USAGE
 from mcpbridge.base.errors import BridgeError, ConfigError
 from mcpbridge.downstream.errors import ERROR_NAME
-
-OK = 0
-USAGE = 2
-"""Wrong arguments or a wrong configuration."""
-UNREACHABLE = 4
-"""No upstream, or not the one that was meant, could be reached."""
-TOOL_ERROR = 5
-"""The tool answered with an error, or there is no such tool, prompt or resource."""
-DECIDED = 6
-"""Somebody answered it before."""
-TIMED_OUT = 7
 
 
 class CommandFailed(Exception):
@@ -69,9 +56,6 @@ def report(error: BaseException, *, as_json: bool, redact: Callable[[str], str] 
     return code
 
 
-State = Mapping[str, Any]
-"""What `Bridge.status` says of one server."""
-
 _CODES = {
     "UpstreamTimeout": TIMED_OUT,
     "UpstreamUnavailable": UNREACHABLE,
@@ -80,31 +64,6 @@ _CODES = {
     "UpstreamHttpError": UNREACHABLE,
     "SignInNeeded": UNREACHABLE,
 }
-
-
-def is_ready(server: State) -> bool:
-    """It can be called."""
-    return server["state"] == "ready"
-
-
-def describe(server: State) -> str:
-    """A state with its reason, on one line; and whether calls pass, if they do not."""
-    reason = str(server.get("reason") or "")
-    told = " ".join(reason.split()) or str(server["state"])
-    breaker = server.get("breaker") or "closed"
-    return told if breaker == "closed" else f"{told}, breaker {breaker}"
-
-
-def fault(server: State) -> str:
-    """What is wrong with a server that is not ready, without what the bridge will do about it, on one line."""
-    return " ".join(str(server.get("cause") or "").split()) or describe(server)
-
-
-def offers(server: State) -> str:
-    """How much of what a server offers: "13 tools, 2 prompts"."""
-    counts = [(int(server.get(kind) or 0), kind) for kind in ("tools", "resources", "prompts")]
-    told = [f"{count} {kind if count != 1 else kind[:-1]}" for count, kind in counts if count or kind == "tools"]
-    return ", ".join(told)
 
 
 def failure_code(marked: object) -> int:

@@ -1,27 +1,12 @@
-"""Where the HTTP front listens, as people write it, and who may come in there.
+"""`--http`: the address to listen on as people write it, and the token of who administers the bridge there."""
 
-Who runs a command is asked at the terminal about calls that a person must agree to.
-
-The bridge of a command ends with it and no other command finds it, so nobody else can be asked: without a terminal
-such a call is refused.
-
-How a bridge that serves brings an authorization page before its user: in the browser, if there is one.
-"""
-
-import asyncio
 import os
-import sys
-import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from mcpbridge.app.cli.output import visible
-from mcpbridge.base.errors import ApprovalUnavailable, ConfigError
-from mcpbridge.pipeline.approvals.request import ApprovalRequest, shown
-from mcpbridge.upstream.auth.browser import has_browser, open_page
-from mcpbridge.upstream.auth.oauth_tokens import Page, Show
+from mcpbridge.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from mcpbridge.downstream.http.server import Entrance
@@ -94,53 +79,3 @@ def open_entrance(
     return entrance(
         settings, host=address.host, port=address.port, no_auth=no_auth, token=token, admin_token=admin_token
     )
-
-
-async def ask_at_terminal(request: ApprovalRequest) -> bool:
-    """What the person at the terminal says.
-
-    Raises:
-        ApprovalUnavailable: there is no terminal.
-    """
-    why = f" ({request.reason})" if request.reason else ""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        refused = ApprovalUnavailable(
-            f"A person has to approve calls of {request.tool}{why}, and this command runs without a terminal"
-        )
-        refused.advice = (
-            "Nothing was sent. A person has to run it in a terminal; or call it through a running bridge "
-            "(`mcpbridge serve`), where `mcpbridge approve` answers."
-        )
-        raise refused
-    print(visible(f"{request.tool} needs your approval{why}:\n{shown(request.arguments_json)}"), file=sys.stderr)
-    print("Call it? [y/N] ", end="", file=sys.stderr, flush=True)
-    return (await _line()).strip().lower() in ("y", "yes")
-
-
-async def _line() -> str:
-    """The next line of standard input. A thread waits for it that does not keep the program from ending."""
-    loop = asyncio.get_running_loop()
-    line: asyncio.Future[str] = loop.create_future()
-
-    def deliver(text: str) -> None:
-        if not line.done():
-            line.set_result(text)
-
-    def read() -> None:
-        text = sys.stdin.readline()
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(deliver, text)
-
-    threading.Thread(target=read, name="terminal", daemon=True).start()
-    return await line
-
-
-def open_in_browser() -> Show | None:
-    """Opens pages in the browser of this desktop; None where there is none."""
-    if not has_browser(os.environ):
-        return None
-
-    async def show(page: Page) -> bool:
-        return await open_page(page.url)
-
-    return show

@@ -1,0 +1,107 @@
+"""What every running bridge answers on its control socket, by the `do` of the request.
+
+`status`, `stats`, `reload`, `command`, `cache`, `clear_cache`, `approvals` and `decide`. A daemon answers a few more
+(`daemon/daemon.py`). How requests come and answers go is the business of `control_socket.py`.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from mcpbridge.app.admin.approvals import decide, listed
+from mcpbridge.app.admin.control_socket import Answers, Document
+from mcpbridge.app.admin.errors import Problem
+from mcpbridge.base.errors import BridgeError, UnknownName
+from mcpbridge.base.redaction import Redactor, masked
+from mcpbridge.core.model import TOOLS
+from mcpbridge.library.bridge import Bridge
+from mcpbridge.pipeline.approvals.pending import PendingApprovals
+
+Reload = Callable[[], Awaitable[dict[str, object]]]
+"""Reads the configuration again, and says what came of it."""
+
+
+def control_answers(
+    bridge: Bridge, redact: Redactor, facts: Callable[[], Document], reload: Reload | None, more: Answers
+) -> Answers:
+    """All answers. `facts`: what the status says beside what the bridge says of itself.
+
+    `reload` is None where there is no file. `more`: what this process answers besides.
+    """
+
+    def status(_: Document) -> Document:
+        own = {
+            "config": bridge.settings.source,
+            **facts(),
+        }  # paths in it are used, not only shown: they stay as they are
+        return {**redact.values_of(bridge.status()), **own}
+
+    async def stats(_: Document) -> Document:
+        from mcpbridge.app.admin.stats import stats_of
+
+        await bridge.results.ledger.flush()  # who asks reads it in the store
+        return redact.values_of(stats_of(bridge.metrics))
+
+    async def reload_file(_: Document) -> Document:
+        if reload is None:
+            return {"pid": os.getpid(), "ok": False, "error": "it has no configuration file"}
+        return redact.values_of({"pid": os.getpid(), "config": bridge.settings.source, **await reload()})
+
+    def cache(_: Document) -> Document:
+        return {"pid": os.getpid(), **bridge.cache_status()}
+
+    def clear_cache(request: Document) -> Document:
+        server, tool = (str(request.get(key) or "") for key in ("server", "tool"))
+        if server and server not in bridge.settings.servers:
+            return _failed("unknown", f"there is no server {server[:40]!r}")
+        return {"pid": os.getpid(), "cleared": bridge.clear_cache(server=server, tool=tool)}
+
+    async def command(request: Document) -> Document:
+        return await management_command(bridge, redact, request)
+
+    own: Answers = {
+        "status": status,
+        "stats": stats,
+        "reload": reload_file,
+        "command": command,
+        "cache": cache,
+        "clear_cache": clear_cache,
+    }
+    return {**own, **approval_answers(bridge.approvals), **more}
+
+
+async def management_command(bridge: Bridge, redact: Callable[[str], str], request: Document) -> Document:
+    """Have the backend `name` do the management command `command` with the object `data`.
+
+    The answer has its `result`, or an `error` with a `code`: `invalid`, `unknown`, `timeout`, `failed`. Cancelling
+    does not take back what the backend has done.
+    """
+    name, data = str(request.get("name") or "").removeprefix(f"{TOOLS}/"), request.get("data")
+    if not isinstance(data, dict):
+        return _failed("invalid", redact("`data` has to be an object"))
+    try:
+        result = await bridge.command(name, str(request.get("command") or ""), cast("dict[str, object]", data))
+    except UnknownName as error:
+        return _failed("unknown", redact(error.told()))
+    except BridgeError as error:
+        return _failed("timeout" if isinstance(error, TimeoutError) else "failed", redact(str(error)))
+    return {"pid": os.getpid(), "result": masked(result, redact)}
+
+
+def approval_answers(desk: PendingApprovals) -> Answers:
+    """`approvals`: the calls that wait for a person. `decide`: answer one."""
+
+    async def approvals(_: Document) -> dict[str, Any]:
+        return {"pid": os.getpid(), "approvals": await listed(desk)}
+
+    async def answer(request: Document) -> dict[str, Any]:
+        try:
+            return await decide(desk, str(request.get("id")), request, str(request.get("by") or "cli"))
+        except Problem as problem:
+            return _failed(problem.code, str(problem))
+
+    return {"approvals": approvals, "decide": answer}
+
+
+def _failed(code: str, error: str) -> dict[str, Any]:
+    return {"pid": os.getpid(), "code": code, "error": error}

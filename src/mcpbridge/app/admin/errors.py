@@ -1,0 +1,13 @@
+"""What the control socket and the HTTP API refuse: the codes, and the HTTP status of each."""
+
+
+class Problem(Exception):
+    """What was asked cannot be done. `code`: `invalid`, `unknown`, `decided`, `forbidden`, `exists` or `failed`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+STATUS_OF = {"invalid": 400, "forbidden": 403, "unknown": 404, "decided": 409, "exists": 409, "failed": 503}
+"""HTTP status by code."""

@@ -1,0 +1,92 @@
+"""What was changed over the API or by a program while bridges run, in words; and what of that is in a command's way.
+
+Such changes lie over the configuration file (`engine/registry/overlay.py`), so what a command writes there may have no
+effect.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import anyio
+import msgspec
+
+from mcpbridge.app.cli.running_bridges import survey
+from mcpbridge.app.cli.server_states import State
+from mcpbridge.base.errors import BridgeError
+from mcpbridge.config.load import read
+from mcpbridge.engine.registry.overlay import Entry, KeptEntries, standing
+from mcpbridge.storage.open_store import LazyStore
+from mcpbridge.storage.settings import store_path
+from mcpbridge.storage.sqlite.database import may_exist
+
+Wish = Literal["there", "gone", "on", "off"]
+"""What a command wants to come to."""
+
+
+def told(said: State) -> str:
+    """What was said of one server or tool, and by whom."""
+    kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
+    who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
+    switched = [f"switched {'off' if said['disabled'] else 'on'}"] if "disabled" in said else []
+    switched += [f"{tool} switched {'off' if is_off else 'on'}" for tool, is_off in said.get("tools", {}).items()]
+    done = ", ".join([*([str(said["said"])] if said["said"] != "switched" else []), *switched])
+    until = "" if said["kept"] else ", until it ends"
+    hidden = "; not in effect, since the configuration file has this name" if said.get("hidden") else ""
+    return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"
+
+
+def said_over(path: Path) -> Sequence[State]:
+    """All that lies over this configuration: what the bridges say that run with it, else what is kept in its store."""
+    bridges = survey(path).bridges
+    if not bridges:
+        with suppress(BridgeError):  # a store that cannot be read: no bridge can either, and it says so
+            return _kept(path)
+        return []
+    found: dict[str, State] = {}
+    for bridge in bridges:
+        added: object = bridge.status.get("added")
+        for said in added if isinstance(added, list) else []:  # pyright: ignore[reportUnknownVariableType] - JSON
+            found[told(said)] = said  # pyright: ignore[reportUnknownArgumentType]
+    return list(found.values())
+
+
+def _kept(path: Path) -> Sequence[State]:
+    settings = read(path, os.environ).settings
+    if settings.store.kind == "memory" or not may_exist(store_path(settings.store)):
+        return []  # looking makes no file
+
+    async def looking() -> list[bytes]:
+        store = LazyStore(settings.store)
+        try:
+            return await KeptEntries(store, lambda: f"config:{settings.source or ''}").all()
+        finally:
+            await store.close()
+
+    entries: list[Entry] = []
+    for kept in anyio.run(looking):
+        with suppress(msgspec.DecodeError):
+            entries.append(msgspec.json.decode(kept, type=Entry))
+    return [standing(entry, settings) for entry in entries]
+
+
+def holds_against(said: State, tool: str, wish: Wish) -> bool:
+    """Whether what was said of a server or tool is in the way of what is wished of it, or of this tool of it."""
+    if said.get("hidden"):
+        return False
+    if said["said"] in ("added", "replaced"):
+        return True
+    if said["said"] == "removed":
+        return wish in ("there", "on")
+    is_off = said.get("tools", {}).get(tool) if tool else said.get("disabled")
+    return is_off is not None and wish != "gone" and is_off == (wish != "off")
+
+
+def how_to_undo(said: State, tool: str, wish: Wish) -> str:
+    """The request that has a running bridge come to what is wished."""
+    at = f"/api/tools/{said['name']}/{tool}" if tool else f"/api/{said['section']}/{said['name']}"
+    if said["said"] in ("added", "replaced"):
+        return f"`DELETE {at}` takes that out."
+    return f'`PATCH {at} {{"enabled": {"false" if wish == "off" else "true"}}}` changes it.'

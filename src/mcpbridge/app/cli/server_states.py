@@ -1,0 +1,32 @@
+"""The state of a server in words, as `status`, `check` and other commands show it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+State = Mapping[str, Any]
+"""What `Bridge.status` says of one server."""
+
+
+def is_ready(server: State) -> bool:
+    """It can be called."""
+    return server["state"] == "ready"
+
+
+def describe(server: State) -> str:
+    """A state with its reason, on one line; and whether calls pass, if they do not."""
+    reason = str(server.get("reason") or "")
+    told = " ".join(reason.split()) or str(server["state"])
+    breaker = server.get("breaker") or "closed"
+    return told if breaker == "closed" else f"{told}, breaker {breaker}"
+
+
+def fault(server: State) -> str:
+    """What is wrong with a server that is not ready, without what the bridge will do about it, on one line."""
+    return " ".join(str(server.get("cause") or "").split()) or describe(server)
+
+
+def offers(server: State) -> str:
+    """How much of what a server offers: "13 tools, 2 prompts"."""
+    counts = [(int(server.get(kind) or 0), kind) for kind in ("tools", "resources", "prompts")]
+    told = [f"{count} {kind if count != 1 else kind[:-1]}" for count, kind in counts if count or kind == "tools"]
+    return ", ".join(told)
