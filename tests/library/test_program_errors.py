@@ -38,7 +38,7 @@ from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.meta import CONTEXT
 from mcpbridge.tools.agent.local_agent import LocalAgent
 from mcpbridge.tools.agent.settings import AgentSettings
-from mcpbridge.tools.backend import Surroundings, keeping_secrets
+from mcpbridge.tools.backend import BackendContext, keeping_secrets
 from mcpbridge.tools.packs import Pack, PackBackend, PackTool
 from mcpbridge.tools.python.executor import ExecutorBackend
 from mcpbridge.tools.python.function import FunctionBackend
@@ -120,7 +120,7 @@ def agent_that_leaks(message: str) -> str:
 
 def _agent() -> Given:
     settings = AgentSettings.model_validate({"agent": f"{__name__}:agent_that_leaks"})
-    made = LocalAgent("agent", settings, Surroundings(runner=None))  # pyright: ignore[reportArgumentType] - it runs no program
+    made = LocalAgent("agent", settings, BackendContext(runner=None))  # pyright: ignore[reportArgumentType] - it runs no program
     return Given(made, settings)
 
 
@@ -212,8 +212,8 @@ async def test_what_a_resolver_gives_tells_no_secret(tmp_path: Path, caplog: pyt
 
 
 def test_a_backend_masks_what_its_maker_masks_as_well() -> None:
-    around = Surroundings(runner=None, redact=lambda text: text.replace("mine", "*"))  # pyright: ignore[reportArgumentType]
-    backend = FunctionBackend.of(leak, around=around)
+    around = BackendContext(runner=None, redact=lambda text: text.replace("mine", "*"))  # pyright: ignore[reportArgumentType]
+    backend = FunctionBackend.of(leak, backend_context=around)
     for _ in range(3):  # handed over with each bridge
         keeping_secrets(backend, lambda text: text.replace("yours", "+"))
     assert backend._invoker.told(ValueError("mine yours")) == "ValueError: * +"  # pyright: ignore[reportPrivateUsage]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import ConfigError, UnknownName, UpstreamError
-from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.backend import BackendContext
 from mcpbridge.tools.packs import Pack, PackBackend, PackTool, TemplateFailed, filled, places_of
 from mcpbridge.tools.settings import pack_name
 from support.backends.backend_calls import found, result, text_of
@@ -125,8 +125,8 @@ def test_a_pack_has_a_name_before_it_is_loaded(reference: str, name: str) -> Non
     assert pack_name(reference) == name
 
 
-def around(directory: Path) -> Surroundings:
-    return Surroundings(None, directory=directory)  # type: ignore[arg-type]
+def around(directory: Path) -> BackendContext:
+    return BackendContext(None, directory=directory)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("entry", ["{module}:make", "{module}:pack", "{module}"])

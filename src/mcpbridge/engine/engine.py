@@ -41,7 +41,7 @@ from mcpbridge.engine.leases import Holdings, Lease
 from mcpbridge.engine.registry.registry import Registry
 from mcpbridge.engine.session_tools import check_names
 from mcpbridge.engine.status import dropped, servers_standing
-from mcpbridge.engine.wiring.builtin import BuiltinParts, Sandboxes, making_of
+from mcpbridge.engine.wiring.builtin import BuiltinParts, Sandboxes, builtin_context
 from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext
 from mcpbridge.engine.wiring.results import ResultParts
 from mcpbridge.engine.wiring.search import RoutingParts
@@ -347,7 +347,7 @@ class Engine:
             self.backends,
             builtins,
             self.looking,
-            partial(making_of, sandboxes=self._sandboxes, tell=self._tell),
+            partial(builtin_context, sandboxes=self._sandboxes, tell=self._tell),
             self._is_whole,
         )
         self._now = build(settings, self._standing, self.holdings.lease(), None, self._given)

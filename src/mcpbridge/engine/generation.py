@@ -34,7 +34,7 @@ from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import SERVER_INFO
 from mcpbridge.storage.settings import call_log_path
-from mcpbridge.tools.builtin.factory import Making
+from mcpbridge.tools.builtin.factory import BuiltinContext
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.startup_wait import StartupWait
 
@@ -57,7 +57,7 @@ class Standing(Struct, frozen=True):
     backends: BackendParts
     builtins: BuiltinParts
     looking: Looking
-    making_of: Callable[[Settings], Making]
+    builtin_context: Callable[[Settings], BuiltinContext]
     """What built-in tools are made with."""
     is_whole: bool
     """The settings have all servers that there are; otherwise what rules and hooks name may be of others."""
@@ -146,8 +146,8 @@ def build(
     routing = RoutingParts(
         settings, surroundings, lease, offering, before=before.routing if before is not None else None
     )
-    making = standing.making_of(settings)
-    builtins = standing.builtins.concerns(settings, {**results.builtins, **routing.builtins}, making, lease)
+    context = standing.builtin_context(settings)
+    builtins = standing.builtins.concerns(settings, {**results.builtins, **routing.builtins}, context, lease)
     sources = {**offering, **builtins.sources}
     options = ToolOptions(sources, settings.calls, settings.results)
     policy = Policy(settings.permissions, sources, settings.calls, options.of)

@@ -50,7 +50,7 @@ class Health(Struct, frozen=True):
     """How long it took."""
 
 
-class Surroundings(Struct, frozen=True):
+class BackendContext(Struct, frozen=True):
     """What backends are made with besides their settings."""
 
     runner: Runner

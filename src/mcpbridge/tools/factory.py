@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mcpbridge.base.errors import nearest
-from mcpbridge.tools.backend import Backend, Surroundings
+from mcpbridge.tools.backend import Backend, BackendContext
 from mcpbridge.tools.settings import BackendSettings
 
 KEYS = {
@@ -88,7 +88,7 @@ def has_several(settings: BackendSettings) -> bool:
     return kind == "openapi" or bool(getattr(settings, "skills", False))
 
 
-def make(name: str, settings: BackendSettings, around: Surroundings) -> Backend:
+def make(name: str, settings: BackendSettings, context: BackendContext) -> Backend:
     """The backend of these settings; nothing of it runs yet. `name` is the name of its table."""
     kind = kind_of(settings)
     if kind == "function":
@@ -107,4 +107,4 @@ def make(name: str, settings: BackendSettings, around: Surroundings) -> Backend:
         from mcpbridge.tools.agent.a2a_agent import RemoteAgent as Made
     else:
         from mcpbridge.tools.agent.local_agent import LocalAgent as Made
-    return Made(name, cast("Any", settings), around)
+    return Made(name, cast("Any", settings), context)

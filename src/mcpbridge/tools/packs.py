@@ -29,7 +29,7 @@ from mcpbridge.base.errors import BridgeError, ConfigError, UnknownName, Upstrea
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
-from mcpbridge.tools.backend import Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Health
 from mcpbridge.tools.python.backend import PythonBackend
 from mcpbridge.tools.python.function import FunctionTool, tool_of
 from mcpbridge.tools.python.import_object import NotImportable, import_object
@@ -253,9 +253,9 @@ class PackBackend(PythonBackend[Members]):
 
     kind: Literal["pack"] = "pack"
 
-    def __init__(self, reference: str, around: Surroundings | None = None, *, name: str | None = None) -> None:
+    def __init__(self, reference: str, context: BackendContext | None = None, *, name: str | None = None) -> None:
         """`reference`: as in `packs` of the configuration. `name`: of the backend; left out, as `pack_name`."""
-        super().__init__(name or pack_name(reference), BackendSettings(), around, source=reference)
+        super().__init__(name or pack_name(reference), BackendSettings(), context, source=reference)
 
     @classmethod
     def of(cls, pack: Pack) -> Self:

@@ -11,7 +11,7 @@ import msgspec
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.tools.backend import Backend, Surroundings
+from mcpbridge.tools.backend import Backend, BackendContext
 from mcpbridge.tools.factory import make, model_of
 
 SECRET = "s3cret-token"
@@ -19,7 +19,7 @@ SECRET = "s3cret-token"
 
 def made(name: str, kind: str, directory: Path = Path(), **settings: Any) -> Backend:
     """A backend by its settings."""
-    around = Surroundings(cast("Any", None), lambda text: text.replace(SECRET, "[redacted]"), directory)
+    around = BackendContext(cast("Any", None), lambda text: text.replace(SECRET, "[redacted]"), directory)
     return make(name, model_of(kind).model_validate(settings), around)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.backend import BackendContext
 from mcpbridge.tools.command.backend import CommandBackend
 from mcpbridge.tools.command.settings import CommandSettings
 from support.backends.backend_calls import SECRET
@@ -62,7 +62,7 @@ async def case(directory: Path) -> AsyncGenerator[BackendCase]:
     )
     try:
         yield BackendCase(
-            CommandBackend("greet", settings, Surroundings(runner=_SANDBOX, directory=directory)),
+            CommandBackend("greet", settings, BackendContext(runner=_SANDBOX, directory=directory)),
             "greet",
             {"name": "Ada"},
             "Hello, Ada!",

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.backend import BackendContext
 from mcpbridge.tools.packs import PackBackend
 from support.backends.backend_case import BackendCase
 
@@ -58,7 +58,7 @@ async def case(directory: Path) -> AsyncGenerator[BackendCase]:
         await anyio.to_thread.run_sync(sys.modules[module].begun.wait, 60)
 
     yield BackendCase(
-        PackBackend(f"{module}:pack", Surroundings(Isolation(SandboxSettings()), directory=directory)),
+        PackBackend(f"{module}:pack", BackendContext(Isolation(SandboxSettings()), directory=directory)),
         "forecast",
         {"city": "Ulm", "days": 2},
         "Ulm: 20 degrees",

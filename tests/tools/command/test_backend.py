@@ -18,7 +18,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
-from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.backend import BackendContext
 from mcpbridge.tools.command.backend import CommandBackend
 from mcpbridge.tools.command.settings import CommandSettings
 from support.virtual_time import pass_time
@@ -36,7 +36,7 @@ def _system_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(directory: Path = Path("/nonexistent"), **settings: Any) -> CommandBackend:
     checked = CommandSettings.model_validate(settings)
-    return CommandBackend("tool", checked, Surroundings(runner=_SANDBOX, directory=directory))
+    return CommandBackend("tool", checked, BackendContext(runner=_SANDBOX, directory=directory))
 
 
 async def called(backend: CommandBackend, **arguments: Any) -> dict[str, Any]:
@@ -126,7 +126,7 @@ async def test_a_failure_shows_exit_code_and_both_outputs() -> None:
 async def test_secrets_in_what_a_failure_says_are_masked() -> None:
     given = {"command": ["sh", "-c", "echo $KEY $N >&2; exit 1"], "env": {"KEY": "s3cret", "N": 1}}
     settings = CommandSettings.model_validate(given)
-    around = Surroundings(runner=_SANDBOX, redact=lambda text: text.replace("s3cret", "[redacted]"))
+    around = BackendContext(runner=_SANDBOX, redact=lambda text: text.replace("s3cret", "[redacted]"))
     assert failure_of(await called(CommandBackend("tool", settings, around))).endswith("stderr:\n[redacted] 1")
 
 

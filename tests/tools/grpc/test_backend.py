@@ -690,9 +690,9 @@ def test_nothing_of_grpc_is_imported_before_a_backend_runs_and_the_extra_is_name
     """Promise of the house: start-up time is a feature."""
     program = """
 import sys
-from mcpbridge.tools.backend import Surroundings
+from mcpbridge.tools.backend import BackendContext
 from mcpbridge.tools.factory import make, model_of
-make("x", model_of("grpc").model_validate({"grpc": "localhost:1"}), Surroundings(None))
+make("x", model_of("grpc").model_validate({"grpc": "localhost:1"}), BackendContext(None))
 assert not {"grpc", "google.protobuf"} & set(sys.modules)
 sys.modules["grpc"] = None
 from mcpbridge.tools.serving import Discovery

@@ -150,16 +150,16 @@ async def test_what_it_raises_is_a_result_without_traceback_and_secrets() -> Non
     def fail() -> None:
         raise ValueError(f"wrong key {SECRET}")
 
-    backend = FunctionBackend.of(fail, name="tool", around=made_around())
+    backend = FunctionBackend.of(fail, name="tool", backend_context=made_around())
     async with found(backend):
         failed = await result(backend, "tool", {})
     assert failed == {"content": [{"type": "text", "text": "ValueError: wrong key [redacted]"}], "isError": True}
 
 
 def made_around() -> Any:
-    from mcpbridge.tools.backend import Surroundings
+    from mcpbridge.tools.backend import BackendContext
 
-    return Surroundings(None, lambda text: text.replace(SECRET, "[redacted]"))  # type: ignore[arg-type]
+    return BackendContext(None, lambda text: text.replace(SECRET, "[redacted]"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

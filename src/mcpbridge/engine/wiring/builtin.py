@@ -34,7 +34,7 @@ from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.storage.settings import call_log_path, state_directory, store_path
 from mcpbridge.tools.backend import ENDING_SECONDS
 from mcpbridge.tools.builtin.builtin import Builtin
-from mcpbridge.tools.builtin.factory import META, Making, make
+from mcpbridge.tools.builtin.factory import META, BuiltinContext, make
 from mcpbridge.tools.builtin.meta.session_status import Tell
 from mcpbridge.tools.serving import Run, Serving, found
 
@@ -86,7 +86,9 @@ class BuiltinParts:
         self._catalog, self._serving, self._noticed = catalog, serving, noticed
         self._now = BuiltinConcerns({}, {}, {})
 
-    def concerns(self, settings: Settings, own: Mapping[str, Builtin], making: Making, lease: Lease) -> BuiltinConcerns:
+    def concerns(
+        self, settings: Settings, own: Mapping[str, Builtin], context: BuiltinContext, lease: Lease
+    ) -> BuiltinConcerns:
         """What these settings come to; nothing is different before `take_effect`.
 
         `own`: the meta-tools that there are anyway. `lease` holds what runs.
@@ -97,7 +99,7 @@ class BuiltinParts:
             tool = lease.hold(
                 "builtin",
                 (name, section, settings.sandbox, settings.source),
-                partial(self._made, name, section, making),
+                partial(self._made, name, section, context),
                 run=_running(self._offer_again),
                 ends_in=ENDING_SECONDS,
             )
@@ -107,8 +109,8 @@ class BuiltinParts:
         serve = {server: partial(self._run, server, of_server) for server, of_server in tools.items()}
         return BuiltinConcerns(tools, sources, serve)
 
-    def _made(self, name: str, section: Any, making: Making) -> Builtin:
-        tool = make(name, section, making)
+    def _made(self, name: str, section: Any, context: BuiltinContext) -> Builtin:
+        tool = make(name, section, context)
         return tool if self._cassette is None else self._cassette.builtin(name, tool)
 
     def take_effect(self, concerns: BuiltinConcerns) -> None:
@@ -200,10 +202,10 @@ class Sandboxes:
         return {**standing, **({"tiers": known.as_json()} if known is not None else {})}
 
 
-def making_of(settings: Settings, *, sandboxes: Sandboxes, tell: Tell) -> Making:
+def builtin_context(settings: Settings, *, sandboxes: Sandboxes, tell: Tell) -> BuiltinContext:
     """What the tools of these settings are made with. `tell`: what `brief` and `pulse` say."""
     directory = Path(settings.source).parent if settings.source else Path()
-    return Making(
+    return BuiltinContext(
         runner=lambda: sandboxes.of(settings),
         told=tell,
         directory=directory,

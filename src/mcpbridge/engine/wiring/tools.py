@@ -37,7 +37,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.sandbox.job import Runner
-from mcpbridge.tools.backend import ENDING_SECONDS, Backend, Condition, Health, Kept, Surroundings
+from mcpbridge.tools.backend import ENDING_SECONDS, Backend, BackendContext, Condition, Health, Kept
 from mcpbridge.tools.factory import has_several, kind_of, make, refuse_unused
 from mcpbridge.tools.serving import Run, Serving, found
 from mcpbridge.tools.settings import BackendSettings
@@ -194,7 +194,7 @@ class BackendParts:
         return BackendConcerns(ones, _sources(ones), self._serve(ones))
 
     def _one(self, name: str, own: BackendSettings, settings: Settings, lease: Lease) -> One:
-        around = self._surroundings(settings)
+        around = self._backend_context(settings)
         decisive = type(own), own.model_dump(exclude=set(_UNTOUCHED)), settings.source
         if own.unavailable:
             kept = Kept(make(name, own, around), self._redact)  # it never runs
@@ -212,7 +212,7 @@ class BackendParts:
         from mcpbridge.tools.packs import PackBackend
         from mcpbridge.tools.settings import pack_name
 
-        around, name = self._surroundings(settings), pack_name(named)
+        around, name = self._backend_context(settings), pack_name(named)
         kept = self._kept("pack", name, (named, settings.source), lambda: PackBackend(named, around), lease)
         return {name: One(name, BackendSettings(), kept, name)}
 
@@ -225,9 +225,9 @@ class BackendParts:
             ends_in=ENDING_SECONDS,
         )
 
-    def _surroundings(self, settings: Settings) -> Surroundings:
+    def _backend_context(self, settings: Settings) -> BackendContext:
         directory = Path(settings.source).parent if settings.source else Path()
-        return Surroundings(self._runner(settings), self._redact, directory)
+        return BackendContext(self._runner(settings), self._redact, directory)
 
     def take_effect(self, concerns: BackendConcerns) -> None:
         """Offer these from now on."""

@@ -22,7 +22,7 @@ from mcpbridge.tools.agent.a2a_card import Card, CardUnusableError, Skill, place
 from mcpbridge.tools.agent.a2a_client import AgentAnsweredError, AgentCaller, Exchange
 from mcpbridge.tools.agent.a2a_messages import Record, params_of_message, result_of
 from mcpbridge.tools.agent.settings import AgentSettings
-from mcpbridge.tools.backend import Condition, Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.http.client import is_elsewhere
 from mcpbridge.tools.http.request import Outgoing
 from mcpbridge.tools.http.response import failed
@@ -105,10 +105,10 @@ class RemoteAgent:
 
     kind = "agent"
 
-    def __init__(self, name: str, settings: AgentSettings, around: Surroundings) -> None:
+    def __init__(self, name: str, settings: AgentSettings, backend_context: BackendContext) -> None:
         self._name, self._settings = name, settings
-        self._caller = AgentCaller(settings, settings.headers, around.directory)
-        self._redact = self._caller.masking(around.redact)
+        self._caller = AgentCaller(settings, settings.headers, backend_context.directory)
+        self._redact = self._caller.masking(backend_context.redact)
         self._discovery = Discovery(name, self._find, self._redact, unavailable=settings.unavailable)
         self._owners = Owners()
         self._card: Card | None = None

@@ -27,7 +27,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 from mcpbridge.tools.agent.a2a_messages import ABOUT
 from mcpbridge.tools.agent.settings import AgentSettings
-from mcpbridge.tools.backend import Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Health
 from mcpbridge.tools.python.backend import PythonBackend
 from mcpbridge.tools.python.import_object import import_object
 from mcpbridge.tools.python.output import Check, check_of, made, wrapped
@@ -80,8 +80,8 @@ class LocalAgent(PythonBackend[_Agent]):
 
     kind = "agent"
 
-    def __init__(self, name: str, settings: AgentSettings, around: Surroundings) -> None:
-        super().__init__(name, settings, around, source=settings.agent)
+    def __init__(self, name: str, settings: AgentSettings, backend_context: BackendContext) -> None:
+        super().__init__(name, settings, backend_context, source=settings.agent)
         self._settings = settings
         self._conversations: OrderedDict[tuple[str, str], list[Turn]] = OrderedDict()
         """By who speaks and the id, the one that was used last at the end."""

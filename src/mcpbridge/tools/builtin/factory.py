@@ -14,7 +14,7 @@ META = frozenset({"brief", "pulse", "context-status", "task-complete", "final-an
 """Those that tell of the bridge, or tell it something, and do no work themselves."""
 
 
-class Making(Struct, frozen=True):
+class BuiltinContext(Struct, frozen=True):
     """What tools are made with besides their settings."""
 
     runner: Callable[[], Runner]
@@ -30,24 +30,24 @@ class Making(Struct, frozen=True):
     tool may write."""
 
 
-def make(name: str, section: Any, making: Making) -> Builtin:
+def make(name: str, section: Any, context: BuiltinContext) -> Builtin:
     """The tool of this name, which runs nothing yet. `section`: its settings, None where it has none."""
     if name in ("brief", "pulse", "context-status"):
         from mcpbridge.tools.builtin.meta.session_status import StandingTool
 
-        return StandingTool(name, making.told)
+        return StandingTool(name, context.told)
     if name in META:
         from mcpbridge.tools.builtin.meta.session_status import Deliverable
 
         return Deliverable(name)
     if name.startswith("file-"):
-        return _file_tool(name, section, making)
+        return _file_tool(name, section, context)
     if name.endswith("-cli"):
-        return _cli_tool(name, section, making)
+        return _cli_tool(name, section, context)
     if name == "code-execute":
         from mcpbridge.tools.builtin.code.code_execute import CodeExecute
 
-        return CodeExecute(section, making.runner())
+        return CodeExecute(section, context.runner())
     return _web_tool(name, section)
 
 
@@ -61,7 +61,7 @@ def _web_tool(name: str, section: Any) -> Builtin:
     return Tool(section)
 
 
-def _file_tool(name: str, section: Any, making: Making) -> Builtin:
+def _file_tool(name: str, section: Any, context: BuiltinContext) -> Builtin:
     from mcpbridge.tools.builtin.files.access import Files
 
     if name == "file-read":
@@ -72,14 +72,14 @@ def _file_tool(name: str, section: Any, making: Making) -> Builtin:
         from mcpbridge.tools.builtin.files.file_list import FileList as Tool
     else:
         from mcpbridge.tools.builtin.files.file_search import FileSearch as Tool
-    return Tool(Files(section, sealed=making.own_files, code=making.own_code))
+    return Tool(Files(section, sealed=context.own_files, code=context.own_code))
 
 
-def _cli_tool(name: str, section: Any, making: Making) -> Builtin:
+def _cli_tool(name: str, section: Any, context: BuiltinContext) -> Builtin:
     if name == "git-cli":
         from mcpbridge.tools.builtin.programs.git.git import GitCli as Tool
     elif name == "gh-cli":
         from mcpbridge.tools.builtin.programs.gh import GhCli as Tool
     else:
         from mcpbridge.tools.builtin.programs.gws import GwsCli as Tool
-    return Tool(section, making.runner)
+    return Tool(section, context.runner)

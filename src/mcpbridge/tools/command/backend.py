@@ -24,7 +24,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.sandbox.isolation.readable_files import brought_along
 from mcpbridge.sandbox.job import Access, Job, Limits, Ran
 from mcpbridge.sandbox.runner import outside, rights_of, why_none
-from mcpbridge.tools.backend import Condition, Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.command.arguments import Reading, Shape, filled, filled_text, schema_for
 from mcpbridge.tools.command.settings import CommandSettings
 
@@ -42,14 +42,14 @@ class CommandBackend:
 
     kind = "command"
 
-    def __init__(self, name: str, settings: CommandSettings, around: Surroundings) -> None:
+    def __init__(self, name: str, settings: CommandSettings, context: BackendContext) -> None:
         """See `making.make`."""
-        self._name, self._settings, self._around = name, settings, around
-        self._runner = outside() if settings.sandbox == "off" else around.runner
+        self._name, self._settings, self._context = name, settings, context
+        self._runner = outside() if settings.sandbox == "off" else context.runner
         self._limits, self._access, self._env = self._rights()
         shape = Shape(settings.output_schema) if settings.output_schema is not None else None
         self._reading = Reading(
-            settings.output, settings.output_cap, tuple(settings.exit_codes), self._limits, shape, around.redact
+            settings.output, settings.output_cap, tuple(settings.exit_codes), self._limits, shape, context.redact
         )
         self._under_way: dict[anyio.CancelScope, asyncio.Event] = {}
         self._tools = (self._definition(),)
@@ -167,7 +167,7 @@ class CommandBackend:
     def _rights(self) -> tuple[Limits, Access, dict[str, str]]:
         settings = self._settings
         own = settings.sandbox if settings.sandbox != "off" else None
-        limits, access, env = rights_of(self._around.runner, own)
+        limits, access, env = rights_of(self._context.runner, own)
         if settings.timeout is not None:
             limits = replace(limits, timeout=settings.timeout)
         directory = self._place(settings.cwd) if settings.cwd is not None else ""
@@ -192,7 +192,7 @@ class CommandBackend:
     def _place(self, path: str) -> str:
         """An absolute path; relative ones start at the directory of the configuration."""
         whole = Path(path).expanduser()
-        return os.path.normpath(self._around.directory.absolute() / whole)
+        return os.path.normpath(self._context.directory.absolute() / whole)
 
     def _directory(self) -> str:
         if self._settings.cwd is None:

@@ -27,7 +27,7 @@ from mcpbridge.base.units import show_bytes
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.tools.backend import Condition, Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.grpc.channel import Server, ended_early, metadata_of, not_sent, open_channel, outcome, secrets_of
 from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Known, Types, load
 from mcpbridge.tools.grpc.methods import Shape, methods_of
@@ -49,13 +49,13 @@ class GrpcBackend:
 
     kind = "grpc"
 
-    def __init__(self, name: str, settings: GrpcSettings, around: Surroundings) -> None:
-        self._name, self._settings, self._around = name, settings, around
+    def __init__(self, name: str, settings: GrpcSettings, context: BackendContext) -> None:
+        self._name, self._settings, self._directory = name, settings, context.directory
         own = Redactor(secrets_of(settings))
-        self._redact: Callable[[str], str] = lambda text: own(around.redact(text))
+        self._redact: Callable[[str], str] = lambda text: own(context.redact(text))
         self._discovery = Discovery(name, self._find, self._redact, unavailable=settings.unavailable)
         file = settings.descriptor
-        self._descriptor = around.directory / Path(file).expanduser() if file is not None else None
+        self._descriptor = self._directory / Path(file).expanduser() if file is not None else None
         self._server: Server | None = None
         self._is_running = False
         self._shapes: Mapping[str, Shape] = {}
@@ -210,7 +210,7 @@ class GrpcBackend:
         if self._server is None:
             libraries = await asyncio.to_thread(load)
             known = Known(libraries)
-            channel = open_channel(libraries, self._settings, self._around.directory)
+            channel = open_channel(libraries, self._settings, self._directory)
             self._server = Server(libraries, known, channel, metadata_of(self._settings))
         return self._server
 

@@ -9,7 +9,7 @@ from mcpbridge.base.errors import ArgumentsRefused, UnknownName, UpstreamUnavail
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.tools.backend import Condition, Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.http.client import HttpCaller, look_at
 from mcpbridge.tools.http.request import (
     LEFT_OUT,
@@ -39,11 +39,11 @@ class HttpBackend:
 
     kind = "http"
 
-    def __init__(self, name: str, settings: HttpToolSettings, around: Surroundings) -> None:
+    def __init__(self, name: str, settings: HttpToolSettings, context: BackendContext) -> None:
         self._settings = settings
         fixed = {header: value for header, value in settings.headers.items() if not places_in(value)}
-        self._caller = HttpCaller(settings, fixed, around.directory)
-        self._redact = self._caller.masking(around.redact)
+        self._caller = HttpCaller(settings, fixed, context.directory)
+        self._redact = self._caller.masking(context.redact)
         self._output = Output(settings.output_schema) if settings.output_schema is not None else None
         self.tools: Sequence[Mapping[str, Any]] = (definition_of(name, settings),)
 

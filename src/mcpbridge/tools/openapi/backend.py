@@ -23,7 +23,7 @@ from mcpbridge.base.units import show_bytes
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.tools.backend import Condition, Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.http.client import HttpCaller, is_elsewhere, look_at, told_redirect
 from mcpbridge.tools.http.request import Answer, Outgoing, Part, check_url, query_text, text_of
 from mcpbridge.tools.http.response import Output, aside, failed, made, read, refusal_of
@@ -139,18 +139,18 @@ class OpenApiBackend:
 
     kind = "openapi"
 
-    def __init__(self, name: str, settings: OpenApiSettings, around: Surroundings) -> None:
+    def __init__(self, name: str, settings: OpenApiSettings, context: BackendContext) -> None:
         self._name, self._settings = name, settings
-        self._file = around.directory / Path(settings.openapi).expanduser()
-        self._caller = HttpCaller(settings, settings.headers, around.directory)
-        self._redact = self._caller.masking(around.redact)
+        self._file = context.directory / Path(settings.openapi).expanduser()
+        self._caller = HttpCaller(settings, settings.headers, context.directory)
+        self._redact = self._caller.masking(context.redact)
         base = settings.base_url
         is_of_api = settings.document_headers is None and (base is None or not is_elsewhere(settings.openapi, base))
         reach = {"max_response": settings.max_document} | ({} if is_of_api else {"auth": None})
         self._document = HttpCaller(
             settings.model_copy(update=reach),
             settings.headers if is_of_api else settings.document_headers or {},
-            around.directory,
+            context.directory,
         )
         self._found = Found("", {}, ())
         self._outputs: dict[str, Output] = {}

@@ -17,7 +17,7 @@ import anyio
 from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import UpstreamError, UpstreamUnavailable
 from mcpbridge.core.model import Asks
-from mcpbridge.tools.backend import Condition, Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.python.import_object import NotImportable, beside, mendable
 from mcpbridge.tools.python.invoke import Invoker
 from mcpbridge.tools.python.signature import Unusable
@@ -40,11 +40,11 @@ class PythonBackend(ABC, Generic[T]):
     asks: Asks | None = None
     """Tells of a call why a person must agree to it, where its arguments decide that."""
 
-    def __init__(self, name: str, settings: BackendSettings, around: Surroundings | None, *, source: str) -> None:
-        """`around`: None for code of the program itself. `source`: what the configuration calls the code."""
+    def __init__(self, name: str, settings: BackendSettings, context: BackendContext | None, *, source: str) -> None:
+        """`context`: None for code of the program itself. `source`: what the configuration calls the code."""
         self._name, self._source = name, source
-        self._directory = around.directory if around is not None else None
-        self._own_redact: Callable[[str], str] = around.redact if around is not None else _as_it_is
+        self._directory = context.directory if context is not None else None
+        self._own_redact: Callable[[str], str] = context.redact if context is not None else _as_it_is
         self._redact = self._own_redact
         self._given: T | None = None
         """Of the program itself."""

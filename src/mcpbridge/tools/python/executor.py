@@ -37,7 +37,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
-from mcpbridge.tools.backend import Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Health
 from mcpbridge.tools.python.backend import PythonBackend
 from mcpbridge.tools.python.function import FunctionTool, tool_of
 from mcpbridge.tools.python.import_object import NotImportable, import_object
@@ -183,9 +183,9 @@ class ExecutorBackend(PythonBackend[Executor]):
 
     kind = "executor"
 
-    def __init__(self, name: str, settings: ExecutorSettings, around: Surroundings | None = None) -> None:
-        """`around`: None for objects of a program, which need nothing of it."""
-        super().__init__(name, settings, around, source=settings.executor_class or name)
+    def __init__(self, name: str, settings: ExecutorSettings, backend_context: BackendContext | None = None) -> None:
+        """`backend_context`: None for objects of a program, which need nothing of it."""
+        super().__init__(name, settings, backend_context, source=settings.executor_class or name)
         self._settings = settings
         self._is_deployed = False
         self._deploying: asyncio.Future[str] | None = None

@@ -29,7 +29,7 @@ from mcpbridge.core.context import Cancellation
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
-from mcpbridge.tools.backend import Health, Surroundings
+from mcpbridge.tools.backend import BackendContext, Health
 from mcpbridge.tools.python.backend import PythonBackend
 from mcpbridge.tools.python.import_object import import_object
 from mcpbridge.tools.python.invoke import Invoker
@@ -158,9 +158,9 @@ class FunctionBackend(PythonBackend[FunctionTool]):
 
     kind = "function"
 
-    def __init__(self, name: str, settings: FunctionSettings, around: Surroundings | None = None) -> None:
-        """`around`: None for functions of a program, which need nothing of it."""
-        super().__init__(name, settings, around, source=settings.function or name)
+    def __init__(self, name: str, settings: FunctionSettings, backend_context: BackendContext | None = None) -> None:
+        """`backend_context`: None for functions of a program, which need nothing of it."""
+        super().__init__(name, settings, backend_context, source=settings.function or name)
         self._settings = settings
 
     @classmethod
@@ -170,7 +170,7 @@ class FunctionBackend(PythonBackend[FunctionTool]):
         *,
         name: str | None = None,
         settings: FunctionSettings | None = None,
-        around: Surroundings | None = None,
+        backend_context: BackendContext | None = None,
         context_init: Init | None = None,
     ) -> Self:
         """A function of the program itself. `name`: left out, its own.
@@ -182,7 +182,7 @@ class FunctionBackend(PythonBackend[FunctionTool]):
             ConfigError: no tool can be made of it; says why.
         """
         called = name or str(getattr(function, "__name__", type(function).__name__))
-        made = cls(called, settings or FunctionSettings(), around)
+        made = cls(called, settings or FunctionSettings(), backend_context)
         try:
             made._given = made._made = tool_of(called, function, made._settings, context_init=context_init)
         except Unusable as error:

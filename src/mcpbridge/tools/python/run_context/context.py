@@ -38,7 +38,7 @@ MOST_BYTES = 1024**2
 Tell = Callable[[bytes], None]
 """Is given the JSON of what a value became."""
 
-T = TypeVar("T")
+ValueT = TypeVar("ValueT")
 V = TypeVar("V")
 
 
@@ -141,7 +141,7 @@ class Cell:
 _members_of = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class RunValue(Generic[T]):
+class RunValue(Generic[ValueT]):
     """A value of a run, as one call sees it. From any thread."""
 
     __slots__ = ("_cell", "_is_over", "_shape", "_tell")
@@ -157,7 +157,7 @@ class RunValue(Generic[T]):
         return self._cell.value is not UNSET
 
     @property
-    def value(self) -> T:
+    def value(self) -> ValueT:
         """What it is now.
 
         Raises:
@@ -168,7 +168,7 @@ class RunValue(Generic[T]):
             raise ContextRefused(self._cell.where, "there is no value yet. Set one first, or give it an initialiser")
         return found
 
-    def set(self, value: T) -> None:
+    def set(self, value: ValueT) -> None:
         """Take a copy of this value, for all calls of the run, at once.
 
         Raises:
@@ -202,7 +202,7 @@ class RunValue(Generic[T]):
             )
 
 
-class Shared(RunValue[T]):
+class Shared(RunValue[ValueT]):
     """What all tools of a run have in common."""
 
     __slots__ = ("_whole",)
@@ -240,7 +240,7 @@ class Shared(RunValue[T]):
         return self._is_over or (self._whole is not None and self._whole.is_over)
 
 
-ContextT = TypeVarWithDefault("ContextT", default=dict[str, Any])
+T = TypeVarWithDefault("T", default=dict[str, Any])
 
 Init = Callable[[CallContext], Any]
 """Makes the first value of a run; sync or async. Calls of the run wait for it, so it must make none of them itself."""
@@ -256,7 +256,7 @@ class Keeps(Struct, frozen=True):
     """None: the type's own defaults."""
 
 
-class Context(CallContext, Generic[ContextT], kw_only=True, eq=False):
+class Context(CallContext, Generic[T], kw_only=True, eq=False):
     """All of a `CallContext`, and what this tool keeps over the calls of the run: a value of type `T`.
 
     `T` is a model, dataclass, typed dict, struct or other type with a schema; left out, it is a dict of JSON values.
@@ -270,7 +270,7 @@ class Context(CallContext, Generic[ContextT], kw_only=True, eq=False):
     """What all tools of the run have in common: a value of the type that `Bridge.open(shared=...)` names, or a dict."""
 
     @property
-    def value(self) -> ContextT:
+    def value(self) -> T:
         """What this tool keeps: as last set, else what its initialiser gave, else the type's defaults.
 
         It is the same object for all calls of the run that are under way. What is changed in it in place they see at
@@ -286,7 +286,7 @@ class Context(CallContext, Generic[ContextT], kw_only=True, eq=False):
         """There is a value."""
         return self.own.is_set
 
-    def set(self, value: ContextT) -> None:
+    def set(self, value: T) -> None:
         """Keep a copy of this value.
 
         Raises:
@@ -294,7 +294,7 @@ class Context(CallContext, Generic[ContextT], kw_only=True, eq=False):
         """
         self.own.set(value)
 
-    def set_context(self, value: ContextT) -> None:
+    def set_context(self, value: T) -> None:
         """The same as `set`."""
         self.own.set(value)
 
