@@ -3,8 +3,8 @@
 The way is the whole one: the client's frame comes in on standard input, the upstream's frame goes out to a process, its
 answer comes in, the answer to the client goes out. The bridge is a real one with its default settings, in this process
 and warm. It prints every entry into a function of the bridge, in order, with its file. A coroutine counts once, however
-often it goes on. Functions of libraries do not count. The figures depend on the code alone, not on the machine.
-
+often it goes on. Functions of libraries do not count. The figures depend on the code alone, not on the machine: a
+test holds the count (`tests/benchmarks/test_call_path.py`).
 """
 
 import asyncio

@@ -93,12 +93,13 @@ class EventBus:
     """Who publishes knows nobody who listens, and waits for nobody."""
 
     def __init__(self) -> None:
-        self._heard_by: dict[int, weakref.ref[Subscription]] = {}
+        self.subscribers: dict[int, weakref.ref[Subscription]] = {}
+        """Who listens; empty: nobody does, so there is no need to make up an event."""
 
     @property
     def is_heard(self) -> bool:
         """Somebody listens; else there is no need to make up an event."""
-        return bool(self._heard_by)
+        return bool(self.subscribers)
 
     def subscribe(self, *, limit: int = 1000) -> Subscription:
         """Hear all events from now on, of which `limit` may wait. It ends with `close`, or when nobody holds it."""
@@ -106,7 +107,7 @@ class EventBus:
             raise ValueError("limit must be at least 1")
         subscription = Subscription(limit)
         key = id(subscription)
-        self._heard_by[key] = weakref.ref(subscription, lambda _: self._heard_by.pop(key, None))
+        self.subscribers[key] = weakref.ref(subscription, lambda _: self.subscribers.pop(key, None))
         return subscription
 
     def __call__(self, *, limit: int = 1000) -> Subscription:
@@ -125,19 +126,19 @@ class EventBus:
         tenant: str = "",
     ) -> None:
         """Tell everybody who listens, from any thread. Nobody is waited for."""
-        if not self._heard_by:
+        if not self.subscribers:
             return
         event = Event(name, data, time.time(), run, session, tool, principal, tenant)
-        for key, reference in list(self._heard_by.items()):
+        for key, reference in list(self.subscribers.items()):
             subscription = reference()
             if subscription is None or subscription.is_over:
-                self._heard_by.pop(key, None)
+                self.subscribers.pop(key, None)
             else:
                 subscription.take(event)
 
     def end(self) -> None:
         """The bridge stops: every subscription ends after what it holds."""
-        for reference in list(self._heard_by.values()):
+        for reference in list(self.subscribers.values()):
             if (subscription := reference()) is not None:
                 subscription.close()
-        self._heard_by.clear()
+        self.subscribers.clear()

@@ -4,6 +4,7 @@ Params and results travel as bodies. Whoever only passes one on pays nothing; wh
 splitting the top level, and the members stay bytes themselves. So what nobody changes leaves as it came.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -15,29 +16,31 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 class Body:
-    """One JSON object. Every look inside raises msgspec.DecodeError when the bytes are no object."""
+    """One JSON object. Every look inside raises msgspec.DecodeError when the bytes are no object.
 
-    __slots__ = ("_data", "_fields")
+    `data` and `fields` are slots, of which at least one is set. The other is made when it is first read
+    (`__getattr__`), so every later read costs no function: each call of a tool reads them twenty times.
+    """
+
+    __slots__ = ("data", "fields")
+
+    data: bytes | Raw
+    """The bytes: those that came, or their encoding anew if something was changed. Not to be set from outside."""
+    fields: Fields
+    """The members in order, unparsed. Change them through `put` and `drop` only."""
 
     def __init__(self, data: bytes | Raw = EMPTY_OBJECT) -> None:
-        self._data: bytes | Raw | None = data
-        self._fields: Fields | None = None
+        self.data = data
 
-    @property
-    def data(self) -> bytes | Raw:
-        """The bytes: those that came, or their encoding anew if something was changed."""
-        data = self._data
-        if data is None:
-            data = self._data = encode_fields(self.fields)
-        return data
-
-    @property
-    def fields(self) -> Fields:
-        """The members in order, unparsed. Change them through `put` and `drop` only."""
-        fields = self._fields
-        if fields is None:
-            fields = self._fields = decode_fields(self.data)
-        return fields
+    def __getattr__(self, name: str) -> Any:
+        # Python comes here only for a slot that is not set.
+        if name == "fields":
+            self.fields = decode_fields(self.data)
+            return self.fields
+        if name == "data":
+            self.data = encode_fields(self.fields)
+            return self.data
+        raise AttributeError(name)
 
     @property
     def is_object(self) -> bool:
@@ -78,21 +81,25 @@ class Body:
             fields[name] = data if isinstance(data, Raw) else Raw(data)
         else:
             fields[name] = value if isinstance(value, Raw) else Raw(encode(value))
-        self._data = None
+        try:  # every call comes here, and `suppress` costs two calls more
+            del self.data
+        except AttributeError:  # it was not encoded since the last change
+            pass
 
     def say_once(self) -> None:
         """Encode it anew unless its bytes are known to say nothing but its members, each once.
 
         Of a member named twice the last counts here, while whoever gets the bytes may take the first.
         """
-        data = self._data
-        if data is not None:
-            fields = self.fields
-            shortest = 1 + sum([len(name) + len(value) + 4 for name, value in fields.items()])
-            if len(data) != shortest:  # blanks, escapes, or more members
-                self._data = None
+        shortest = 1 + sum([len(name) + len(value) + 4 for name, value in self.fields.items()])
+        if len(self.data) != shortest:  # blanks, escapes, or more members
+            self._changed()
 
     def drop(self, name: str) -> None:
         """Take a member out, if there is one."""
         if self.fields.pop(name, None) is not None:
-            self._data = None
+            self._changed()
+
+    def _changed(self) -> None:
+        with suppress(AttributeError):
+            del self.data

@@ -106,7 +106,10 @@ class _Compress:
         if size > self._smallest or expression or problem or (self._is_guarded and may_hold_frame(bytes(raw))):
             return await self._looked_at(call, result, expression, problem)
         if self._is_guarded:
-            line = self._line(call.caller.name)
+            client = call.caller.name
+            line = self._lines.get(client) if self._ledger.day == self._day else None
+            if line is None:
+                line = self._line(client)
             line.calls += 1
             line.passed += size
         return result

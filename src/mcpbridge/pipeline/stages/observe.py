@@ -80,10 +80,11 @@ class _Observe:
             raise
         seconds, outcome, data = perf_counter() - began, outcome_of_result(result), result.data
         series = self._series.get(call.caller.name)
-        if series is None or call.facts is not None or self._record is not None or self._events.is_heard:
+        if series is None or call.facts is not None or self._record is not None or self._events.subscribers:
             self._ended(call, seconds, outcome, data, None)
         else:  # the usual case, without a further call
-            series.ended(outcome, seconds, call.upstream_seconds, len(_arguments(call)), len(data))
+            size = len(call.params.fields.get("arguments", b""))
+            series.ended(outcome, seconds, call.upstream_seconds, size, len(data))
         return result
 
     def _ended(

@@ -91,7 +91,7 @@ class _Arguments:
         self._coerces, self._passes = options.arguments == "coerce", options.arguments == "pass"
 
     def run(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
-        raw = call.params.get("arguments")
+        raw = call.params.fields.get("arguments")
         if self._defaults is None and not call.continues:
             try:
                 is_right = self._is_valid(_decode(raw) if raw is not None else {})
