@@ -89,8 +89,7 @@ from mcpbridge.tools.builtin.web import crypto_price as coins
 from mcpbridge.tools.http.settings import HttpToolSettings
 from mcpbridge.tools.openapi import backend as openapi
 from mcpbridge.upstream import manifest
-from mcpbridge.upstream.auth import authorization as auth
-from mcpbridge.upstream.auth import oauth_tokens as auth_account
+from mcpbridge.upstream.auth import settings as auth
 from mcpbridge.upstream.connection import backoff as lifecycle
 from mcpbridge.upstream.connection import idle_stop as repose
 from mcpbridge.upstream.instances import chooser as choosing
@@ -380,8 +379,8 @@ SAID = {
         f"nobody else for {attribution.STRAY_SECONDS:g} s",
     ],
     "docs/authorization.md": [
-        f"it waits {auth_account.SIGN_IN_SECONDS / 60:g} min",
-        f"at most {auth._STEP_UPS} times in {auth._STEP_UP_WINDOW / 60:g} min",
+        f"it waits {auth.SIGN_IN_SECONDS / 60:g} min",
+        f"at most {auth.STEP_UPS} times in {auth.STEP_UP_WINDOW / 60:g} min",
     ],
     "docs/reliability.md": [
         f"it has {SERVER.init_timeout:g} s (`init_timeout`)",

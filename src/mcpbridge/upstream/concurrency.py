@@ -25,20 +25,25 @@ class ConcurrencyLimiter:
     def __init__(self, what: str, *, slots: int, places: int, patience: float) -> None:
         """`what` is it that takes only so many, as refusals name it: `Server 'x'`."""
         self._what, self._slots, self._places, self._patience = what, slots, places, patience
-        self._free = slots
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self.free = slots
+        """Slots that nobody has; below zero while those go on that had lent out theirs."""
+        self.queue: deque[asyncio.Future[None]] = deque()
+        """Who waits for a slot."""
         self._resting: dict[Call, int] = {}
         """Calls that lend out their slot, and for how many questions."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._what}: {self.free} of {self._slots} free, {len(self.queue)} waiting>"
 
     @property
     def is_busy(self) -> bool:
         """All slots are taken."""
-        return self._free <= 0
+        return self.free <= 0
 
     def try_enter(self) -> bool:
         """Take a slot if one is free and nobody waits; the cheap way for the usual case."""
-        if self._free > 0 and not self._queue:
-            self._free -= 1
+        if self.free > 0 and not self.queue:
+            self.free -= 1
             return True
         return False
 
@@ -48,23 +53,23 @@ class ConcurrencyLimiter:
         Raises:
             Overloaded: the queue is full, or the wait took too long.
         """
-        if len(self._queue) >= self._places:
+        if len(self.queue) >= self._places:
             await asyncio.sleep(0)  # who was cancelled in this turn of the loop leaves in the next
             if self.try_enter():
                 return
-        if len(self._queue) >= self._places:
+        if len(self.queue) >= self._places:
             raise Overloaded(f"{self._what} is busy: {_calls(self._slots)} and {self._places} wait, more are not taken")
         patience = self._patience if patience is None else max(0.0, patience)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
+        self.queue.append(turn)
         try:
             async with asyncio.timeout(patience):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
                 self.leave()  # the slot was handed over in the very turn that ended the wait
-            elif turn in self._queue:
-                self._queue.remove(turn)
+            elif turn in self.queue:
+                self.queue.remove(turn)
             if isinstance(error, TimeoutError):
                 others = "another call" if self._slots == 1 else f"{self._slots} other calls"
                 raise Overloaded(f"{self._what} was busy for {round(patience, 2):g} s with {others}") from None
@@ -72,12 +77,12 @@ class ConcurrencyLimiter:
 
     def leave(self) -> None:
         """Give the slot back: to the one who waits longest, else to whoever comes."""
-        while self._queue and self._free >= 0:
-            turn = self._queue.popleft()
+        while self.queue and self.free >= 0:
+            turn = self.queue.popleft()
             if not turn.done():
                 turn.set_result(None)
                 return
-        self._free += 1
+        self.free += 1
 
     @contextmanager
     def rest(self, call: Call) -> Generator[None]:
@@ -94,7 +99,7 @@ class ConcurrencyLimiter:
             self._resting[call] -= 1
             if not self._resting[call]:
                 del self._resting[call]
-                self._free -= 1
+                self.free -= 1
 
 
 def _calls(slots: int) -> str:
@@ -108,6 +113,9 @@ class WaitingRoom:
         """`what` is going on meanwhile, as a clause: `Server 'x' is starting`."""
         self._what, self._places = what, places
         self._taken = 0
+
+    def __repr__(self) -> str:
+        return f"<WaitingRoom {self._what}: {self._taken} of {self._places} places taken>"
 
     async def __aenter__(self) -> None:
         """Take a place.

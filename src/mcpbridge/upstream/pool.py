@@ -6,6 +6,7 @@ a call needs them (`instances/on_demand`); which is right for a client is decide
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 
@@ -57,6 +58,17 @@ class Pool:
         """Those that list, by name and in this order; always the same object."""
         for name in self._primary.servers:
             self._primary.install(name)
+
+    def __repr__(self) -> str:
+        ready = sum(upstream.status.state == "ready" for upstream in self.upstreams.values())
+        return f"<Pool {len(self.upstreams)} upstreams, {ready} ready, {len(list(self._on_demand))} more instances>"
+
+    def statistics(self) -> dict[str, Any]:
+        """The state of every instance in numbers, by server; the one that lists comes first."""
+        numbers: dict[str, Any] = {name: [] for name in self.upstreams}
+        for upstream in self.everyone():
+            numbers.setdefault(upstream.name, []).append(upstream.statistics())
+        return {"servers": numbers, "ending": len(self._primary.left)}
 
     def everyone(self) -> Iterator[Upstream]:
         """The upstreams, and every further instance of them that is open."""

@@ -105,8 +105,11 @@ class UpstreamRequests:
                 await self._wait_for_turn(call, home)
         has_slot = call.tool is not None or takes_slot(call)
         try:
-            if has_slot and not limiter.try_enter():
-                await self._wait_for_slot(call)
+            if has_slot:
+                if limiter.free > 0 and not limiter.queue:  # `try_enter`, which every call would enter here
+                    limiter.free -= 1
+                else:
+                    await self._wait_for_slot(call)
         except BaseException:
             if takes_turns:
                 self._lock.leave()
@@ -147,13 +150,16 @@ class UpstreamRequests:
                 call.upstream_seconds += perf_counter() - sent_at
             self._running.pop(call, None)
             questions = connection.questions
-            if questions is not None and questions.is_open and not call.needs_task and not call.takes_task:
+            if questions is not None and questions.open and not call.needs_task and not call.takes_task:
                 questions.over(call)
             usage.idle_since = self._loop.time()
             if takes_turns:
                 self._lock.leave()
             if has_slot:
-                limiter.leave()
+                if limiter.queue:
+                    limiter.leave()
+                else:
+                    limiter.free += 1
             if usage.quiet is not None:
                 usage.recheck()
 

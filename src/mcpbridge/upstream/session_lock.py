@@ -25,6 +25,9 @@ class SessionLock:
         """Made only while somebody waits for the next call to be over."""
         self._queue: deque[tuple[object, object, asyncio.Future[None]]] = deque()
 
+    def __repr__(self) -> str:
+        return f"<SessionLock {self._name!r} {self._inside} calls inside, {len(self._queue)} waiting>"
+
     def blocks(self, owner: object) -> bool:
         """Calls of another client run."""
         return bool(self._inside) and self._owner is not owner

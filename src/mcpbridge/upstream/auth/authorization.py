@@ -1,7 +1,7 @@
 """The token of one upstream: kept, renewed in time, and asked for when the server wants one.
 
 A call never waits behind another call for its token; only when there is none, or the server refuses it, all calls wait
-for the one attempt to get another (a *flight*), which goes on when the call that began it gives up. In this order: what
+for the one attempt to get another, which goes on when the call that began it gives up. In this order: what
 another process stored meanwhile, the refresh token, the bridge's own credentials, a person with a browser. Where no
 person can be asked the server *needs sign-in*, until `mcpbridge login` has stored a token.
 
@@ -20,21 +20,18 @@ from mcpbridge.base.errors import BridgeError, ConfigError, SignInNeeded, Upstre
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.auth.browser import AskedSignIn
 from mcpbridge.upstream.auth.challenge import Challenge
-from mcpbridge.upstream.auth.oauth_tokens import SIGN_IN_SECONDS, Account, AuthContext, Page, Show
+from mcpbridge.upstream.auth.oauth_tokens import Account, AuthContext, Page, Show
+from mcpbridge.upstream.auth.settings import RENEW_AGAIN, SIGN_IN_SECONDS, STEP_UP_WINDOW, STEP_UPS
 
 log = get_logger("mcpbridge.auth")
 
-_AGAIN = 30.0
-"""Seconds until a renewal that failed for a passing reason is tried again."""
 _LOOK = 2.0
 """Seconds between two looks for what `mcpbridge login` stored."""
 _NOT_OPENED = "the page that a client was asked to open was not opened"
-_STEP_UPS, _STEP_UP_WINDOW = 3, 600.0
-"""Times in so many seconds that a person is asked for more rights."""
 
 
 class Authorization:
-    """The way into one upstream; an `Authorizer` (`wire/bearer.py`)."""
+    """The way into one upstream; an `Authorizer` (`protocol/http/bearer_auth`)."""
 
     def __init__(self, account: Account, around: AuthContext) -> None:
         self.name, self.account = account.name, account
@@ -47,7 +44,7 @@ class Authorization:
         self._asked: AskedSignIn | None = None
         """No flight: nobody waits for it but those who were asked."""
         self._is_watching = False
-        self._step_ups = deque[float](maxlen=_STEP_UPS)
+        self._step_ups = deque[float](maxlen=STEP_UPS)
 
     # -- Authorizer
 
@@ -135,7 +132,7 @@ class Authorization:
             if grant is None or time.time() >= grant.expires_at:
                 raise
             log.info("token not renewed yet", upstream=self.name, reason=str(error))
-            self.account.renew_at = min(time.time() + _AGAIN, grant.expires_at)
+            self.account.renew_at = min(time.time() + RENEW_AGAIN, grant.expires_at)
         else:
             if self.account.token == used:
                 self.account.renew_at = float("inf")  # the server's refusal decides
@@ -182,7 +179,7 @@ class Authorization:
 
     def _may_step_up(self) -> bool:
         now = time.monotonic()
-        if len(self._step_ups) == _STEP_UPS and now - self._step_ups[0] < _STEP_UP_WINDOW:
+        if len(self._step_ups) == STEP_UPS and now - self._step_ups[0] < STEP_UP_WINDOW:
             return False
         self._step_ups.append(now)
         return True
@@ -240,7 +237,7 @@ class Authorization:
                 await self.account.load()
             except ConfigError as error:
                 log.warning("stored sign-in cannot be read", upstream=self.name, reason=str(error))
-                await asyncio.sleep(_AGAIN)
+                await asyncio.sleep(RENEW_AGAIN)
         if scope is not None and self.account.came_by == "store":  # else it is our own, which is being stored
             scope.cancel()
 

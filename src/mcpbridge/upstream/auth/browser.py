@@ -1,6 +1,6 @@
-"""Opens a page in the user's browser. Never through a shell, and nothing but http and https (CVE-2025-6514).
+"""Show a sign-in page to a person: in the browser of this machine, or by asking the client of a call to open it.
 
-Has the client of a call open the sign-in page of a server, where the client can be asked to open pages.
+Never through a shell, and nothing but http and https (CVE-2025-6514).
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""What signing in to one server brought, as it is kept; and the protocol of who keeps it.
+"""What signing in to one server brought, as it is kept; the protocol of who keeps it; and the tasks of sign-ins.
 
 A grant belongs to one server of the configuration (its name and address) and to the one authorization server that
 gave it. Neither its tokens nor the client it was given to are ever shown to another.
 
-Where sign-ins and renewals run: they outlive the request, and the connection, that needed them first.
+Sign-ins and renewals run as `AuthTasks`: they outlive the request, and the connection, that needed them first.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The account of the bridge at one server: what the last sign-in brought, kept, renewed and given back.
 
-One caller at a time changes it in this process (`upstream/auth.py`), and under a lock that all processes of the user
+One caller at a time changes it in this process (`authorization`), and under a lock that all processes of the user
 see, so that a refresh token which works once is used once.
 """
 
@@ -19,7 +19,7 @@ from mcpbridge.base.errors import ConfigError, SignInNeeded, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.upstream.auth.challenge import Challenge, join_scopes
 from mcpbridge.upstream.auth.grant import Grant, SecretStore, grant_key
-from mcpbridge.upstream.auth.settings import AuthSettings
+from mcpbridge.upstream.auth.settings import LOCK_SECONDS, RENEW_EARLY, SIGN_IN_SECONDS, AuthSettings
 
 if TYPE_CHECKING:  # httpx2 and the SDK come with them, which a bridge without remote servers does not pay for
     from mcpbridge.protocol.http.tls_and_proxy import Network
@@ -29,12 +29,6 @@ if TYPE_CHECKING:  # httpx2 and the SDK come with them, which a bridge without r
 
 log = get_logger("mcpbridge.auth")
 
-SIGN_IN_SECONDS = 300.0
-"""For a person to sign in."""
-_EARLY = 60.0
-"""Seconds before its end that a token is renewed; at most half of its life."""
-_LOCK_SECONDS = 60.0
-"""To wait for another process that renews the same token."""
 
 Source = Literal["store", "refresh", "sign-in"]
 """Where a token came from."""
@@ -217,12 +211,12 @@ class Account:
         self._around.learn(self.name, [grant.access_token, grant.refresh_token, secret])
         renews = grant.refresh_token or self.settings.type == "client-credentials"
         if grant.expires_at and renews:
-            self.renew_at = grant.expires_at - min(_EARLY, max(0.0, grant.expires_at - time.time()) / 2)
+            self.renew_at = grant.expires_at - min(RENEW_EARLY, max(0.0, grant.expires_at - time.time()) / 2)
         else:
             self.renew_at = float("inf")
 
     @asynccontextmanager
-    async def locked(self, what: str = "renew", seconds: float = _LOCK_SECONDS) -> AsyncGenerator[None]:
+    async def locked(self, what: str = "renew", seconds: float = LOCK_SECONDS) -> AsyncGenerator[None]:
         """Alone among all processes of the user, as far as `what` goes.
 
         Raises:

@@ -1,9 +1,20 @@
-"""The `servers.<name>.auth` section: how the bridge gets into one remote server."""
+"""The `servers.<name>.auth` section: how the bridge gets into one remote server; and the times of signing in."""
 
 from typing import Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+SIGN_IN_SECONDS = 300.0
+"""For a person to sign in."""
+RENEW_EARLY = 60.0
+"""Seconds before its end that a token is renewed; at most half of its life."""
+RENEW_AGAIN = 30.0
+"""Seconds until a renewal that failed for a passing reason is tried again."""
+LOCK_SECONDS = 60.0
+"""To wait for another process that renews the same token."""
+STEP_UPS, STEP_UP_WINDOW = 3, 600.0
+"""Times in so many seconds that a person is asked for more rights."""
 
 
 class AuthSettings(BaseModel):

@@ -11,6 +11,7 @@ The owner task in `supervisor` moves it on. Everybody else reads it, waits for a
 
 import asyncio
 import random
+import warnings
 from collections.abc import Callable
 
 import anyio
@@ -78,6 +79,10 @@ class Connection:
         self._stepped = asyncio.Event()
         self._dial_now = asyncio.Event()
 
+    def __del__(self) -> None:
+        if self.session is not None:
+            warnings.warn(f"{self._name!r}: a connection was dropped while it was open", ResourceWarning, 2, self)
+
     def __repr__(self) -> str:
         return f"<Connection {self._name!r} {self.state_text}, {self.waiting} waiting>"
 
@@ -104,7 +109,7 @@ class Connection:
     @property
     def is_asking(self) -> bool:
         """Somebody is being asked something by the server."""
-        return self.questions is not None and self.questions.is_open
+        return self.questions is not None and bool(self.questions.open)
 
     @property
     def starts_on_demand(self) -> bool:

@@ -81,16 +81,15 @@ class Questions:
         self._name = name
         self._running, self._beside, self._roots = running, beside, roots
         self._peer: Peer | None = None
-        self._open: dict[bytes, _Open] = {}
+        self.open: dict[bytes, _Open] = {}
+        """By id of the request: what somebody is being asked now."""
         self.declared = NO_CAPABILITIES
         """What this session told the server that can be asked: nothing before the handshake, or without one."""
         self.has_missed_roots = False
         """It asked for roots when there was nobody to ask; it may be told to ask again."""
 
-    @property
-    def is_open(self) -> bool:
-        """Somebody is being asked something."""
-        return bool(self._open)
+    def __repr__(self) -> str:
+        return f"<Questions {self._name!r} {len(self.open)} open>"
 
     def attach(self, peer: Peer) -> None:
         """The peer to answer through."""
@@ -124,29 +123,29 @@ class Questions:
             self.has_missed_roots |= frame.method == LIST_ROOTS
             text = f"{frame.method} belongs to no call of a client; it can be asked only while one runs"
             self._reply(encode_error(id_, INVALID_REQUEST, text))
-        elif id_ in self._open:
+        elif id_ in self.open:
             # An answer to the second would be taken for one to the first.
             log.warning("server uses an id twice; ignoring the second question", upstream=self._name)
-        elif len(self._open) >= MAX_OPEN:
+        elif len(self.open) >= MAX_OPEN:
             self._reply(encode_error(id_, INTERNAL_ERROR, f"{MAX_OPEN} questions are open; more are not put"))
         else:
             task = asyncio.get_running_loop().create_task(self._put(id_, question, elicitors, calls))
             # Servers ask for roots when they begin, whatever runs then; the answer is of use after that call too. Only
             # a client that takes no requests gives it within its call or not at all.
             bound = [] if is_of_session and not elicitors[0].relays else list(calls)
-            opened = self._open[id_] = _Open(task, bound, frame.method)
+            opened = self.open[id_] = _Open(task, bound, frame.method)
             task.add_done_callback(lambda _: self._forget(id_, opened))
         return True
 
     def withdrawn(self, id_: bytes) -> None:
         """The server does not want the answer any more."""
-        opened = self._open.get(id_)
+        opened = self.open.get(id_)
         if opened is not None:
             opened.task.cancel()
 
     def over(self, call: Call) -> None:
         """A call has ended: what only it can have asked is of no use any more, and whoever was asked is told."""
-        for id_, opened in list(self._open.items()):
+        for id_, opened in list(self.open.items()):
             if call in opened.calls:
                 opened.calls.remove(call)
                 if not opened.calls and not opened.task.done():
@@ -156,12 +155,12 @@ class Questions:
 
     def end(self) -> None:
         """The session is over: nothing can be answered."""
-        for opened in list(self._open.values()):
+        for opened in list(self.open.values()):
             opened.task.cancel()
 
     def _forget(self, id_: bytes, opened: _Open) -> None:
-        if self._open.get(id_) is opened:
-            del self._open[id_]
+        if self.open.get(id_) is opened:
+            del self.open[id_]
 
     def _is_of_new_task(self, params: Raw) -> bool:
         about = related_task(params)

@@ -1,6 +1,4 @@
-"""The event stream of HTTP+SSE (2024-11-05): opened by a GET, it names where to POST, then brings every message.
-
-The HTTP+SSE transport of revision 2024-11-05: a GET brings an event stream, whose first event names where to POST.
+"""The HTTP+SSE transport of revision 2024-11-05: a GET brings an event stream, whose first event names where to POST.
 
 Answers come as `message` events only; a POST is answered with 202. The stream is the session: when it ends, so does the
 channel, and whoever supervises it connects anew. The handshake of the legacy revisions is the only way to open one.

@@ -6,6 +6,7 @@ lines are kept for error messages and `status`.
 
 import asyncio
 import re
+import warnings
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -145,6 +146,9 @@ def _nothing() -> None:
 
 
 class _StdioChannel:
+    _is_open = False
+    """Until it is set up, and once it is closed."""
+
     def __init__(
         self,
         name: str,
@@ -177,6 +181,16 @@ class _StdioChannel:
             on_stall=lambda: self.end(f"it did not read its input for {_STALL_SECONDS:g} s"),
         )
         self._watch = asyncio.ensure_future(self._watch_exit())
+
+    def __del__(self) -> None:
+        if self._is_open:
+            warnings.warn(f"{self!r} was dropped while it was open", ResourceWarning, 2, self)
+
+    def __repr__(self) -> str:
+        state = "open" if self._is_open else "closed"
+        return (
+            f"<StdioChannel {self._name!r} {state}, process {self._process.pid}, {self._stdin.pending} bytes waiting>"
+        )
 
     def send(self, message: Outgoing) -> None:
         if not self._is_open:
@@ -215,7 +229,12 @@ class _StdioChannel:
         self._stderr.close()
 
     def _arrived(self, data: bytes) -> None:
-        self._deliver(self._lines.feed(data))
+        for item in self._lines.feed(data):
+            if isinstance(item, Frame):  # as nearly always: one function less for each answer
+                self._has_spoken = True
+                self._receiver.frame(item, b"")
+            else:
+                self._deliver([item])
         if self._lines.is_waiting:
             if self._pretty_timer is not None:
                 self._pretty_timer.cancel()

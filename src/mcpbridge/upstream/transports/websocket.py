@@ -1,8 +1,6 @@
-"""One WebSocket connection as a channel: opened, watched, and told why it ended.
+"""The WebSocket transport: subprotocol `mcp`, one JSON-RPC message a frame (SEP-1288 and what servers do).
 
 The library's sans-I/O core sits right on the socket: a message costs no task and no queue.
-
-The WebSocket transport: subprotocol `mcp`, one JSON-RPC message a frame (SEP-1288 and what servers do).
 
 In no revision of the protocol, so the rules of stdio hold: the first answer tells the era, cancelling is a
 notification, all streams share the channel.

@@ -1,9 +1,7 @@
-"""WebSocket frames of a server to whole messages, on the sans-I/O core of `websockets`. No I/O.
+"""The opening of a WebSocket, and its frames to whole messages, on the sans-I/O core of `websockets`. No I/O.
 
 A message over the limit is skipped while it arrives, as on stdio: only its ends are kept, to find out whose answer it
 was, and the connection lives on. The library alone would end it, and every call on it.
-
-The opening of a WebSocket: its request, and what an answer other than 101 means. No I/O.
 """
 
 import logging
