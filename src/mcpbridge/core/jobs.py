@@ -216,6 +216,8 @@ class Jobs(Generic[J]):
             jobs.remove(job)
             if not jobs:
                 del self._keys[job.key]
+        if not self.all and self._due:  # nothing is left that a timer would be for
+            self._stop_timer()
 
     def _discount(self, job: J) -> None:
         self._counts[job.owner] -= 1
@@ -292,6 +294,9 @@ class Jobs(Generic[J]):
         """Forget all jobs, and stop the timer. Tasks go on."""
         for job in self:
             self.forget(job)
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         self._due.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -6,11 +6,12 @@ come at any time and on any stream, and names the task, or the progress token of
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
-import anyio
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
+from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.jsonrpc import encode
 
@@ -48,16 +49,17 @@ def related_task(params: bytes | Raw) -> str:
     return said.meta.related.task_id if said.meta is not None and said.meta.related is not None else ""
 
 
-class Followed(Struct, eq=False):
-    """One task that somebody waits for."""
+class Followed(Job):
+    """One task that somebody waits for. Its id is the server's."""
 
-    id: str
-    call: Call
-    """The call that made it. Its client is asked what the task wants to know, and hears of its progress."""
-    told: Callable[[Raw], None]
-    """Gets the params of `notifications/tasks/status`."""
-    until: float
-    """Loop time when it is forgotten, if nobody does that before."""
+    __slots__ = ("call", "told")
+
+    def __init__(self, id_: str, call: Call, told: Callable[[Raw], None]) -> None:
+        super().__init__(id=id_)
+        self.call = call
+        """The call that made it. Its client is asked what the task wants to know, and hears of its progress."""
+        self.told = told
+        """Gets the params of `notifications/tasks/status`."""
 
 
 class TaskBook:
@@ -66,49 +68,48 @@ class TaskBook:
     def __init__(self, over: Callable[[Call], None]) -> None:
         """`over` is told of the call of each task that nobody follows any more."""
         self._over = over
-        self._tasks: dict[str, Followed] = {}
+        self._tasks = Jobs[Followed]()
         self._left: asyncio.Event | None = None
         """Set when a task is left; made only while somebody waits for that."""
-        self._clock = asyncio.get_running_loop().time
 
     def __bool__(self) -> bool:
-        if self._tasks:
-            self._prune()
-        return bool(self._tasks)
+        return bool(self._tasks.all)
 
     def follow(
         self, id_: str, call: Call, told: Callable[[Raw], None] = lambda _: None, *, seconds: float | None = None
     ) -> Followed:
         """From now on what concerns this task goes to the client of `call`; forgotten after so many seconds."""
-        until = self._clock() + min(LONGEST, LONGEST if seconds is None else seconds)
-        followed = self._tasks[id_] = Followed(id_, call, told, until)
+        if (before := self._tasks.get(id_)) is not None:
+            self._tasks.forget(before)
+        followed = self._tasks.add(Followed(id_, call, told))
+        followed.on_expired = partial(self.leave, id_)
+        self._tasks.forget_in(followed, min(LONGEST, LONGEST if seconds is None else seconds))
         return followed
 
     def leave(self, id_: str) -> None:
         """It has ended, or nobody cares any more."""
-        followed = self._tasks.pop(id_, None)
+        followed = self._tasks.get(id_)
         if followed is not None:
+            self._tasks.forget(followed)
             self._over(followed.call)
             if self._left is not None:
                 self._left.set()
                 self._left = None
 
     async def emptied(self) -> None:
-        """Return when none is followed any more."""
+        """Return when none is followed any more. Cancelling is safe."""
         while self:
             left = self._left = self._left or asyncio.Event()
-            first = min(task.until for task in self._tasks.values())
-            with anyio.move_on_after(max(0.0, first - self._clock())):
-                await left.wait()
+            await left.wait()
 
     def get(self, id_: str) -> Followed | None:
         """The followed task of this id."""
-        return self._tasks.get(id_) if self else None
+        return self._tasks.get(id_)
 
     @property
     def calls(self) -> list[Call]:
         """The calls that made them, oldest first."""
-        return [task.call for task in self._tasks.values()] if self else []
+        return [task.call for task in self._tasks.all]
 
     def blocks(self, owner: object) -> bool:
         """A task of another client is under way, which that client may be asked about at any time."""
@@ -127,12 +128,6 @@ class TaskBook:
         for call in self.calls:
             if call.progress_token and token in (call.progress_token, encode(call.progress_token.decode())):
                 call.update("notifications/progress", params)
-
-    def _prune(self) -> None:
-        now = self._clock()
-        for id_, followed in list(self._tasks.items()):
-            if followed.until <= now:
-                self.leave(id_)
 
 
 def _read(params: bytes | Raw) -> _Params:
