@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.core.events import EventBus
+from mcpbridge.core.jobs import Jobs
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import CONTEXT, RUN
 
@@ -94,7 +95,7 @@ class Pauses:
     __slots__ = ("resuming", "sessions")
 
     def __init__(self) -> None:
-        self.resuming: dict[str, object] = {}
+        self.resuming = Jobs[Any]()
         """The calls that the program goes on with right now, by a key that nobody else knows."""
         self.sessions: WeakValueDictionary[str, Session] = WeakValueDictionary()
         """The sessions of calls that were paused here, by id, as long as they last."""

@@ -426,7 +426,7 @@ def test_an_answer_is_for_its_call_alone() -> None:
     """A call that is made within one carries its `_meta`."""
     around = BridgeContext()
     record = PausedRecord("tools/ask", "manual", Raw(b"{}"), 0, 1, principal="ann")
-    around.pauses.resuming["k"] = resuming = Resuming(record, "yes")
+    resuming = around.pauses.resuming.add(Resuming(record, "yes", "k"))
 
     def call(server: str = "tools", name: str = "ask", user: str = "ann", key: str = "k") -> Call:
         made = Call("tools/call", server, name, Body(), Body(b'{"%b":"%b"}' % (RESUME.encode(), key.encode())))

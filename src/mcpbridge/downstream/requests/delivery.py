@@ -90,7 +90,7 @@ class Delivery:
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
         call.tool, call.caller, call.around = tool, client, self._around
         call.needs_task, call.takes_task = as_task
-        if self._around.pauses.resuming and meta is not None:
+        if self._around.pauses.resuming.all and meta is not None:
             go_on(call)
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
         task = asyncio.current_task(self._loop) if tool is not None else None

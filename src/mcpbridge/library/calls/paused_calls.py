@@ -389,16 +389,16 @@ class PausedCalls:
         Raises:
             ArgumentsRefused, CallFailed: as `resume`.
         """
-        record, pauses, key = resuming.record, self._around.pauses, secrets.token_hex(16)
+        record, pauses = resuming.record, self._around.pauses
         said = {"user": record.user, "tenant": record.tenant, "metadata": record.metadata}
-        meta = {RESUME: key, CONTEXT: said, CALL_ID: record.call_id, APPROVALS: PAUSE}
+        meta = {RESUME: resuming.id, CONTEXT: said, CALL_ID: record.call_id, APPROVALS: PAUSE}
         if record.run:
             meta[RUN] = record.run
         session = pauses.sessions.get(record.session)
         if session is None:
             session = Session(record.principal, record.client, record.session)
             pauses.sessions[session.id] = session
-        pauses.resuming[key] = resuming
+        pauses.resuming.add(resuming)
         try:
             params = {"name": record.tool, "arguments": record.arguments, "_meta": meta}
             raw = await self._requests.request("tools/call", params, user=record.principal, session=session)
@@ -407,13 +407,15 @@ class PausedCalls:
                 f"The paused call of {record.tool} cannot be gone on with: {error.told()}. {STAYS}"
             ) from error
         finally:
-            del pauses.resuming[key]
-        if resuming.refused is not None:
-            resuming.refused.advice = STAYS
-            raise resuming.refused
+            pauses.resuming.forget(resuming)
         if not resuming.is_done:
             why = result_of(raw).text or "the tool took no answer"
             raise CallFailed(f"The answer came to nothing: {why.rstrip('. ')}. {STAYS}")
+        try:
+            resuming.result()
+        except BridgeError as refused:
+            refused.advice = STAYS
+            raise
         return raw
 
     def _publish(self, name: str, record: PausedRecord) -> None:

@@ -251,7 +251,7 @@ class HumanBackend(PythonBackend[HumanTool]):
         try:
             return await self._received(tool, call, resuming.answer, resuming.record.call, resuming)
         except ArgumentsRefused as refused:
-            resuming.refused = refused
+            resuming.fail(refused)
             raise
 
     async def _received(
@@ -269,7 +269,7 @@ class HumanBackend(PythonBackend[HumanTool]):
         except BaseException as error:  # noqa: BLE001 - `failed` raises again what is no failure of the function
             return self._invoker.failed(error, self._name)
         if resuming is not None:
-            resuming.is_done = True
+            resuming.finish(None)
         return result
 
     async def _value(

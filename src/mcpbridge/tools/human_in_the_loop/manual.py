@@ -109,9 +109,9 @@ class ManualBackend:
             try:
                 result = await self._result(call, resuming.answer)
             except ArgumentsRefused as refused:
-                resuming.refused = refused
+                resuming.fail(refused)
                 raise
-            resuming.is_done = True
+            resuming.finish(None)
             return result
         if self._form is not None:
             answered = await self._asked_client(call, self._form)

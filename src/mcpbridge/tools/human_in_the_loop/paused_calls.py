@@ -8,6 +8,7 @@ answer with the call. Only this process can say that a call is such a one: the k
 forgotten when the call is over, and is nothing that a client could guess.
 """
 
+import secrets
 import time
 from collections.abc import Mapping
 from typing import Any, Literal, cast
@@ -16,9 +17,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import ArgumentsRefused, BridgeError, Overloaded, UpstreamUnavailable
+from mcpbridge.base.errors import ArgumentsRefused, Overloaded, UpstreamUnavailable
 from mcpbridge.base.units import show_bytes
 from mcpbridge.core.context import Keeping, run_of, text_in
+from mcpbridge.core.jobs import Job
 from mcpbridge.core.model import Call
 from mcpbridge.core.tool_calls import PAUSED, PausedCall
 from mcpbridge.protocol.body import Body
@@ -134,16 +136,19 @@ MOST_BYTES = 8 * 1024**2
 """Bytes of those; more are refused."""
 
 
-class Resuming(Struct):
-    """One paused call that the program goes on with now."""
+class Resuming(Job):
+    """One paused call that the program goes on with now. Its id is the key that only this process knows.
 
-    record: PausedRecord
-    answer: object
-    """A JSON value, checked against the record's schema."""
-    is_done: bool = False
-    """The tool has made its result of the answer."""
-    refused: BridgeError | None = None
-    """Why the tool could not take the answer."""
+    It finishes when the tool has made its result of the answer, and fails with why the tool could not take it.
+    """
+
+    __slots__ = ("answer", "record")
+
+    def __init__(self, record: PausedRecord, answer: object, key: str = "") -> None:
+        super().__init__(record.principal, id=key or secrets.token_hex(16))
+        self.record = record
+        self.answer = answer
+        """A JSON value, checked against the record's schema."""
 
 
 async def pause(
