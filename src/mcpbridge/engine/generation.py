@@ -146,8 +146,8 @@ def build(
     routing = RoutingParts(
         settings, surroundings, lease, offering, before=before.routing if before is not None else None
     )
-    context = standing.builtin_context(settings)
-    builtins = standing.builtins.concerns(settings, {**results.builtins, **routing.builtins}, context, lease)
+    own_tools = {**results.builtins, **routing.builtins}
+    builtins = standing.builtins.concerns(settings, own_tools, standing.builtin_context(settings), lease)
     sources = {**offering, **builtins.sources}
     options = ToolOptions(sources, settings.calls, settings.results)
     policy = Policy(settings.permissions, sources, settings.calls, options.of)

@@ -1,4 +1,4 @@
-"""The Backend protocol: tools that are not behind an MCP server.
+"""The Backend protocol: tools that are not behind an MCP server, and what keeps a failing one from harming the others.
 
 A backend has one tool (`[tools.weather]` is the tool `weather`, its id `tools/weather`) or several, which then come as
 those of a server do (`[tools.petstore]`: `petstore/listPets`). What happens around a call (arguments checked against
@@ -6,11 +6,10 @@ the schema, permission, approval, limits, retries, cache, deadline, log) is the 
 work.
 
 A backend is made without touching anything: no file, no socket, no import of the user's code. All that happens in
-`running`, and what takes time there (an OpenAPI document to fetch, a server to reflect on) in a task of its own, so
-that a sick one takes nobody else down: it is `starting`, then `ready` or `failed`, is tried again by itself (one whose
-code could not be imported when `check` is called), and `changed` is called whenever its tools or its state are others.
-
-A backend while it runs: what keeps one that fails there from taking the others with it.
+`running`. What takes time there (an OpenAPI document to fetch, a server to reflect on) happens in a task of its own, so
+that a sick backend takes nobody else down: it is `starting`, then `ready` or `failed`, and is tried again by itself
+(one whose code could not be imported when `check` is called). `changed` is called whenever its tools or its state
+change.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""From `[tools.NAME]` to a backend. Each kind is told by a key of its own; what is not used is not imported."""
+"""The kinds of `[tools.NAME]`: the key that tells each, its settings and its backend. Unused kinds are not imported."""
 
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,17 +1,14 @@
-"""Templates of packs: JSON values or texts with places in them, which are filled from another JSON value. Pure.
-
-`{city}` is a member, `{days.0.high}` a member of an item of a member; `{}` is the whole value, `{{` and `}}` are plain
-braces. A text that is one place and nothing else becomes the value that stands there, of any type; in a longer text it
-becomes text. There is nothing more to them: no attributes, no calls, no formats, so that a template reads only what it
-is given. What `{name?}` names may be missing: it is null then, or no text, and a member of it is left out.
-
-What a pack is, and its tools, looked at.
-
-Packs: modules that bring several tools at once, with templates of what those take and give, and commands.
+"""Packs: modules that bring several tools at once, with templates of what those take and give, and commands.
 
 A pack is made in Python and named in the configuration (`packs = ["weather", "pkg.mod:pack"]`): a plain name is an
 entry point of the group `mcpbridge.packs`, anything else an object in a module, installed or beside the configuration.
 Nothing is loaded that is not named. Its tools come as those of a server do: `weather/forecast`.
+
+Templates are JSON values or texts with places that are filled from another JSON value: `{city}` is a member,
+`{days.0.high}` a member of an item of a member; `{}` is the whole value, `{{` and `}}` are plain braces. A text that is
+one place and nothing else becomes the value itself; in a longer text the value becomes text. There are no attributes,
+calls or formats, so a template reads only what it is given. What `{name?}` names may be missing: it is null then, or no
+text, and a member of it is left out.
 """
 
 import re

@@ -1,13 +1,10 @@
-"""How calls reach tools that no server has: found by name, and held to their time.
+"""Runs calls of tools that no server has within their time, and finds out again and again what a backend offers.
 
-A server's calls have their deadlines kept where they are sent; these have theirs kept here. Each message of progress
-starts the time anew, up to the longest time that a call may take in all.
+The deadlines of a server's calls are kept where they are sent; those of other tools are kept here. Each progress
+message starts the idle time anew, up to the longest time that a call may take in all.
 
-Finds out what a backend offers, in a task of its own: until it is known, and anew when there is reason to.
-
-What cannot be found leaves the backend `failed`, with the tools that it had; it is tried again after a wait that grows.
-
-Masks secrets in the JSON that a backend made of what its peer told, for results and progress. Pure.
+Discovery runs in a task of its own. A backend that cannot be found is `failed`, keeps the tools that it had, and is
+tried again after a wait that grows. Secrets are masked in the JSON that a backend made of what its peer said.
 """
 
 import asyncio

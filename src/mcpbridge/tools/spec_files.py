@@ -1,11 +1,9 @@
-"""The items of a spec file: what each of their keys is in a table of `[tools]`. Pure.
-
-Spec files: descriptions of tools and functions in JSON or TOML, as other programs write them, loaded as they stand.
+"""Spec files: descriptions of tools and functions in JSON or TOML, as other programs write them. Pure but for reading.
 
 An item is a tool (`tool_id`, `tool_description`, `tool_execution_mode`, `tool_custom_config.schema.input` and `output`,
 `tool_calling_config`) or a function (`function_id`, `function_custom_parameters`, `function_calling_config`). The file
-is a list of items, or an object with lists of them at any depth. What the files say beyond that is theirs: it is left
-out with a warning. What has the wrong type is an error that names file and key.
+is a list of items, or an object with lists of them at any depth. What the files say beyond that is left out with a
+warning. What has the wrong type is an error that names file and key.
 
 Nothing in a spec can name a command to run, and nothing in it is expanded here: `${VAR}` is filled in by who loads it.
 """

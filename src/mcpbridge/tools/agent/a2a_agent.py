@@ -1,9 +1,7 @@
-"""Whose the tasks and conversations with an agent are.
+"""A remote agent as a tool, over A2A: it is found by its card, gets messages, and is followed until it is done.
 
-The agent knows the bridge alone, by one credential. So the bridge remembers for whom each was begun, and lets nobody
-else go on with it.
-
-A remote agent as a tool, over A2A: found by its card, sent messages, followed until it is done.
+The agent knows the bridge only, by one credential. So the bridge remembers who began each task and each conversation,
+and lets nobody else continue it.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
 """Requests to a remote agent: JSON-RPC over HTTP, answered at once or by a stream of events (A2A, JSON-RPC binding).
 
-One exchange with a remote agent: a message goes, and what comes of it is followed to its end.
-
-An agent that can tell of its work by itself is listened to; of any other, or where that breaks off, the task is asked
-for again and again. A task that we began and nobody waits for any more is cancelled.
+An agent that streams is listened to. For any other agent, or when the stream breaks off, the task is polled. A task
+that the bridge began and nobody waits for any more is cancelled.
 """
 
 import asyncio

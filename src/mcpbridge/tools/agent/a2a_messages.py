@@ -1,13 +1,11 @@
-"""What goes to a remote agent and what it tells, in the two ways that A2A has of writing it. Pure.
+"""The messages of A2A in both of its forms, and the result of a tool from what an agent answers. Pure.
 
-1.0 names methods as `SendMessage`, and what something is by the member that it stands in; 0.2 and 0.3 name them
-`message/send`, and what something is by its `kind`. What is read is told apart by what is there, not by a version:
-agents mix the two.
+1.0 names methods as `SendMessage`, and the member in which something stands tells what it is; 0.2 and 0.3 name them
+`message/send`, and `kind` tells what something is. The reader looks at what is there and not at a version, because
+agents mix the two forms.
 
-From what a remote agent told to the result of a tool. Pure.
-
-Texts are text, files are resources, images or links, data is `structuredContent`. A task that waits for the user is no
-error: the result says what it wants, and how to go on with it.
+Texts become text, files become resources, images or links, data becomes `structuredContent`. A task that waits for the
+user is no error: the result says what it wants, and how to continue.
 """
 
 import base64

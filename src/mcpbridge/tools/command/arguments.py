@@ -1,4 +1,4 @@
-"""The words of a command, with places for arguments. Pure.
+"""The words of a command, with places for arguments, and the result of a call from what the command wrote. Pure.
 
 `{name}` in a word stands for the argument of this name; `{name?}` for one that may be left out; `{{name}}` is the text
 `{name}`; every other brace stands for itself. No shell reads the words, so an argument is never split, and no quote,
@@ -11,8 +11,6 @@ space or dollar in it means anything.
 - Numbers and booleans are written as in JSON, and so are objects, and lists within lists.
 - A word that begins with a dash through an argument would be an option that the caller chose. That is refused, unless
   the argument is one of `options`, or a word `--` stands before it in the template.
-
-What a command wrote, as the result of a call. Pure.
 """
 
 import json

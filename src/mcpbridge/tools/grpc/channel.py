@@ -1,6 +1,7 @@
-"""The connection to one gRPC server. It is made at the first call, and made anew by itself whenever it is lost.
+"""The connection to one gRPC server, and what a status that is not OK means for a call.
 
-What a status of gRPC that is not OK means for a call: an error of ours, or a result that a model can learn from.
+The connection is made at the first call, and made anew by itself whenever it is lost. A bad status becomes an error of
+the bridge, or a result that a model can learn from.
 """
 
 import base64

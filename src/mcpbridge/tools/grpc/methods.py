@@ -1,4 +1,4 @@
-"""Which methods of a server are tools, how these are named, and how arguments become messages and messages results."""
+"""Which methods of a server are tools, their names, and how arguments become messages and messages results."""
 
 import json
 import re

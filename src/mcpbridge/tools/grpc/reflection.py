@@ -1,6 +1,6 @@
-"""Asks a gRPC server for the types of its services (server reflection, v1 or the older v1alpha), or reads a file.
+"""Asks a gRPC server for the types of its services (server reflection, v1 or the older v1alpha) and for its health.
 
-Whether a gRPC server is well: what its health service says (grpc.health.v1), else whether it answers at all.
+Types may also come from a file. A server without a health service (grpc.health.v1) is well if it answers at all.
 """
 
 from collections import deque

@@ -1,12 +1,8 @@
-"""What a request shows of who it is from, by the settings.
+"""Sends the requests of one HTTP backend and reads the answers, within bounds. What they mean is decided elsewhere.
 
-Sends the requests of one backend and reads the answers, within bounds. What they mean is for others.
-
-Nothing is kept between requests but connections: a cookie of one client's call would show in another's. Redirects are
-followed on their own host alone: elsewhere nobody may see our credentials, and nobody has said that it may be asked.
-Nothing is tried again here; the pipeline does that where it is harmless.
-
-Whether a service answers.
+Only connections are kept between requests: a cookie of one client's call would show in another's. Redirects are
+followed on their own host only: another host must not see the credentials, and nobody allowed a request to it. Nothing
+is tried again here; the pipeline does that where it is harmless. A fetched token that was refused is replaced once.
 """
 
 import asyncio

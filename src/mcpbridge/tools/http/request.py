@@ -1,18 +1,14 @@
-"""The body of an answer, unpacked no further than it may be large: 200 kB of gzip can stand for 200 MB.
-
-A request before it is sent, and an answer after it was read. Pure.
-
-Arguments in addresses and headers: each stays one piece of where it stands. Pure.
-
-Tool arguments are written by a model, often after something that it read. In a path an argument is one segment however
-it is spelled, in a query one value, in a header one line; none can reach another host, path or header (CVE-2026-29791,
-CVE-2026-32871). What is made of them is looked at once more as a whole before it is sent.
-
-Templates of requests: texts and JSON values with places for arguments. Pure.
+"""Templates of HTTP requests, the request that a call makes of them, and an answer after it was read. Pure.
 
 `{name}` stands for an argument, `{name?}` for one that may be left out, together with the query parameter, header or
-member of the body that it stands in; `{{name}}` is the text `{name}`. A text that is nothing but a place stands for the
+member of the body that it stands in; `{{name}}` is the text `{name}`. A text that is only a place stands for the
 argument itself, whatever its type; elsewhere it is put in as text.
+
+Arguments are written by a model, often after something that it read. In a path an argument is one segment however it is
+spelled, in a query one value, in a header one line; none can reach another host, path or header (CVE-2026-29791,
+CVE-2026-32871). The whole is checked once more before it is sent.
+
+The body of an answer is unpacked no further than it may be large: 200 kB of gzip can stand for 200 MB.
 """
 
 import json

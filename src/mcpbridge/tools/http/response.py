@@ -1,9 +1,7 @@
-"""What the structured results of an HTTP tool must look like, and whether they do.
+"""From the answer of a service to the result of a tool, checked against the output schema. Pure.
 
-From the answer of a service to the result of a tool. Decides only; no I/O.
-
-A status that another try may change is raised, so that the pipeline can try again where that is harmless; any other
-failure is a result that the model reads, with the service's own words: it can often mend its arguments by them.
+A status that another try may change is raised, so that the pipeline can try again where that is harmless. Any other
+failure is a result that the model reads, with the service's own words: it can often correct its arguments by them.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The `auth` table of tools that are HTTP requests: how these show who they are from.
+"""The settings of an HTTP request as a tool: `[tools.weather] endpoint = "https://api.example.com/v1/{city}"`.
 
-The settings of an HTTP service as a tool: `[tools.weather] endpoint = "https://api.example.com/v1/{city}"`.
+The `auth` table is shared with OpenAPI and A2A tools.
 """
 
 from typing import Annotated, Any, Literal, Self, cast

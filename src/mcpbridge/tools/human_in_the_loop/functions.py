@@ -1,4 +1,4 @@
-"""What a human-in-the-loop tool is made of: two functions, looked at as functions of tools are.
+"""The two functions of a human-in-the-loop tool, inspected as functions of tools are.
 
 `on_tool_called` has the parameters of the tool. `on_response_received` has the response first, and may have the paused
 call (a parameter of the type `PausedCall`) and a context beside it; its annotations say what the response must be.

@@ -1,15 +1,13 @@
-"""Ask the user of the client that calls, with a form, where a tool needs no more than a few plain values.
-
-Forms are what every client that shows any can show (spec, elicitation): fields that are texts, numbers, yes or no, or
-choices. What does not fit into one is not asked this way.
-
-A tool with a human in the loop: a function that may pause its call, and one that makes the result of the answer.
+"""A tool with a human in the loop: a function that may pause its call, and one that makes the result of the answer.
 
 `on_tool_called(arguments…)` returns a value, which is the result, or None or a `Pause`: then the call waits in the
-store until somebody resumes it by its id. `on_response_received(response)` turns what came back into what the model
-sees. Both may be sync or async, and both results are checked against the output schema.
+store until somebody resumes it by its id. `on_response_received(response)` turns the answer into what the model sees.
+Both may be sync or async, and both results are checked against the output schema.
 
-The listed definition has no `outputSchema`, for the reason that `backends/manual.py` gives.
+The user of the client that calls may be asked with a form. Forms have only fields that every client can show (spec,
+elicitation): texts, numbers, yes or no, choices. What does not fit into one is not asked this way.
+
+The listed definition has no `outputSchema`, for the reason that `manual.py` gives.
 """
 
 import asyncio

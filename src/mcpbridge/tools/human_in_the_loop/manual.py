@@ -1,10 +1,10 @@
 """A tool without a handler: each call is handed to the program, which gives its result by `Bridge.resume`.
 
-Until then the call is paused (`backends/pausing.py`). Where the tool says so, the user of the client that calls is
-asked first, with a form, and what they accept is the result at once.
+Until then the call is paused (`paused_calls.py`). Where the tool says so, the user of the client that calls is asked
+first, with a form, and what they accept is the result at once.
 
-The listed definition has no `outputSchema`: clients refuse results that miss it, and "paused" is one. The results
-themselves are checked against it all the same.
+The listed definition has no `outputSchema`: clients refuse results that do not match it, and "paused" does not. The
+results themselves are checked against it all the same.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence

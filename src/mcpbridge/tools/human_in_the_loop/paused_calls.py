@@ -1,11 +1,9 @@
-"""A paused call as it stands in the store: all that is needed to go on with it in another process.
+"""Calls that wait for an answer from outside, in the store: they outlive the client and the process.
 
-Calls that wait for an answer from outside, in the store: they outlive the client, and the process.
-
-A tool that cannot answer at once writes down the call, as it was let through, and gives a result that says so. Whoever
-answers later (`library/pausing.py`) makes the call once more, on the way that every call goes; the tool then finds the
-answer with the call. Only this process can say that a call is such a one: the key that names it is made here, is
-forgotten when the call is over, and is nothing that a client could guess.
+A tool that cannot answer at once stores the call, as it was let through, and gives a result that says so. Whoever
+answers later makes the call once more, on the way that every call goes; the tool then finds the answer with the call.
+Only this process can say that a call is such a one: the key that names it is made here, is forgotten when the call is
+over, and cannot be guessed by a client.
 """
 
 import secrets

@@ -1,6 +1,4 @@
-"""From a call to the request of an operation. Pure.
-
-An API that describes itself as tools: one for each operation of its OpenAPI document (`[tools.NAME] openapi = …`).
+"""An API that describes itself as tools: one for each operation of its OpenAPI document (`[tools.NAME] openapi = …`).
 
 The document is read in a task of its own, again and again until that works, and once more by the command `reload`.
 """

@@ -1,4 +1,4 @@
-"""From the bytes of an OpenAPI document to its value, and where its API is. Decides only; no I/O."""
+"""Parses an OpenAPI document, and finds the address of its API. Pure."""
 
 import re
 from collections.abc import Mapping

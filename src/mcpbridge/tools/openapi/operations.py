@@ -1,4 +1,4 @@
-"""The operations of an OpenAPI document as tools. Decides only; no I/O.
+"""Which operations of an OpenAPI document are tools, their names and definitions. Pure.
 
 An operation that cannot be a tool is left out with the reason; the others stay.
 """

@@ -1,8 +1,8 @@
-"""What backends of the user's own Python code have in common: how that comes in, runs, and ends.
+"""What backends of the user's own Python code have in common: how the code is imported, runs, and ends.
 
-It is brought in in a thread when the backend starts, so that a slow or broken module costs its own tools alone. What
-cannot be brought in is tried again when somebody looks whether it works, on demand or on the schedule: only people can
-mend it, so there is no sense in trying by itself.
+It is imported in a thread when the backend starts, so that a slow or broken module costs its own tools only. A failed
+import is tried again when somebody checks the backend, on demand or on the schedule: only people can mend it, so there
+is no sense in trying by itself.
 """
 
 import asyncio

@@ -1,6 +1,4 @@
-"""The object of an executor: how it is made, and how its methods are called.
-
-A Python object as a tool: a class of the user's, of which one object is made, kept and managed.
+"""A Python object as a tool: an object of the user's class is made, kept and managed.
 
 All of its methods are optional but `execute` (or `__call__`), each may be sync or async:
 

@@ -1,16 +1,12 @@
-"""A function that was looked at: what clients see of it, and how a call of it runs.
-
-A Python function as a tool: schema from its signature, or given; progress from what it yields.
+"""A Python function as a tool: schema from its signature, or given; progress from what it yields.
 
 In the configuration it is named (`function = "pkg.mod:name"`), in a program it is given (`FunctionBackend.of`). What it
 raises becomes a result with `isError` that names type and message; the traceback stands in the log.
 
-What a function promises by its annotations, where no schema that clients see says it.
-
-`-> list[int]` is kept to as an output schema is, and what an `Iterator[Step]` yields as an event schema is. Clients are
-told neither, and results that keep to them look as they would without: only what breaks them is an error of the tool.
-What fits is JSON that the type can be made of (which is how `CallResult.value` is made), or that it is written as; it
-stays as the function gave it.
+A return annotation that is no object schema (`-> list[int]`) is enforced, and so is the type of what an
+`Iterator[Step]` yields, but clients are not told: only what breaks them is an error of the tool. What fits is JSON that
+the type can be made of (which is how `CallResult.value` is made), or that it is written as; it stays as the function
+gave it.
 """
 
 import inspect

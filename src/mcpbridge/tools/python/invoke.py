@@ -1,12 +1,8 @@
-"""Threads for the user's own code, which may take its time or never end.
+"""Runs the user's callables: coroutines on the event loop, all else in threads, generators to their last event.
 
-They are daemon threads, one a piece of work: those of a pool are waited for at the end of the process. Nobody can end
-a thread, so work that nobody waits for any more goes on until it looks whether it is still wanted; how much of that
-there may be is bounded.
-
-One call of a callable of the user's: on the event loop or in a thread, events told as they come.
-
-Runs the user's callables: coroutines on the event loop, all else in threads, generators to their last event.
+Threads are daemon threads, one for each piece of work: those of a pool are waited for at the end of the process. Nobody
+can end a thread, so work that nobody waits for any more goes on until it looks whether it is still wanted; how much of
+that there may be is bounded.
 
 A callable that is cancelled: a coroutine is cancelled at its next wait; a generator in a thread is closed at its next
 event; other code in a thread goes on until it looks at `context.cancelled`, or ends, and nobody waits for it.

@@ -1,19 +1,15 @@
-"""What a function returned, as the result of a tool.
+"""What a Python function returned, yielded or attached, as the result and the progress of a tool.
 
 A text is a text; None is an empty one. What has parts becomes JSON text with the same as `structuredContent`, which is
-always an object: what is none stands in its `result`. Content blocks (objects with the `type` and the members of one),
+always an object: anything else stands in its `result`. Content blocks (objects with the `type` and the members of one),
 and a whole result with such `content`, pass as they are. Bytes become an image if they are one, else a resource.
-
-What a function yields: events, which reach the client as progress, and in the end perhaps its result.
 
 An event is any JSON value. A text is a message; an object may have `message`, `progress` and `total`, as notifications
 of progress do. The whole event goes along in `_meta` where it says more than that. Progress must increase (spec,
-progress): what says no number counts on.
+progress): events without a number continue the count.
 
-What a tool gives the program beside its result: kept in the store, and named in `_meta` of the result.
-
-`ToolResult` brings them. No client and no model is shown them: a result has their handle only, which is good for the
-caller alone, as long as the store keeps them. So what passes a result on or shortens it has nothing to leave out.
+`ToolResult` brings further values for the program. No client and no model sees them: they are kept in the store, and
+the result has their handle only, which is good for the caller alone, as long as the store keeps them.
 """
 
 import base64

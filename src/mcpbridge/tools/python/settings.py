@@ -1,7 +1,4 @@
-"""The `tools.<name>` sections with `function`: a Python function as a tool.
-
-The `tools.<name>` sections with `executor_class`: an object that is kept, with a method that does the work.
-"""
+"""The `tools.<name>` sections with `function` or `executor_class`: Python functions and objects as tools."""
 
 import re
 from typing import Any

@@ -1,10 +1,4 @@
-"""The annotations of a function, resolved, in a form that pydantic takes.
-
-What a docstring says of a function and of its parameters.
-
-The schemas of a function: what its parameters take, and what it returns, as pydantic reads the annotations.
-
-From a Python function to a tool: schemas from its signature and docstring, and its arguments from JSON.
+"""From a Python function to a tool: schemas from its signature and docstring, and its arguments from JSON.
 
 The schema says what the annotations say, by pydantic, which also makes the arguments: dates, enums, models and so on
 arrive as what they are annotated. Descriptions come from `Annotated[..., Field(description=...)]`, else from the

@@ -1,11 +1,7 @@
-"""What `code-execute` is called with.
+"""`code-execute`: runs a program that the model wrote, in the sandbox.
 
-What came of a program, as the result of `code-execute`. Pure.
-
-`code-execute`: a program of the model's own, run in the sandbox.
-
-It has an empty folder to work in, no network and no files beside those of the system, unless the configuration gives it
-more. How it ended, what it wrote and which files it left are told as text and as values.
+The program has an empty folder to work in, no network and no files but those of the system, unless the configuration
+gives it more. How it ended, what it wrote and which files it left are in the result, as text and as values.
 
 Where no sandbox keeps every promise the tool is not listed, and refuses. That is found out while it is `running`; until
 then it is not listed either.

@@ -1,9 +1,8 @@
-"""What a program gets of a tool's result: data where it is data, text where it is text. Pure; parses very little.
+"""`run_code`: runs a program that the model wrote and that calls tools. The model sees only what the program returns.
 
-`run_code`: a program of the model's own that calls tools, of which it sees what the program says and nothing else.
-
-Each call goes the way of a direct one: policy, approval, limits and log are the same. What goes wrong with a program is
-told in a result with `isError`, so that the model reads it. What the program was given and printed is upstream text.
+Each call goes the way of a direct one: permissions, approval, limits and log are the same. A failed program gives a
+result with `isError`, so that the model reads why. A program gets the data of a tool's result where there is data, else
+its text.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,6 +1,6 @@
-"""`file-search`: files by name, and lines of files by what stands in them.
+"""`file-search`: finds files by name, and lines of files by a text or a regular expression.
 
-Finds a text or a regular expression in the bytes of files, in linear time, and shows the lines around. Pure.
+A search of bytes takes linear time (RE2), and shows the lines around each match.
 """
 
 import stat

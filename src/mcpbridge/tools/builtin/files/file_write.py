@@ -1,6 +1,6 @@
-"""Changes of a text: pieces of it replaced by others, each found exactly and once. Pure.
+"""`file-write`: writes a new text file, replaces one, appends to one, or replaces pieces of one. A person is asked.
 
-`file-write`: a new text file, a file anew, something at its end, or pieces of it replaced. A person is asked.
+Each piece to replace must be found exactly, and once unless the call says otherwise.
 """
 
 from collections.abc import Generator, Sequence

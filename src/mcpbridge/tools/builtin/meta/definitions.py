@@ -1,8 +1,7 @@
-"""What clients are told of the tools that find, describe and call others. Every token stands in every conversation.
+"""The definitions of `find_tools`, `describe_tools` and `call_tool`, as models read them; their arguments and results.
 
-Together with `recall` and a map of the catalog they stay within 600 tokens; a test counts.
-
-Arguments of the tools that find and describe others, and their results.
+Every token of a definition stands in every conversation. Together with `recall` and a map of the catalog they stay
+within 600 tokens; a test counts.
 """
 
 from collections.abc import Mapping, Sequence

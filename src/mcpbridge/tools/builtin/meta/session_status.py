@@ -1,8 +1,7 @@
-"""`brief`: what there is for a caller now, in a few lines; `pulse` (or `context-status`): how its session stands.
+"""`brief` and `pulse` (or `context-status`): what there is for a caller, and the state of its session.
 
-`task-complete` and `final-answer`: how an agent says that it is done, and hands over what it made.
-
-What is handed over reaches the program as an event (`deliverable`), and `Session.state["deliverable"]` for hooks.
+`task-complete` and `final-answer`: an agent says that it is done, and hands over what it made. That reaches the program
+as an event (`deliverable`), and hooks as `Session.state["deliverable"]`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,11 +1,9 @@
-"""The rows of a table of what may be called of a program: sub-commands, their options, and what they do. Values.
+"""Which sub-commands and options of a program may be called, as a table, and the verdict on a command line. Pure.
 
-Which sub-commands and options of a program may be called, as a table, and the verdict on a command line. Pure.
-
-What is not in the table is refused: options have their exact names (programs take abbreviations, this does not), a
-cluster such as `-sb` is taken if every letter is known, and nothing stands before the sub-command. The command that
-runs is put together anew from what was understood, so the program cannot read it differently: every value is joined
-to its option, and options stand before arguments.
+What is not in the table is refused. Options have their exact names (programs accept abbreviations, this does not), a
+cluster such as `-sb` is accepted if every letter is known, and nothing stands before the sub-command. The command that
+runs is built anew from what was understood, so the program cannot read it differently: every value is joined to its
+option, and options stand before arguments.
 """
 
 import re
@@ -72,6 +70,11 @@ class Program(Struct, frozen=True):
     never_options: Mapping[str, str] = {}
     """Options that no sub-command takes here, and why."""
     before: str = "nothing may stand before the sub-command"
+
+
+def for_each(names: str, why: str) -> dict[str, str]:
+    """The same reason for each of these names, which are written with blanks between them."""
+    return dict.fromkeys(names.split(), why)
 
 
 def command(

@@ -1,9 +1,7 @@
-"""A command line as a model writes it, taken apart into words. No shell reads it: nothing in it is expanded. Pure.
+"""Splits a command line into words, and checks the values of options and arguments by kind. Pure.
 
-What the values of a program's options and its arguments may look like, by kind. Pure.
-
-Each kind is a function that gives why a value is not taken, a clause, or "". None of them lets a value name a file
-outside of the place that the program works in.
+No shell reads the line, and nothing in it is expanded. Each kind is a function that says why a value is refused (a
+clause), or "". None of them accepts a value that names a file outside of the place where the program works.
 """
 
 import re

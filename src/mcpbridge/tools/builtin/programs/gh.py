@@ -1,8 +1,7 @@
-"""The sub-commands and options of gh that may be called. What is not here is refused; data, and nothing else.
+"""`gh-cli`: GitHub's own program, with the user's sign-in; the table of what may be called, and what is refused.
 
-`gh-cli`: GitHub's own program, with the sign-in that the user gave it. Reading needs nobody, the rest a person.
-
-It works in an empty directory that is no repository, so it starts no git of a repository and reads no file of one.
+Reading needs nobody's agreement, everything else a person's. gh works in an empty directory that is no repository, so
+it starts no git of a repository and reads no file of one.
 """
 
 import os

@@ -1,12 +1,9 @@
-"""What may be called of gws, the command line of Google Workspace; data, and nothing else.
+"""`gws-cli`: the command line of Google Workspace, with the user's sign-in; what may be called, and what is refused.
 
 gws makes its commands from the descriptions of Google's interfaces: `gws SERVICE RESOURCE… METHOD`. So methods are not
-listed here one by one: a few that only read are known by name, every other one needs a person's agreement.
+listed one by one: a few that only read are known by name (`list`, `get` …), every other one needs a person's agreement.
 
-`gws-cli`: the command line of Google Workspace, with the sign-in that the user gave it.
-
-What only reads (`list`, `get` and a few more) needs nobody; every other method needs a person's agreement. It works in
-an empty directory: it takes further variables from a `.env` file otherwise, there or in a directory above.
+It works in an empty directory: otherwise it takes further variables from a `.env` file, there or in a directory above.
 """
 
 import os

@@ -1,11 +1,8 @@
-"""Run a job as a program of the user, without a sandbox: for programs whose arguments were checked beforehand.
+"""Runs a program whose arguments were judged, in the sandbox or without it, and makes a result of its output.
 
-It gets the environment of the job and no more, a session of its own, and is killed with its group when its time is up.
-Without the interpreter that starts jobs in every sandbox it costs a tenth; most calls here are two short runs of git.
-
-Start a program whose arguments were judged, in the sandbox or beside it, and make a result of what it said.
-
-What `git-cli`, `gh-cli` and `gws-cli` have in common.
+`CliTool` is what `git-cli`, `gh-cli` and `gws-cli` have in common. `PlainRunner` runs without a sandbox: the program
+gets the environment of the job and nothing more, a session of its own, and is killed with its group when its time is
+up. It costs a tenth of a sandbox's interpreter; most calls here are two short runs of git.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""The arguments of `recall`, read.
-
-What is kept, as `recall` lists it.
-"""
+"""Reads the arguments of `recall`, and writes its list of kept results."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What clients are told of `recall`. Every token of it stands in every conversation."""
+"""The definition of `recall`, as models read it. Every token of it stands in every conversation."""
 
 from typing import Any
 

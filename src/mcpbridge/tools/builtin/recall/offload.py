@@ -1,4 +1,4 @@
-"""Reading kept results beside the event loop: small ones in it, larger ones in a thread, large ones in a process."""
+"""Reads kept results beside the event loop: small ones in it, larger ones in a thread, large ones in a process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Kept results, read and asked: the part of `recall` that takes time, and runs in a thread for large ones."""
+"""Reads and queries kept results: the part of `recall` that takes time, and runs in a thread for large ones."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast

@@ -1,8 +1,7 @@
-"""Coins by what people call them, and what the price service calls them.
+"""`crypto-price`: what coins cost now, by CoinGecko's API: one request for all coins of a call, cached for a minute.
 
-`crypto-price`: what coins cost now, by CoinGecko's API: one request for all of a call, kept for a minute.
-
-A coin that is not known is part of the answer (`notFound`), not a failure: the others have a price all the same.
+Coins are known by the names that people use. A coin that is not known is part of the answer (`notFound`) and no
+failure: the others have a price all the same.
 """
 
 import asyncio

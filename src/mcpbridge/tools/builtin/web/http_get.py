@@ -1,11 +1,8 @@
-"""`http-get`: reads a page or another text from the web, wherever on the internet a model asks for.
+"""`http-get`: reads a page or another text from the internet, wherever a model asks for it.
 
-Nothing inside is fetched: see `sandbox/addresses.py`. What comes is the text of whoever runs the site.
-
-What an answer of a web server is as text: its characters, a page as Markdown, or just what it is.
-
-Markdown is made by `html-to-markdown` (extra `web`): a parser in Rust that keeps links, tables and code, leaves out
-scripts and what the page hides, and takes hostile pages in linear time.
+Nothing inside the local network is fetched: see `sandbox/addresses.py`. The result is the text of whoever runs the
+site. A page becomes Markdown by `html-to-markdown` (extra `web`): a parser in Rust that keeps links, tables and code,
+leaves out scripts and what the page hides, and reads hostile pages in linear time.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the answer of a service that a tool asks means where it is not what was asked for. Decides only; no I/O."""
+"""The meaning of an error answer of a web service that a tool asks. Pure."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,9 +1,4 @@
-"""The values behind the contexts of a run: one for several calls, from any thread.
-
-What is put in is copied by way of JSON, so everybody reads what later turns will read. The copy itself is what all
-calls side by side have: changes made to it in place are seen by them at once, and are noticed when a call ends.
-
-`Context[T]`: what a handler gets that keeps something over the calls of a run, beside all that a call has.
+"""`Context[T]`: what a handler gets that keeps something over the calls of a run, beside all that a call has.
 
     async def search(context: Context[Prefs], query: str) -> str:
         context.update(last_query=query)
@@ -12,7 +7,9 @@ A run is what the client or the program names (`run=`). Each tool has one value 
 together another (`context.shared`). They last over the turns of the run, in the store, bound to who calls; calls side
 by side see each other's changes at once. Calls of no run that was named keep theirs for as long as they take.
 
-The values of runs that have calls under way, by whose they are: each is read or made once for all of those.
+A value that is set is copied by way of JSON, so everybody reads what later turns will read. Calls side by side share
+that copy: changes made to it in place are seen by them at once, and are noticed when a call ends. Methods may be called
+from any thread.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""Typed dicts in annotations, in the form that pydantic takes.
+"""What a context may hold: values of one type, checked against it, written as JSON and read again.
 
-What a context may hold: values of one type, checked against it, written down as JSON and read again.
-
-Models, dataclasses, typed dicts and plain JSON values are pydantic's to check; structs are msgspec's.
+Models, dataclasses, typed dicts and plain JSON values are checked by pydantic, structs by msgspec.
 """
 
 import dataclasses

@@ -1,17 +1,14 @@
-"""The sub-commands of git that change something, each after a person agreed; data, and nothing else.
+"""The sub-commands and options of git that may be called. What is in no table is refused. Data only.
 
-Not here: `rebase --continue` and `--exec`, whose list of steps may hold commands and lies in the repository.
-
-The sub-commands and options of git that may be called: here those that read. What is in no table is refused. Data.
-
-Left out on purpose, beside what `git_never` names: `--dirty` of describe, `--submodule=diff` and all that enters
-submodules, since git starts itself anew there without the neutralised configuration.
+Left out on purpose, beside what `refused.py` names: `--dirty` of describe, `--submodule=diff` and all that enters
+submodules, since git starts itself anew there without the neutralised configuration; `rebase --continue` and `--exec`,
+whose list of steps may hold commands and lies in the repository.
 """
 
 from functools import partial
 
 from mcpbridge.tools.builtin.programs.allow_list import Command, Program, command
-from mcpbridge.tools.builtin.programs.git.hardening import NEVER, NEVER_OPTIONS
+from mcpbridge.tools.builtin.programs.git.refused import NEVER, NEVER_OPTIONS
 
 _change = partial(command, level="write")
 _reach = partial(command, level="write", network=True)

@@ -1,7 +1,7 @@
-"""`git-cli`: git in the configured repositories. Reading needs nobody; what changes something, a person's agreement.
+"""`git-cli`: git in the configured repositories. Reading needs nobody's agreement, a change needs a person's.
 
-The arguments are judged by a table (`git_table`), the repository is found beforehand (`git_places`), and whatever its
-configuration could start is neutralised (`git_hardening`). That holds with a sandbox and without one.
+The arguments are judged by a table (`commands.py`), the repository is found beforehand (`repository.py`), and whatever
+its configuration could start is neutralised (`hardening.py`). That holds with a sandbox and without one.
 """
 
 import asyncio

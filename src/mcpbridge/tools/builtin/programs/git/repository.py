@@ -1,23 +1,13 @@
-"""What is looked at in a repository before git is started: never without end, and never a pipe or a device.
+"""Which repository a call means, whether it lies where repositories may be used, and whether git may enter it.
 
-A repository may be made to do harm: a file of many gigabytes costs nothing where it has holes, and a pipe is never read
-to its end.
-
-Which repository a call means, and whether it lies where repositories may be used.
-
-git would search for itself, follow `.git` files anywhere, and take a configured `core.worktree`. Here it is told: the
-repository, its common part and its working tree are found beforehand, must all lie under the configured directories,
-and are passed by variables, which come before everything that a repository says of itself.
-
-Repositories within the working tree: git enters them by itself, in a process that forgets what was neutralised.
-
-`git add`, `stash` and others ask each submodule whether it changed. That process clears the variables by which settings
-are passed, so what the submodule's own configuration names would run. Such a repository is not worked on.
-
-Files that a repository's configuration makes git read: one elsewhere would be shown, line by line, in complaints.
-
-Most such settings are neutralised. These cannot be: an include is followed before anything else, and an empty value of
-`blame.ignoreRevsFile` does not take back those before it. So their files have to lie where repositories may be.
+- git would search for itself, follow `.git` files anywhere, and take a configured `core.worktree`. So the repository,
+  its common part and its working tree are found beforehand, must all lie under the configured directories, and are
+  passed by variables, which come before everything that a repository says of itself.
+- Files are read without waiting: a sparse file of many gigabytes costs nothing to make, and a pipe never ends.
+- Repositories within the working tree: `git add`, `stash` and others ask each submodule whether it changed, in a
+  process that forgets what was neutralised. A working tree with such a submodule is refused.
+- Files that a repository's configuration makes git read would be shown line by line in complaints. Most such settings
+  are neutralised. An include and `blame.ignoreRevsFile` cannot be, so their files must lie where repositories may be.
 """
 
 import asyncio
