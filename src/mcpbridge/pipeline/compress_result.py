@@ -1,13 +1,12 @@
-"""Where work on results happens: here, in a thread, or in a process, by how much it is about.
-
-Python's parsers hold on to the interpreter: a list of ten million numbers in a thread would stop all other calls for a
-second. So huge results go to a process, which also gives their memory back when it is done.
-
-A large result in its new form: kept whole, shown in a budget, with what it says in every part the same.
+"""A large result in its new form: kept whole, shown in a budget, with what it says in every part the same.
 
 What is shown is decided in `results/`; here the parts come together: the store, the model that summarizes, the script
 that the caller brought. Whatever fails on the way, the result of the call is never lost: it may have had effects, and
 the caller must learn of them.
+
+Work is done here, in a thread, or in a process, by the size of the result. Python's parsers hold on to the interpreter:
+a list of ten million numbers in a thread would stop all other calls for a second. So huge results go to a process,
+which also gives their memory back when it is done.
 """
 
 import time

@@ -1,8 +1,7 @@
 """The end of every plan: hand the call to who owns its target, and answer what that asks back.
 
-Arguments that a modern HTTP server wants repeated in headers (`Mcp-Param-*`, MCP 2026-07-28, transports).
-
-The last thing before a call is delivered: what is repeated are the arguments that really go out, after all stages.
+Here arguments that a modern HTTP server wants repeated in headers are put there (`Mcp-Param-*`, MCP 2026-07-28,
+transports): after all stages, so that what is repeated are the arguments that really go out.
 """
 
 from collections.abc import Awaitable, Mapping

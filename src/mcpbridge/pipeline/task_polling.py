@@ -1,15 +1,13 @@
-"""What a server says of a task, in either dialect; pure.
-
-Revision 2025-11-25 wraps the new task (`task: {taskId, ttl, pollInterval}`) and keeps its outcome for `tasks/result`;
-the extension of 2026-07-28 is flat (`taskId`, `ttlMs`, `pollIntervalMs`) and has outcome and questions in the task.
-
-Follow a task to its end, for a client that wants a result and knows nothing of tasks.
+"""Follow a task to its end, for a client that wants a result and knows nothing of tasks.
 
 A modern server may answer a call with a task (extension `io.modelcontextprotocol/tasks`); a tool of a legacy server may
 run as a task only (2025-11-25, `taskSupport: "required"`). Either way the bridge looks at the task until it has ended,
 at the pace that the server asks for, and what comes of it is the result of the call. What the task wants to know
 meanwhile is put to the client of the call: a modern task has its questions in it, a legacy one sends them as requests,
 on the stream of `tasks/result`. When the call is given up, so is the task.
+
+The dialects: revision 2025-11-25 wraps the new task (`task: {taskId, ttl, pollInterval}`) and keeps its outcome for
+`tasks/result`; the extension is flat (`taskId`, `ttlMs`, `pollIntervalMs`) and has outcome and questions in the task.
 """
 
 import asyncio

@@ -1,0 +1,4 @@
+"""How a person is asked to agree to a call, and how long a yes holds. Start at `request.py`.
+
+When one has to agree is decided by `permissions/` and `stages/permission.py`; `stages/approval.py` asks.
+"""

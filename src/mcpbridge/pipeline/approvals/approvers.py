@@ -1,10 +1,8 @@
-"""Asks the client's user, with a form.
+"""The ways to ask a person: the client's user with a form, or a function of the program that the bridge runs in.
 
-The same elicitation that servers use, in the bridge's own name: to the client all questions are the bridge's, so each
-message begins with who asks. A server cannot ask in the bridge's name, since its questions begin with its own, and no
-server's name has the colon and the blank that stand here, even if it is called as the bridge is.
-
-Asks a function of the program that the bridge runs in.
+The form is the same elicitation that servers use, in the bridge's own name: to the client all questions are the
+bridge's, so each message begins with who asks. A server cannot ask in the bridge's name, since its questions begin with
+its own, and no server's name has the colon and the blank that stand here, even if it is called as the bridge is.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""Yeses that are kept: for one later call, or for the same call throughout a session.
+"""Approvals that are kept: for one later call, or for the same call throughout a session.
 
 A grant is found by what it is for (`binding_of`), so a call with other arguments, of a tool whose definition changed,
-of somebody else or under another policy finds none. Of several callers exactly one gets a grant for one call.
-
-Approvals are written down, step by step, whether or not calls are.
+of somebody else or under another policy finds none. Of several callers exactly one gets a grant for one call. Every
+step of an approval is written to the audit log, whether or not calls are.
 """
 
 import msgspec

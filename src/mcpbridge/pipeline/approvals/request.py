@@ -1,10 +1,8 @@
-"""What a person is asked to agree to, and what came of it: the values that approvers, grants and records share.
+"""What a person is asked to agree to, how it is worded, and what came of it.
 
-The arguments of a call as a person reads them before saying yes. Pure.
-
-What is shown is what would be sent: numbers and members stand as they were written, also a member that is named
+Arguments are shown as they would be sent: numbers and members stand as they were written, also a member that is named
 twice. What a terminal or a dialog does not show, or what turns the direction of the text, is spelled out. Too much is
-shortened at its long texts first, so that every member can be seen, and then size and digest of the whole are told.
+shortened at its long texts first, so that every member can be seen; then size and digest of the whole are added. Pure.
 """
 
 import re

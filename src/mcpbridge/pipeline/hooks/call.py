@@ -1,10 +1,8 @@
-"""What a hook gets to know of a call: a value for functions of the program, a JSON document for all others.
+"""What a hook gets to know of a call, and what it may answer: nothing, other arguments, a result, or a refusal.
 
-Functions become hooks by `before` and `after`, and are given to `Bridge(hooks=[...])`.
-
-What hooks made of calls that their clients will come back with: those send again what they sent before.
-
-What a hook answers, as JSON: nothing, other arguments, a result, or a refusal. Pure.
+It is a value for functions of the program and a JSON document for all others. Functions become hooks by `before` and
+`after`, and are given to `Bridge(hooks=[...])`. `Changes` keeps what hooks made of calls that their clients will come
+back with, since those send again what they sent before.
 """
 
 import secrets

@@ -1,11 +1,9 @@
-"""A hook that is a program: the event on its standard input, the answer on its standard output.
+"""The three kinds of hooks: a program, a function of the program that the bridge runs in, an address.
 
-It is started for each call, in a process group of its own, and ended with all that it started: when it has answered,
-when its time is over, and when the call is cancelled. What it writes to standard error goes to the log alone.
-
-A hook that is a function of the program: what it returns or raises, as a verdict.
-
-A hook that is an address: the event as a POST, the answer in the body of what comes back.
+A hook that is a program gets the event on its standard input and answers on its standard output. It is started for each
+call, in a process group of its own, and ended with all that it started: when it has answered, when its time is over,
+and when the call is cancelled. What it writes to standard error goes to the log alone. An address gets the event as a
+POST and answers in the body of the response. What a function returns or raises becomes the same verdict.
 """
 
 import asyncio

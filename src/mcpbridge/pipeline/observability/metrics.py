@@ -1,11 +1,8 @@
 """Counts and durations of calls, in memory, per tool, server and client. They begin anew with the process.
 
 The counting is a few additions on a `Series` that the caller holds; sums, rates and quantiles are made by whoever asks.
-Names that clients and servers choose make series, so there is a limit to each; what is beyond counts as `other`.
-
-What each session has called so far, for those who ask how things stand (`pulse`).
-
-How a call ended, told from its result or its error; pure.
+Names that clients and servers choose make series, so there is a limit to each; what is beyond counts as `other`. Here
+stand also the buckets, how a call's outcome is classified, and what each session has called so far (for `pulse`).
 """
 
 import asyncio

@@ -1,6 +1,4 @@
-"""One rule of `permissions`, ready to be compared: with a tool, with who calls, and with the call itself.
-
-Who may call what: one answer for listing, searching and calling. Pure.
+"""Who may call what: one answer for listing, searching and calling. Pure.
 
 Rules are tried in order and the first that matches decides; if none does, the `permission` that is set for the tool,
 its server or all calls. For each tool only the rules are kept that can match it, so most tools have none left and cost

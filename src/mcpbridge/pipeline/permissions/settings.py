@@ -1,9 +1,8 @@
 """The `permissions` of the configuration: rules about who may call what; the first one that matches decides.
 
-Which tools a glob of the configuration, of a program or of a command is about: one rule for all of them.
-
-A glob without a slash is about names, `server/name` about both. A tool that the configuration renames goes by either
-name, so that who renames a tool takes no rule and no hook off it. Case counts.
+Also which tools a glob is about, the same for the configuration, programs and commands. A glob without a slash is about
+names, `server/name` about both. A tool that the configuration renames goes by either name, so that who renames a tool
+takes no rule and no hook off it. Case counts.
 """
 
 import re

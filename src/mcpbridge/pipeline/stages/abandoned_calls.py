@@ -5,7 +5,7 @@ its own deadlines, and its result is kept under a handle, for the principal that
 (same tool, same arguments) joins the one that still runs, or gets the kept result. Once: the next one runs anew, since
 whoever asks a second time may want to know how things are now. By its handle a result can be read until it expires.
 
-Who stopped waiting, and who can be told, is the business of `downstream/patience`.
+Who stopped waiting, and who can be told, is the business of `downstream/requests/timeouts.py`.
 """
 
 import time

@@ -1,12 +1,10 @@
-"""Which runs are for several calls, and which results: none that came of what one client alone was asked.
-
-Answer a call with the result that the same call had a moment ago; run concurrent identical calls once.
+"""Answer a call with the result that the same call had a moment ago; run concurrent identical calls once.
 
 Kept is what a tool with `cache` returned, in memory, for whoever may have it: the same tool as it is defined now, the
 same arguments, the same principal (or everybody, as configured), and where a server may know its clients apart, the
 same session. Not kept: failures, questions, tasks, and what came of a client's answers, which is good for this once. A
 write to a server, and any change of its lists, forgets all that is kept of it, at its start and at its end: what was
-read beside a write is told to those who asked, and to nobody else.
+read beside a write goes to those who asked, and to nobody else.
 """
 
 import asyncio

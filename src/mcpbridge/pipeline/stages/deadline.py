@@ -1,9 +1,9 @@
 """The time that a call has: deadlines of its own where its tool has such, and from when on they count.
 
-They are kept where the call is sent (`wire/deadlines.py`): there is no answer and no progress for so long, or it takes
-so long in all. What a call waits before that is part of it: whoever makes it wait for the first time notes by when it
-must be done (`Call.deadline`), and what is left then goes with it. Only a call that may be tried again has its time
-counted from the beginning. A tool with nothing of that has no stage.
+They are enforced where the call is sent (`protocol/deadlines.py`): no answer and no progress for so long, or so long in
+all. What a call waits before that is part of it: whoever makes it wait for the first time notes by when it must be done
+(`Call.deadline`), and what is left then goes with it. Only a call that may be tried again has its time counted from the
+beginning. A tool with nothing of that has no stage.
 """
 
 import asyncio

@@ -1,16 +1,13 @@
-"""A token bucket, pure: the time is passed in.
-
-It holds `times` tokens at most and gets them back evenly, so that after a pause `times` calls may come at once and
-later ones one every `seconds / times`. In any span of time w no more than `times + w * times / seconds` pass, which is
-twice the rate within the first `seconds` after a pause, and the rate itself in the long run.
-
-What is kept is one number, the time at which the bucket is full again (the generic cell rate algorithm, ITU-T I.371).
-
-How often calls may come: for each client, each server, each tool. Who comes too soon is told when to come back.
+"""How often calls may come: for each client, each server, each tool. Who comes too soon is told when to come back.
 
 A call passes when each of its buckets has a token, and only then takes one of each: one that is refused costs nobody
 anything. Later rounds of a call, and its retries, count no further. Reading resources and getting prompts counts for
 the client and the server as well.
+
+The algorithm is a token bucket. It holds `times` tokens at most and gets them back evenly, so that after a pause
+`times` calls may come at once and later ones one every `seconds / times`. In any span of time w no more than
+`times + w * times / seconds` pass: twice the rate within the first `seconds` after a pause, the rate itself in the long
+run. A bucket is one number, the time at which it is full again (the generic cell rate algorithm, ITU-T I.371).
 """
 
 import time

@@ -1,18 +1,16 @@
-"""How long to wait before the next try, and whether there may be one at all; pure, time and chance are passed in.
+"""Try a failed call again, where that is safe: which errors, how often, after which wait.
 
-Full jitter after AWS, the budget after Envoy and Finagle: many clients that fail at once must not come back at once,
-and a server that is down must not get several times the calls that it could not bear.
+What the server certainly did not run is tried again whatever the tool does: it was not connected, or it turned the call
+away and said when to come back. A call that was sent and got no answer may have taken effect; that is tried again only
+where doing it twice is doing it once (reading counts). Never tried again: what got an answer, an error too; what ran
+out of time; a call that asked somebody something or became a task, since that cannot be taken back; and nothing beyond
+the call's deadline, or beyond the budget of its server.
 
-Try a failed call again, where that is safe.
+The wait has full jitter (after AWS), the budget is that of Envoy and Finagle: clients that fail at once must not come
+back at once, and a server that is down must not get several times the calls that it could not bear.
 
-What the server certainly did not run is tried again whatever the tool does: it was not connected, or it turned the
-call away and said when to come back. A call that was sent and got no answer may have taken effect; that is tried again
-only where doing it twice is doing it once (reading counts). Never tried again: what got an answer, an error too; what
-ran out of time; a call that asked somebody something or became a task, since that cannot be taken back; and nothing
-beyond the call's deadline, or beyond the budget of its server.
-
-What is told in the end is true of all tries: if one of them was sent, the call may have taken effect, whatever kept the
-last one back.
+The last error is true of all tries: if one of them was sent, the call may have taken effect, whatever kept the last one
+back.
 """
 
 import asyncio

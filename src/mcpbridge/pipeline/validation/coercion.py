@@ -1,13 +1,12 @@
-"""Mend harmless slips in arguments where the schema leaves no doubt what was meant. Pure.
+"""Mend harmless slips in arguments where the schema leaves no doubt what was meant, and fill in defaults. Pure.
 
 Only what is wrong is touched: the faults that the check found lead to the places, and each kind of fault has few
 mendings. What comes out must be right as a whole; else nothing is mended and the call is refused for what it was.
 A mending that could be meant in two ways is none: `"a,b"` for a list of strings, `1` for a boolean.
 
-Defaults of a schema for arguments that were left out. Pure.
-
-Which there are is found once for each tool: those of plain `properties`, nested ones too, that are right by their own
-schema. A branch of `anyOf`, or what a `$ref` leads to, may not be meant at all; `null` says no more than absence.
+Which defaults there are is found once for each tool: those of plain `properties`, nested ones too, that are right by
+their own schema. A branch of `anyOf`, or what a `$ref` leads to, may not be meant at all; `null` says no more than
+absence.
 """
 
 import re

@@ -1,17 +1,12 @@
-"""The piece of a schema that shows how some parameters are right: small enough for a model's context. Pure.
+"""What is wrong with arguments, worded so that a model gets them right next time. Pure.
 
-Only those parameters, and what is required. `$ref`s within the schema are put in place, since what they refer to is not
-in the piece. Detail goes step by step until it fits: descriptions first, types last.
+Each fault is one short sentence, with the nearest valid name or value. Beside them stands the piece of the schema that
+shows how it is right: only those parameters and what is required, with `$ref`s put in place, and small enough for a
+model's context. Detail goes step by step until it fits: descriptions first, types last. Values are shown only if they
+are small.
 
-What is wrong with arguments, said so that a model gets them right next time. Pure.
-
-Each fault is one short sentence, with the nearest valid name or value; the piece of the schema that shows how it is
-right stands beside them (`arguments/piece.py`). Values are shown only if they are small.
-
-How many errors one wrong value can be: of `anyOf` and `oneOf`, every alternative has some of its own. Pure.
-
-The validator makes them all before it tells of the first, 20 µs each. A list of a thousand words, each of which must be
-one of a hundred literals, was 100,000 errors: two seconds in which nobody else is served.
+`width_of` bounds how many errors one wrong value can be: of `anyOf` and `oneOf` every alternative has some of its own,
+and the validator makes them all before it reports the first, 20 µs each.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,9 +1,7 @@
-"""Arguments in which a member is named twice: what is decided about one must not be sent as the other. Pure.
+"""Changes of single places in JSON text, and members that are named twice. Pure.
 
-JSON does not say which of the two counts, and servers differ. Who decides by arguments sees the last, so such
-arguments are refused wherever somebody decides. No client means to send any.
-
-Changes of single places in JSON text; whatever nobody changes keeps its bytes. Pure.
+Whatever nobody changes keeps its bytes. JSON does not say which of two members of one name counts, and servers differ.
+Who decides by arguments sees the last, so such arguments are refused wherever somebody decides.
 """
 
 import json

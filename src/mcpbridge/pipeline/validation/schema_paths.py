@@ -1,14 +1,10 @@
-"""Finding one's way in a JSON schema: what governs a place, and which names are declared there. Pure.
+"""What in a JSON schema governs a place of the arguments, and how places are named. Pure.
 
 `$ref`s are followed within the schema only. A schema may refer to itself: each part is visited once.
 
-Values and places of arguments in words, short and without secrets. Pure.
-
-How much work a schema can make of a value: how large it is when every `$ref` stands for what it refers to. Pure.
-
-A few lines of references that each lead to two others mean a million schemas, and every value is checked against all
-of them; two that lead back to where they stand double the work with each level of the value. One call of a tool of a
-hostile server would stop the bridge. So there are bounds, far beyond what real schemas need.
+Also how much work a schema can make of a value. A few lines of references that each lead to two others mean a million
+schemas, and every value is checked against all of them; one call of a tool of a hostile server would stop the bridge.
+So there are bounds, far beyond what real schemas need.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
