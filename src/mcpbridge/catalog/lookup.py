@@ -77,7 +77,8 @@ class NameIndex(Generic[_Ref]):
             ids[f"{server}/{name}"].append(wire)
             dotted[f"{server}.{name}"].append(wire)
             bare[name].append(wire)
-        self._wires = wires
+        self.by_wire: Mapping[str, _Ref] = wires
+        """What has a wire name, hidden or not. Not to be changed."""
         self._aliases = (ids, dotted, bare)
         self._hidden: frozenset[str] = frozenset()
 
@@ -86,8 +87,8 @@ class NameIndex(Generic[_Ref]):
         """What is listed, by wire name, in the order in which it came."""
         hidden = self._hidden
         if not hidden:
-            return MappingProxyType(self._wires)
-        return MappingProxyType({wire: ref for wire, ref in self._wires.items() if wire not in hidden})
+            return MappingProxyType(self.by_wire)
+        return MappingProxyType({wire: ref for wire, ref in self.by_wire.items() if wire not in hidden})
 
     def hiding(self, wires: frozenset[str]) -> "NameIndex[_Ref]":
         """The same names for the same things, of which these are not listed and not guessed."""
@@ -101,13 +102,13 @@ class NameIndex(Generic[_Ref]):
         Raises:
             UnknownName: nothing, or more than one thing; says which names would work.
         """
-        ref = self._wires.get(name)
+        ref = self.by_wire.get(name)
         if ref is not None:
             return ref
         for aliases in self._aliases:
             wires = aliases.get(name)
             if wires is not None and len(wires) == 1:
-                return self._wires[wires[0]]
+                return self.by_wire[wires[0]]
             if wires is not None:
                 shown = [wire for wire in wires if wire not in self._hidden]
                 raise UnknownName(self._kind, name, candidates=shown[:_CANDIDATES], ambiguous=True)
@@ -116,14 +117,14 @@ class NameIndex(Generic[_Ref]):
     def _guesses(self, name: str) -> list[str]:
         """Wire names close to `name`, or whose bare name is."""
         _, _, bare = self._aliases
-        known = {**self._wires, **bare}
+        known = {**self.by_wire, **bare}
         if self._hidden:
             shown = {name: [wire for wire in wires if wire not in self._hidden] for name, wires in bare.items()}
             bare = {name: wires for name, wires in shown.items() if wires}
             known = {**self.wires, **bare}
         guesses: dict[str, None] = {}
         for guess in likely_meant(name, known):
-            guesses |= dict.fromkeys([guess] if guess in self._wires else bare[guess][:_CANDIDATES])
+            guesses |= dict.fromkeys([guess] if guess in self.by_wire else bare[guess][:_CANDIDATES])
         return list(guesses)[:_CANDIDATES] or self._guesses_of_ids(name)
 
     def _guesses_of_ids(self, name: str) -> list[str]:

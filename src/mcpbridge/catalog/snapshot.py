@@ -96,6 +96,8 @@ class Snapshot(Struct, frozen=True):
     """Tools of the bridge that can be called but are in no listing, by wire name."""
     dropped: tuple[Dropped, ...]
     """What clients do not see, or not in full, though it is offered and not hidden by the configuration."""
+    by_wire: Mapping[str, ToolRef]
+    """Every tool that can be called by its wire name, listed or not, as the fast way to `tool`. Not to be changed."""
     _tool_names: NameIndex[ToolRef]
     _prompt_names: NameIndex[PromptRef]
     _uris: UriIndex

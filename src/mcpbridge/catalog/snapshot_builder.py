@@ -116,6 +116,7 @@ class SnapshotBuilder:
             templates=MappingProxyType(templates),
             unlisted=MappingProxyType({ref.wire: ref for ref, _ in merge.unlisted}),
             dropped=(*(drop for server in accepted.values() for drop in server.dropped), *merge.dropped),
+            by_wire=tools.by_wire,
             _tool_names=tools,
             _prompt_names=prompts,
             _uris=uris,

@@ -145,6 +145,8 @@ class Call(Struct, eq=False):
     """Whose call it is."""
     timeouts: Timeouts | None = None
     """The call's own deadlines, from when it is sent; None: those of its server."""
+    was_text: bool = False
+    """Its arguments came as a string with an object in it; they are the object now."""
     continues: bool = False
     """A later round of a call that was let through before, proved by a sealed state: nobody is asked again."""
     approval: str = ""

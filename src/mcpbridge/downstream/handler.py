@@ -41,6 +41,7 @@ class Startup(Protocol):
 
 
 EMPTY = b"{}"
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 def text(params: Body, name: str) -> str:
@@ -50,7 +51,7 @@ def text(params: Body, name: str) -> str:
         BadRequest: it is missing, or no string.
     """
     try:
-        return params.text(name)
+        return _decode_text(params.fields[name])
     except KeyError:
         raise BadRequest(INVALID_PARAMS, f"params.{name} is missing") from None
     except msgspec.ValidationError:

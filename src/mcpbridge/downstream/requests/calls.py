@@ -1,13 +1,12 @@
-"""The `Mcp-Param-*` headers of a call: arguments that its tool marks with `x-mcp-header` (MCP 2026-07-28, transports).
+"""Calls of tools, prompts and resources, and completions: what a request is for, and off to `delivery`.
 
-The SDK knows their rules; the part of it that does is loaded only where a tool has such marks.
-
-Listing and calling: requests that the catalog answers, or that an upstream gets by `delivery`.
-
-A name is resolved once, against the snapshot of that moment; what follows knows only the server and its own name.
+Which tool a `tools/call` means is decided in `catalog/resolve.py`, once, against the snapshot of that moment; what
+follows knows only the server and its own name. Here a name that nobody has waits for tools of the session and for
+servers that still start, and a client is kept to its profile.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Raw
@@ -15,39 +14,18 @@ from msgspec import Raw
 from mcpbridge.base.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.catalog.resolve import ResolvedCall, resolve
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
-from mcpbridge.core.model import BRIDGE
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.handler import Finding, Handler, text
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.requests.result_resources import RESULT_URIS, ResultResources
 from mcpbridge.downstream.tasks.tasks import Tasks
-from mcpbridge.pipeline.stages.validate_arguments import told_of
-from mcpbridge.pipeline.validation.coercion import UNWRAPPED, object_within
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, Frame
 from mcpbridge.protocol.meta import TRANSFORM, complete_for_modern
-from mcpbridge.sandbox.javascript.scripts import transform_suffix
-from mcpbridge.tools.builtin.meta.call_tool import inner_call
 from mcpbridge.upstream.pool import Pool
-
-
-def check_param_headers(definition: bytes, params: Body, headers: Mapping[str, str]) -> None:
-    """Compare what a client sent with its arguments, by the tool's definition.
-
-    Raises:
-        BadRequest: they say different things.
-    """
-    from mcpbridge.protocol.sdk import validate_mcp_param_headers
-
-    arguments = params.inner("arguments") or Body()
-    schema = Body(definition).inner("inputSchema") or Body()
-    broken = validate_mcp_param_headers(schema.value(), arguments.value(), headers)
-    if broken is not None:
-        code, message, data = broken
-        raise BadRequest(code, message, data)
-
 
 _Found = TypeVar("_Found")
 
@@ -87,77 +65,79 @@ class Calls:
         }
 
     def call_tool(self, client: Client, frame: Frame, notify: Notify) -> Awaitable[bytes | Raw]:
-        """`tools/call`: by wire name or alias. No coroutine of its own: every call would pay for one more."""
-        params = _params(frame)
-        name = text(params, "name")
+        """`tools/call`. No coroutine of its own: every call would pay for one more."""
+        params = Body(frame.params) if frame.params else Body()
+        look = partial(
+            resolve,
+            name=text(params, "name"),
+            params=params,
+            shown=partial(self._listing.own_name, client),
+            may_unwrap=self._listing.is_open,
+        )
         try:
-            ref = self._catalog.view(client.view).tool(name)
-        except UnknownName:
-            return self._find_and_call(client, name, params, notify)
-        return self._call(client, ref, name, params, notify)
+            resolved = look(self._catalog.view(client.view))
+        except UnknownName as unknown:
+            return self._find_and_call(client, unknown.name, look, params, notify)
+        return self._call(client, resolved, params, notify)
 
-    async def _find_and_call(self, client: Client, name: str, params: Body, notify: Notify) -> bytes | Raw:
-        name = self._listing.own_name(client, name)
-        if (suffixed := transform_suffix(name)) is not None:
-            name = suffixed[0]
-            params.put("name", name)
-            meta = params.inner("_meta") or Body()
-            meta.put(TRANSFORM, suffixed[1])
-            params.put("_meta", meta)
-        ref = await self._find_tool(client, name)
-        return await self._call(client, ref, name, params, notify)
+    async def _find_and_call(
+        self, client: Client, name: str, look: Callable[..., ResolvedCall], params: Body, notify: Notify
+    ) -> bytes | Raw:
+        """As `_call`, once tools of the session and servers that still start were asked for this name.
 
-    def _call(
-        self, client: Client, ref: ToolRef, name: str, params: Body, notify: Notify, *, is_direct: bool = True
-    ) -> Awaitable[bytes | Raw]:
-        """`is_direct`: it came by itself, so headers of the request repeat what the tool says must stand in them."""
-        if ref.server == BRIDGE and ref.name == "call_tool" and self._listing.is_open(ref):
-            return self._call_inside(client, ref, params, notify)
+        Where there is no such tool, tools that this client sees are suggested.
+        """
+        extra = self._listing.extra
+        if extra.are_any and (ref := await extra.find(client, name)):
+            resolved = look(self._catalog.view(client.view), session_tools={name: ref})
+        else:
+            resolved = await self._find(client, name, look, suggests=True)
+        return await self._call(client, resolved, params, notify)
+
+    def _call(self, client: Client, resolved: ResolvedCall, params: Body, notify: Notify) -> Awaitable[bytes | Raw]:
+        """Bring `params` to what was resolved, and the call on its way."""
+        ref = resolved.ref
         if self._scope_of is not None:
-            self._require(client, "tool", name, lambda scope: scope.has(ref))
-        if ref.name != name:
+            self._require(client, "tool", resolved.name, lambda scope: scope.has(ref))
+        if resolved.has_wrong_arguments:
+            raise self._wrong_arguments(resolved)
+        if resolved.was_wrapped or resolved.was_text:
+            params.put("name", ref.name)
+            params.put("arguments", resolved.arguments)  # here, so that all stages may count on an object
+        elif ref.name != resolved.name or resolved.transform:
             params.put("name", ref.name)
         else:
             params.say_once()  # the server must not find another name, or other arguments, than everybody here
-        arguments = params.get("arguments")
-        unwrapped = False
-        if arguments is not None and bytes(memoryview(arguments)[:1]) not in (b"{", b"n"):
-            inside = object_within(arguments)
-            if inside is None:
-                raise BadRequest(INVALID_PARAMS, f"The arguments of {name} must be a JSON object")
-            params.put("arguments", inside)  # here, so that all stages may count on an object
-            unwrapped = True
-        if ref.is_marked and is_direct and client.param_headers is not None:
+        if resolved.transform:
+            meta = params.inner("_meta") or Body()
+            meta.put(TRANSFORM, resolved.transform)
+            params.put("_meta", meta)
+        if ref.is_marked and client.param_headers is not None and not resolved.was_wrapped:
             check_param_headers(ref.published_modern, params, client.param_headers)
         as_task = False, False
-        if ref.task_support or "task" in params or "extensions" in client.capabilities:
+        if ref.task_support or "task" in params.fields or "extensions" in client.capabilities:
             as_task = self._tasks.way_of(client, ref, params)
         target = ref.server, ref.name
-        answer = self._deliver(client, "tools/call", target, params, notify, tool=ref, as_task=as_task)
-        return _unwrapped(answer) if unwrapped else answer
+        answer = self._deliver(
+            client, "tools/call", target, params, notify, tool=ref, as_task=as_task, was_text=resolved.was_text
+        )
+        return self._with_signature(answer, ref) if resolved.was_wrapped else answer
 
-    async def _call_inside(self, client: Client, meta_tool: ToolRef, params: Body, notify: Notify) -> bytes | Raw:
-        """The call that stands in the arguments of `call_tool`, as if it had come by itself."""
-        name, arguments = inner_call(params)
-        name = self._listing.own_name(client, name)
-        params.put("name", name)
-        params.put("arguments", arguments)
-        ref = await self._find_tool(client, name)
-        if ref.id == meta_tool.id:
-            raise BadRequest(INVALID_PARAMS, "call_tool calls other tools, not itself")
+    def _wrong_arguments(self, resolved: ResolvedCall) -> Exception:
+        text = f"The arguments of {resolved.name} must be a JSON object"
+        if not resolved.was_wrapped:
+            return BadRequest(INVALID_PARAMS, text)
+        refused = ArgumentsRefused(text)
+        refused.tell_signature(self._listing.signature_of(resolved.ref))
+        return refused
+
+    async def _with_signature(self, answer: Awaitable[bytes | Raw], ref: ToolRef) -> bytes | Raw:
+        """The answer to a call in `call_tool`: whoever makes it may never have seen the tool's definition."""
         try:
-            if bytes(arguments)[:1] != b"{" and object_within(arguments) is None:
-                raise ArgumentsRefused(f"The arguments of {name} must be a JSON object")
-            return await self._call(client, ref, name, params, notify, is_direct=False)
+            return await answer
         except ArgumentsRefused as refused:
             refused.tell_signature(self._listing.signature_of(ref))
             raise
-
-    async def _find_tool(self, client: Client, name: str) -> ToolRef:
-        """The tool of this name; where there is none, tools that this client sees are suggested."""
-        if self._listing.extra.are_any and (extra := await self._listing.extra.find(client, name)):
-            return extra
-        return await self._find(client, name, lambda snapshot: snapshot.tool(name), suggests=True)
 
     async def _find(
         self, client: Client, name: str, look: Callable[[Snapshot], _Found], *, suggests: bool = False
@@ -233,9 +213,22 @@ class Calls:
         return await self._deliver(client, "completion/complete", target, params, notify)
 
 
-async def _unwrapped(answer: Awaitable[bytes | Raw]) -> bytes | Raw:
-    """The answer to a call whose arguments came as text, telling of that."""
-    return told_of(Body(await answer), [UNWRAPPED.told()]).data
+def check_param_headers(definition: bytes, params: Body, headers: Mapping[str, str]) -> None:
+    """Compare the `Mcp-Param-*` headers of a call with its arguments, by the marks (`x-mcp-header`) of its tool.
+
+    MCP 2026-07-28, Streamable HTTP. The SDK knows the rules; the part of it that does is loaded only for such tools.
+
+    Raises:
+        BadRequest: they say different things.
+    """
+    from mcpbridge.protocol.sdk import validate_mcp_param_headers
+
+    arguments = params.inner("arguments") or Body()
+    schema = Body(definition).inner("inputSchema") or Body()
+    broken = validate_mcp_param_headers(schema.value(), arguments.value(), headers)
+    if broken is not None:
+        code, message, data = broken
+        raise BadRequest(code, message, data)
 
 
 def _params(frame: Frame) -> Body:

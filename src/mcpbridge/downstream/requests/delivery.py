@@ -25,6 +25,8 @@ from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.downstream.tasks.tasks import Tasks
 from mcpbridge.pipeline.deliver import mirrored
 from mcpbridge.pipeline.input_required import needs_driving
+from mcpbridge.pipeline.stages.validate_arguments import told_of
+from mcpbridge.pipeline.validation.coercion import UNWRAPPED
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import HEADER_MISMATCH, code_of, encode
 from mcpbridge.protocol.meta import complete_for_modern
@@ -73,10 +75,11 @@ class Delivery:
         cacheable: bool = False,
         tool: ToolRef | None = None,
         as_task: tuple[bool, bool] = (False, False),
+        was_text: bool = False,
     ) -> bytes | Raw:
         """Send the call on its way; the result comes back as this client must get it.
 
-        `tool`: what is called, if it is one. `as_task`: see `Tasks.way_of`.
+        `tool`: what is called, if it is one. `as_task`: see `Tasks.way_of`. `was_text`: see `Call`.
         """
         server, name = target
         meta = params.inner("_meta")
@@ -90,6 +93,7 @@ class Delivery:
         call = Call(method, server, name, params, meta, token is not None, client.log_level, update)
         call.tool, call.caller, call.around = tool, client, self._around
         call.needs_task, call.takes_task = as_task
+        call.was_text = was_text
         if self._around.pauses.resuming.all and meta is not None:
             go_on(call)
         is_of_answers = cacheable and ("requestState" in params or "inputResponses" in params)
@@ -127,14 +131,14 @@ class Delivery:
             if upstream is not None and upstream.modern:
                 _require_kind(server, result, _KINDS)
             is_final = not cacheable or not needs_driving(result)
-            return complete_for_modern(
+            result = complete_for_modern(
                 result, self._server_info, cacheable=cacheable and is_final, is_of_answers=is_of_answers
-            ).data
-        if upstream is not None and client.version < upstream.version:
+            )
+        elif upstream is not None and client.version < upstream.version:
             if upstream.modern:
                 _require_kind(server, result, _FINAL)
             lower(method, result, spoken=upstream.version, understood=client.version)
-        return result.data
+        return (told_of(result, [UNWRAPPED.told()]) if call.was_text else result).data
 
     def _updates(self, client: Client, notify: Notify, server: str, token: Raw | None) -> Update:
         """What the client hears of the call meanwhile, where it said what it wants."""
