@@ -24,7 +24,7 @@ from mcpbridge.pipeline.approvals.settings import ApprovalSettings
 from mcpbridge.pipeline.hooks.settings import HookSettings
 from mcpbridge.pipeline.observability.settings import ObserveSettings
 from mcpbridge.pipeline.permissions.settings import PermissionRule
-from mcpbridge.pipeline.stages.cache import CacheSettings
+from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.protocol.settings import LimitSettings
 from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.storage.settings import CallLogSettings, StoreSettings

@@ -21,8 +21,9 @@ from mcpbridge.core.elicitation import ELICIT, Elicitor, Question
 from mcpbridge.core.model import Call
 from mcpbridge.core.settings_precedence import resolve
 from mcpbridge.pipeline.result_cache import CACHE_META, Kept, KeptResults, opened
+from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
-from mcpbridge.pipeline.stages.cache import Cache, CacheSettings
+from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.protocol.body import Body
 from mcpbridge.upstream.settings import ServerSettings
 from support.upstreams.scripted_upstream import Someone

@@ -25,10 +25,11 @@ from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.observability.tracing import Peer, TraceReceived, TraceSent, Tracing
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.permissions.settings import PermissionRule
+from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage, StageFactory
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.pipeline.stages.approval import Approval
-from mcpbridge.pipeline.stages.cache import Cache, CacheSettings
+from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.pipeline.stages.call_budget import CallBudget
 from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit
 from mcpbridge.pipeline.stages.deadline import Deadline

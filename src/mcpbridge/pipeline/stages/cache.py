@@ -18,9 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, structs
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, Field
 
-from mcpbridge.base.units import Bytes
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.context import Cancellation
@@ -30,6 +28,7 @@ from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
 from mcpbridge.pipeline.result_cache import Kept, KeptResults, Key, SharedRun, SharedRuns
+from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical, canonical_digest
@@ -78,22 +77,6 @@ def is_error(result: Body, data: bytes) -> bool:
 
 _PLAIN = {"name", "arguments", "_meta"}
 _SPENT = object()
-
-
-class CacheSettings(BaseModel):
-    """The `cache` section: how much is kept of results of tools with `cache`. It is kept in memory, by each process."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    max_bytes: Bytes = Field(default=64 * 1024**2, ge=0)
-    """Bytes of all kept results together; the one that was not used for longest goes first. 0: nothing is kept."""
-
-    max_result: Bytes = Field(default=4 * 1024**2, ge=0)
-    """Bytes of the largest result that is kept."""
-
-    vary: list[str] = []
-    """Members of a call's `_meta` that change its result, such as `example.com/locale`: calls that differ in them are
-    not the same. All others count for nothing, since many clients number their calls there."""
 
 
 class _Use(Struct):

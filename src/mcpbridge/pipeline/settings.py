@@ -1,0 +1,25 @@
+"""The `cache` section of the configuration: how much is kept of results.
+
+The sections of the other stages stand in the folders of what they decide by (`approvals/settings.py` and so on); how
+the calls of single tools are treated (retries, timeouts, limits, how long a result is kept) in `core/call_settings.py`.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcpbridge.base.units import Bytes
+
+
+class CacheSettings(BaseModel):
+    """The `cache` section: how much is kept of results of tools with `cache`. It is kept in memory, by each process."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_bytes: Bytes = Field(default=64 * 1024**2, ge=0)
+    """Bytes of all kept results together; the one that was not used for longest goes first. 0: nothing is kept."""
+
+    max_result: Bytes = Field(default=4 * 1024**2, ge=0)
+    """Bytes of the largest result that is kept."""
+
+    vary: list[str] = []
+    """Members of a call's `_meta` that change its result, such as `example.com/locale`: calls that differ in them are
+    not the same. All others count for nothing, since many clients number their calls there."""
