@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mcpbridge.app.client_config.clients import named, places
+from mcpbridge.app.client_config.clients import find_client, places
 from mcpbridge.app.client_config.discover.discover import find_all
 from mcpbridge.app.client_config.discover.found import Found, FoundServer
 
@@ -35,7 +35,7 @@ def fill(home: Path, *only: str) -> Path:
             continue
         path = next(
             place.path
-            for place in places(named(client), {}, "linux", home, project)
+            for place in places(find_client(client), {}, "linux", home, project)
             if place.file.scope == scope and place.path.suffix == f".{suffix}" and "*" not in str(place.path)
         )
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,9 +24,12 @@ _PIECE = 4096
 """Bytes that a pipe takes without waiting once it is writable (PIPE_BUF on Linux)."""
 
 
-def set_up_logs(settings: LogSettings, redact: Redactor, *, descriptor: int = 2) -> None:
-    """Send all logs, also those of libraries, to `descriptor`, with secrets masked in the finished line."""
-    least = LEVELS[settings.level]
+def set_up_logs(settings: LogSettings, redact: Redactor, *, level: Level | None = None, descriptor: int = 2) -> None:
+    """Send all logs, also those of libraries, to `descriptor`, with secrets masked in the finished line.
+
+    `level`: the least severe that is logged, instead of that of the settings.
+    """
+    least = LEVELS[level or settings.level]
     if settings.format == "console" or (settings.format == "auto" and os.isatty(descriptor)):
         _set_up_console(least, redact, descriptor)
         Logger.sink = None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.app.client_config.clients import CLIENTS, named, places
+from mcpbridge.app.client_config.clients import CLIENTS, find_client, places
 from mcpbridge.app.client_config.discover.discover import find_all
 from mcpbridge.base.errors import ConfigError
 
@@ -13,7 +13,7 @@ HOME, PROJECT = Path("/home/ada"), Path("/home/ada/shop")
 
 
 def paths(client: str, platform: str = "linux", **environ: str) -> list[str]:
-    return [str(place.path) for place in places(named(client), environ, platform, HOME, PROJECT)]
+    return [str(place.path) for place in places(find_client(client), environ, platform, HOME, PROJECT)]
 
 
 def test_every_client_of_the_issue_is_there() -> None:
@@ -61,7 +61,9 @@ def test_the_environment_moves_them(client: str, platform: str, environ: dict[st
 
 
 def test_without_a_project_there_are_no_project_files() -> None:
-    assert not [place for place in places(named("cursor"), {}, "linux", HOME, None) if place.file.scope == "project"]
+    assert not [
+        place for place in places(find_client("cursor"), {}, "linux", HOME, None) if place.file.scope == "project"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_without_a_project_there_are_no_project_files() -> None:
     [("Cursor", "cursor"), ("VS Code", "vscode"), ("gemini-cli", "gemini"), ("code", "vscode"), ("codex", "codex")],
 )
 def test_people_may_write_names_in_their_way(typed: str, meant: str) -> None:
-    assert named(typed).id == meant
+    assert find_client(typed).id == meant
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_people_may_write_names_in_their_way(typed: str, meant: str) -> None:
 )
 def test_what_is_no_client_is_told_with_what_may_be_meant(typed: str, hint: str) -> None:
     with pytest.raises(ConfigError) as error:
-        named(typed)
+        find_client(typed)
     assert hint in str(error.value)
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from mcpbridge.app.cli.commands import run
-from mcpbridge.app.client_config.clients import CLIENTS, named, places
+from mcpbridge.app.client_config.clients import CLIENTS, find_client, places
 from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch
 from mcpbridge.app.client_config.install import Change, carry_out, plan_install, target_of
@@ -45,7 +45,7 @@ class Home:
         """Where a client has its file; its folder is made."""
         found = next(
             place.path
-            for place in places(named(client), os.environ, sys.platform, self.path, self.project)
+            for place in places(find_client(client), os.environ, sys.platform, self.path, self.project)
             if place.file.scope == scope and not place.file.reads_only and place.path.name.endswith(suffix)
         )
         found.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def test_a_file_that_was_not_there_is_made_and_taken_away_again(home: Home, clie
     if client == "librechat":  # in the project, where nothing says where this user's files are
         wanted["args"] = ["serve"]
     assert table(read(path))["mcpbridge"] == wanted
-    if "user" in {file.scope for file in named(client).files}:
+    if "user" in {file.scope for file in find_client(client).files}:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert home.run("uninstall", client).code == 0
     assert not path.exists()
@@ -496,7 +496,7 @@ def test_names_that_are_not_known_and_scopes_that_are_not_there_are_said(home: H
 def of_cursor(home: Home) -> tuple[Callable[[], Change], Path, Backups]:
     path = home.has("cursor", "{}")
     backups = Backups(os.environ)
-    target = target_of(named("cursor"), ClientEnvironment(os.environ, home.path, sys.platform))
+    target = target_of(find_client("cursor"), ClientEnvironment(os.environ, home.path, sys.platform))
     return (lambda: plan_install(target, Launch("b"), backups)), path, backups
 
 

@@ -9,7 +9,7 @@ import pytest
 from mcpbridge.app.cli.config.doctor import as_text
 from mcpbridge.app.doctor.examination import Examiner
 from mcpbridge.app.doctor.report import Report
-from mcpbridge.app.doctor.tools import tools_standing
+from mcpbridge.app.doctor.tools import running_tools
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import read
 
@@ -102,9 +102,9 @@ def test_a_running_bridge_says_how_its_tools_are(tmp_path: Path) -> None:
         "backends": [{"name": "bad", "kind": "function", "state": "failed", "reason": "it is not there", "tools": 0}],
         "inactive": [{"name": "file-read", "reason": "no roots"}],
     }
-    assert [(one.id, one.is_ready, one.detail) for one in tools_standing(status, settings)] == [
+    assert [(one.id, one.is_ready, one.detail) for one in running_tools(status, settings)] == [
         ("tools/bad", False, "it is not there"),
         ("builtin/file-read", False, "no roots"),
         ("builtin/brief", True, ""),
     ]
-    assert tools_standing({}, settings) == []
+    assert running_tools({}, settings) == []

@@ -12,7 +12,7 @@ _LONGEST_LINE = 200
 """Characters of the arguments on one line."""
 
 
-async def listed(desk: PendingApprovals) -> list[dict[str, Any]]:
+async def list_approvals(desk: PendingApprovals) -> list[dict[str, Any]]:
     """What waits, oldest first."""
     return [_document(pending) for pending in await desk.pending()]
 

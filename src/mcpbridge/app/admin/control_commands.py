@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from mcpbridge.app.admin.approvals import decide, listed
+from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.control_socket import Answers, Document
 from mcpbridge.app.admin.errors import Problem
 from mcpbridge.base.errors import BridgeError, UnknownName
@@ -92,7 +92,7 @@ def approval_answers(desk: PendingApprovals) -> Answers:
     """`approvals`: the calls that wait for a person. `decide`: answer one."""
 
     async def approvals(_: Document) -> dict[str, Any]:
-        return {"pid": os.getpid(), "approvals": await listed(desk)}
+        return {"pid": os.getpid(), "approvals": await list_approvals(desk)}
 
     async def answer(request: Document) -> dict[str, Any]:
         try:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mcpbridge.app.admin.approvals import decide, listed
+from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.admin.errors import STATUS_OF, Problem
 from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_routes
 from mcpbridge.app.admin.server_routes import registry_routes
@@ -47,7 +47,7 @@ def make_api(
 
 def _approval_routes(desk: PendingApprovals) -> list[Route]:
     async def approvals(_: Request) -> JSONResponse:
-        return JSONResponse({"approvals": await listed(desk)})
+        return JSONResponse({"approvals": await list_approvals(desk)})
 
     async def answer(request: Request) -> JSONResponse:
         by = f"api:{request.state.principal or 'admin'}"

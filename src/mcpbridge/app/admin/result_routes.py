@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcpbridge.app.admin.errors import Problem
-from mcpbridge.app.admin.stats import BY, accounts_of, card_document
+from mcpbridge.app.admin.stats import BY, accounts_of, card_as_json
 from mcpbridge.results.kept_results import Shelf
 from mcpbridge.results.token_ledger import By, Ledger
 from mcpbridge.storage.store import MAX_DAYS
@@ -29,7 +29,7 @@ def result_routes(shelf: Shelf, guarded: Callable[[Endpoint], Endpoint]) -> list
         asked = request.query_params
         limit = _number(asked.get("limit", "50"), "limit", _MOST)
         cards = await shelf.cards(principal=_principal(request), search=asked.get("search", ""), limit=limit)
-        return JSONResponse({"results": [card_document(card) for card in cards]})
+        return JSONResponse({"results": [card_as_json(card) for card in cards]})
 
     async def one(request: Request) -> Response:
         """The result of the call, byte for byte as the server sent it."""

@@ -69,7 +69,7 @@ def _numbers(accounts: Sequence[Account]) -> Mapping[str, Any]:
     return {**sums, "saved_share": round(sums["saved"] / sums["came"], 4) if sums["came"] else 0.0}
 
 
-def card_document(card: Card) -> dict[str, Any]:
+def card_as_json(card: Card) -> dict[str, Any]:
     """What is known of a kept result."""
     at = datetime.fromtimestamp(card.at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return {

@@ -23,10 +23,12 @@ from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.load import Loaded, load
+from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.engine.engine import RequestFailed
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.open_options import patient
+from mcpbridge.upstream.settings import ServerSettings
 
 Command = Callable[[Loaded, Redactor], Awaitable[int]]
 """The work of a command; returns the exit code."""
@@ -88,14 +90,9 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
     known = settings.servers
     if servers is not None:
         for name in servers:
-            if name not in known:
-                close = nearest(name, known, limit=1)
-                hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
-                if name in settings.tools:
-                    hint = (
-                        f"It is a table of [tools]: `mcpbridge list --query 'server:{name} OR name:{name}'` shows it."
-                    )
-                raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
+            is_tool = name in settings.tools
+            shows = f"It is a table of [tools]: `mcpbridge list --query 'server:{name} OR name:{name}'` shows it."
+            require_server(settings, name, hint=shows if is_tool else "")
         settings = settings.model_copy(update={"servers": {name: known[name] for name in servers}})
     enabled = [server for server in settings.servers.values() if not server.disabled]
     longest = max([settings.bridge.startup_wait, *(server.init_timeout for server in enabled)])
@@ -111,6 +108,20 @@ async def settle(loaded: Loaded, redact: Redactor, servers: Sequence[str] | None
         with progress(f"starting {len(enabled)} {'server' if len(enabled) == 1 else 'servers'} …"):
             await bridge.settled(longest + 1)
         yield bridge
+
+
+def require_server(settings: Settings, name: str, *, hint: str = "") -> ServerSettings:
+    """The server of this name. `hint`: what to do if there is none; empty: the nearest name, or all, are shown.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    known = settings.servers
+    if name not in known:
+        close = nearest(name, known, limit=1)
+        hint = hint or (f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}.")
+        raise ConfigError(f"no server is called {name!r}", file=settings.source, hint=hint)
+    return known[name]
 
 
 def project_here() -> str:

@@ -12,12 +12,11 @@ from contextlib import asynccontextmanager
 
 import click
 
-from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.bridge_session import require_server, run
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
 from mcpbridge.app.exit_codes import OK, USAGE
-from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
 from mcpbridge.storage.token_store import SealedFiles
@@ -35,18 +34,14 @@ async def sign_in_of(loaded: Loaded, server: str, redact: Redactor) -> AsyncGene
     Raises:
         ConfigError: there is no server of such a name.
     """
-    known = loaded.settings.servers
-    if server not in known:
-        close = nearest(server, known, limit=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
-        raise ConfigError(f"no server is called {server!r}", file=loaded.settings.source, hint=hint)
+    settings = require_server(loaded.settings, server)
     flights = AuthTasks()
     around = AuthContext(SealedFiles(), flights.spawn, learn=redact.learn)
     maker = TransportMaker(max_bytes=loaded.settings.limits.max_frame, redact=redact, around=around)
-    maker(server, known[server])
+    maker(server, settings)
     authorization = maker.authorizations.get(server)
     if authorization is None:
-        fail(USAGE, f"'{server}' is not a server to sign in to", _why_not(known[server]))
+        fail(USAGE, f"'{server}' is not a server to sign in to", _why_not(settings))
     async with flights.running():
         yield authorization.account
 

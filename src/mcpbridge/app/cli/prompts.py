@@ -94,7 +94,7 @@ def chosen_numbers(typed: str, count: int) -> list[int] | None:
     return sorted(chosen) or None
 
 
-def is_asked(question: str, *, yes: bool) -> bool:
+def person_agrees(question: str, *, yes: bool) -> bool:
     """Whether a person agrees; `yes`: they have said so before. Without a terminal the command ends."""
     if yes:
         return True

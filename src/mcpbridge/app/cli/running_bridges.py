@@ -32,7 +32,7 @@ _SIDE_BY_SIDE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunningBridge:
     """A bridge that runs: its control socket, and what it says of itself."""
 
     path: Path
@@ -57,13 +57,13 @@ class Found:
 class Survey:
     """The bridges of this user that run now."""
 
-    bridges: list[Found]
+    bridges: list[RunningBridge]
     """Those with the configuration that was asked for."""
     silent: list[int]
     """Processes that do not answer; what they serve is not known."""
 
     @property
-    def daemons(self) -> list[Found]:
+    def daemons(self) -> list[RunningBridge]:
         """Those of the bridges that are daemons."""
         return [one for one in self.bridges if one.daemon is not None]
 
@@ -82,7 +82,7 @@ class Survey:
             thread.join()
         return told
 
-    def told_silent(self) -> list[str]:
+    def describe_silent(self) -> list[str]:
         """What there is to say to people of those that do not answer."""
         hint = "does not answer, so it is not known what it serves; `kill -9 {0}` ends it"
         return [f"process {pid} {hint.format(pid)}" for pid in self.silent]
@@ -109,7 +109,7 @@ def survey(config: Path | None) -> Survey:
     paths = sockets(runtime_directory(os.environ))
     with ThreadPoolExecutor(max_workers=max(1, min(len(paths), _SIDE_BY_SIDE))) as threads:
         told = list(threads.map(_status, paths))
-    found: list[Found] = []
+    found: list[RunningBridge] = []
     silent: list[int] = []
     for path, status in zip(paths, told, strict=True):
         if status is None:
@@ -118,7 +118,7 @@ def survey(config: Path | None) -> Survey:
         if status.get("code") == SILENT:
             silent.append(int(path.stem))
         elif "error" not in status and (config is None or (source and Path(str(source)).resolve() == config)):
-            found.append(Found(path, status))
+            found.append(RunningBridge(path, status))
     return Survey(found, silent)
 
 
@@ -126,7 +126,7 @@ def _status(path: Path) -> Document | None:
     return ask(path, {"do": "status"})
 
 
-def daemons(config: Path | None) -> list[Found]:
+def daemons(config: Path | None) -> list[RunningBridge]:
     """Every running daemon with this configuration, also of other releases; None: with any."""
     return survey(config).daemons
 
@@ -150,7 +150,7 @@ def log_of(config: Path) -> Path:
     return Path(log_path(daemon_key(config), os.environ))
 
 
-def started(config: Path, *, stays: bool = True) -> Found:
+def ensure_daemon(config: Path, *, stays: bool = True) -> RunningBridge:
     """The daemon of this configuration, started if none runs, once it serves.
 
     `stays`: it does not end for want of clients.
@@ -221,7 +221,7 @@ def _told_in(log: Path, start: int) -> str:
     return "\n  ".join([*(line.removeprefix("mcpbridge: ") for line in shown[-_SHOWN_LINES:]), f"Its log is {log}."])
 
 
-def asked_to_end(one: Found, do: str = "stop") -> bool:
+def end_and_wait(one: RunningBridge, do: str = "stop") -> bool:
     """Ask it, and return when its process is gone. False: it is still there after all the time it has."""
     process = process_handle(one.pid)
     try:

@@ -196,8 +196,7 @@ def _run(loaded: Loaded, redact: Redactor, front: _Front, *, level: "Level | Non
     streams = _claim_standard_streams() if front.address is None else None
     from mcpbridge.app.logging_setup import set_up_logs
 
-    log_settings = loaded.settings.log
-    set_up_logs(log_settings.model_copy(update={"level": level}) if level else log_settings, redact)
+    set_up_logs(loaded.settings.log, redact, level=level)
     import anyio
 
     return anyio.run(

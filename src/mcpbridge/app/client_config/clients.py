@@ -315,7 +315,7 @@ _ALIASES = {
 }
 
 
-def named(typed: str) -> KnownClient:
+def find_client(typed: str) -> KnownClient:
     """The client that people mean.
 
     Raises:

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.load import Loaded, only_server, read
 from mcpbridge.config.schema import Settings
 from mcpbridge.library.bridge import Bridge
@@ -64,7 +63,8 @@ class Reloading:
         `warnings`: those of the file that were told at the start; they are not logged again. `missing`: see `Loaded`.
         """
         self._bridge, self._path, self._redact = bridge, path, redact
-        self._environ, self._view, self._log_level = environ, view, log_level
+        self._environ, self._view = environ, view
+        self._log_level: Level | None = log_level
         self._more: dict[str, str] = {}
         self._lock = asyncio.Lock()
         self._changed: dict[str, object] = {}
@@ -152,17 +152,13 @@ class Reloading:
             self._bridge.config_error = None
             log.info("the configuration is right again")
         if loaded.settings.log != before.log:
-            self._set_up_logs(loaded.settings.log)
+            from mcpbridge.app.logging_setup import set_up_logs
+
+            set_up_logs(loaded.settings.log, self._redact, level=self._log_level)
         for note in loaded.warnings:
             if note not in self._warnings:
                 log.warning("configuration", note=note)
         self._warnings, self.missing = frozenset(loaded.warnings), loaded.missing
-
-    def _set_up_logs(self, settings: LogSettings) -> None:
-        from mcpbridge.app.logging_setup import set_up_logs
-
-        level = self._log_level
-        set_up_logs(settings.model_copy(update={"level": level}) if level else settings, self._redact)
 
     # -- watching
 

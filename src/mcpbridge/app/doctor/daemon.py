@@ -49,12 +49,12 @@ def about_daemon(running: Status) -> Iterator[Finding]:
         yield Finding("daemon-http", "warn", f"the daemon serves no HTTP: {error}", "", where, fix=fix)
 
 
-def standing(running: Status) -> list[ServerReport]:
+def running_servers(running: Status) -> list[ServerReport]:
     """How its servers are. What is not running because nobody needs it yet is not known to work."""
     return [_server(one) for one in _servers(running) if one.get("state") != "disabled"]
 
 
-def about_standing(
+def about_running_servers(
     running: Status, servers: Mapping[str, ServerSettings], source: Source, environ: Mapping[str, str]
 ) -> Iterator[Finding]:
     """What is wrong with its servers, going by what it says."""

@@ -11,7 +11,7 @@ from mcpbridge.app.client_config.discover.discover import find_all
 from mcpbridge.app.client_config.discover.found import Found
 from mcpbridge.app.doctor.clients import about_clients, about_clients_files
 from mcpbridge.app.doctor.config_file import Source, about_configuration, secret_arguments
-from mcpbridge.app.doctor.daemon import Status, about_daemon, about_standing, running_of, standing
+from mcpbridge.app.doctor.daemon import Status, about_daemon, about_running_servers, running_of, running_servers
 from mcpbridge.app.doctor.failures import explain, unavailable
 from mcpbridge.app.doctor.finding import About, Edit, Finding
 from mcpbridge.app.doctor.launchers import about_copies, about_reach, about_relative_paths, about_way, with_yes
@@ -20,7 +20,7 @@ from mcpbridge.app.doctor.offers import about_offers
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.sandbox import about_sandboxes, look_at_sandboxes
 from mcpbridge.app.doctor.start_servers import Boot, catalog_of, look_at_all, reach, report_of, tokens_of
-from mcpbridge.app.doctor.tools import about_tools, look_at_tools, tools_standing
+from mcpbridge.app.doctor.tools import about_tools, look_at_tools, running_tools
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.lookup import UnmatchedNames
 from mcpbridge.config.load import Loaded
@@ -113,13 +113,13 @@ class Examiner:
         source = Source.read(loaded.settings.source or "")
         findings = [
             one
-            for one in about_standing(beside.running, servers, source, self._environ)
+            for one in about_running_servers(beside.running, servers, source, self._environ)
             if not one.server or one.server in servers
         ]
-        tools = tools_standing(beside.running, loaded.settings) if is_whole else []
+        tools = running_tools(beside.running, loaded.settings) if is_whole else []
         findings += about_tools(tools, "", source)
         findings += self._of_the_rest(loaded, servers, beside, source)
-        reports = tuple(one for one in standing(beside.running) if one.name in servers)
+        reports = tuple(one for one in running_servers(beside.running) if one.name in servers)
         return self._report(loaded, beside, reports, findings, tools=tools, is_started=False)
 
     async def again(self, loaded: Loaded, server: str) -> tuple[ServerReport, list[Finding]]:

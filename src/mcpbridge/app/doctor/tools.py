@@ -34,7 +34,7 @@ async def look_at_tools(settings: Settings, redact: Redactor) -> _Look:
     return _reports(status, settings, looked), ""
 
 
-def tools_standing(status: Mapping[str, Any], settings: Settings) -> list[ToolReport]:
+def running_tools(status: Mapping[str, Any], settings: Settings) -> list[ToolReport]:
     """How those are that a running bridge has, by its status; empty: it says nothing of any."""
     return _reports(status, settings, {})
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from mcpbridge.app.admin.stats import card_document
+from mcpbridge.app.admin.stats import card_as_json
 from mcpbridge.app.cli.bridge_session import run
 from mcpbridge.app.cli.calls.store import absence, kept_results
 from mcpbridge.app.cli.config.config_path import load_or_default
@@ -122,7 +122,7 @@ def _list(*, search: str, limit: int, principal: str, config: str | None, as_jso
     async def work(shelf: Shelf) -> int:
         cards = await shelf.cards(principal=principal, search=search, limit=limit)
         if as_json:
-            print_json({"results": [card_document(card) for card in cards]})
+            print_json({"results": [card_as_json(card) for card in cards]})
         elif cards:
             print_table(["Handle", "Time", "Tool", "What", "Arguments"], [_row(card) for card in cards])
         else:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from mcpbridge.app.admin.approvals import decide, listed
+from mcpbridge.app.admin.approvals import decide, list_approvals
 from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.logging_setup import set_up_logs
 from mcpbridge.base.redaction import Redactor
@@ -70,7 +70,7 @@ class KeptApprovals:
 
     def listed(self) -> list[dict[str, Any]]:
         """All that can be answered, oldest first, as running bridges tell it."""
-        return self._with_desk(listed)
+        return self._with_desk(list_approvals)
 
     def decide(self, id_: str, answer: Mapping[str, object], by: str) -> dict[str, Any]:
         """Answer one.

@@ -16,7 +16,7 @@ from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import as_json_option
 from mcpbridge.app.cli.output import note, print_json, print_table, visible
-from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, named
+from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, find_client
 from mcpbridge.app.client_config.discover.discover import find_all, find_in_file
 from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, together
 from mcpbridge.app.client_config.importing.merge import Outcome
@@ -233,7 +233,7 @@ def search(wanted: Sequence[str], around: ClientEnvironment) -> Found:
     if not wanted:
         return of(CLIENTS)
     return together(
-        [find_in_file(Path(one).expanduser(), around) if _is_file(one) else of([named(one)]) for one in wanted]
+        [find_in_file(Path(one).expanduser(), around) if _is_file(one) else of([find_client(one)]) for one in wanted]
     )
 
 

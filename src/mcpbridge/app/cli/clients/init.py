@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpbridge.app.cli.clients.install import change_files, project_option, secrets_option, surroundings, tell
+from mcpbridge.app.cli.clients.install import (
+    change_files,
+    client_environment,
+    project_option,
+    secrets_option,
+    show_changes,
+)
 from mcpbridge.app.cli.clients.launch_command import launching
 from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.failures import fail, report
@@ -54,7 +60,7 @@ def init_command(
         if not (yes or (sys.stdin.isatty() and sys.stderr.isatty())):
             advice = "Say --yes to take over all servers and install into all clients that are found."
             fail(USAGE, "`mcpbridge init` asks at a terminal, and there is none", advice)
-        around = surroundings(project)
+        around = client_environment(project)
         path = configuration_to_write(config, around.environ)
         plan = _take_over(path, around, secrets_to, yes=yes)
         return _install(plan, path, around, yes=yes, replaces=replaces)
@@ -124,7 +130,7 @@ def _install(plan: "Plan", path: Path, around: ClientEnvironment, *, yes: bool, 
         for target in targets
     ]
     changes, code = change_files(plans, backups, dry_run=False, as_json=False)
-    tell(changes, dry_run=False, as_json=False, then=next_steps(changes))
+    show_changes(changes, dry_run=False, as_json=False, then=next_steps(changes))
     return code
 
 

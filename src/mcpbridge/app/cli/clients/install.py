@@ -19,8 +19,8 @@ from mcpbridge.app.cli.config.config_path import configuration_to_write
 from mcpbridge.app.cli.failures import CommandFailed, fail, report
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, print_table, print_text, visible
-from mcpbridge.app.cli.prompts import is_asked
-from mcpbridge.app.client_config.clients import Scope, named
+from mcpbridge.app.cli.prompts import person_agrees
+from mcpbridge.app.client_config.clients import Scope, find_client
 from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.install import (
     Change,
@@ -67,7 +67,7 @@ WORDS = {
 }
 
 
-def surroundings(project: Path | None) -> ClientEnvironment:
+def client_environment(project: Path | None) -> ClientEnvironment:
     """Where this command runs. The home directory is no project unless it is named, nor is what it is in.
 
     Raises:
@@ -80,7 +80,9 @@ def surroundings(project: Path | None) -> ClientEnvironment:
     return ClientEnvironment(os.environ, home, sys.platform, here if is_project else None)
 
 
-def meant(clients: Sequence[str], around: ClientEnvironment, scope: Scope | None, *, everywhere: bool) -> list[Target]:
+def chosen_targets(
+    clients: Sequence[str], around: ClientEnvironment, scope: Scope | None, *, everywhere: bool
+) -> list[Target]:
     """The files of the clients that were named, or of all that are used here.
 
     Raises:
@@ -91,7 +93,7 @@ def meant(clients: Sequence[str], around: ClientEnvironment, scope: Scope | None
     if scope in ("project", "local") and around.project is None:
         raise ConfigError("the home directory is no project", key="--scope", hint="Say which: --project DIR.")
     if not everywhere:
-        return [target_of(client, around, scope) for client in dict.fromkeys(map(named, clients))]
+        return [target_of(client, around, scope) for client in dict.fromkeys(map(find_client, clients))]
     targets = all_targets(around, scope)
     if not targets:
         where = around.project if scope == "project" else around.home
@@ -114,7 +116,7 @@ def change_files(
     return done, code
 
 
-def tell(changes: Sequence[Change], *, dry_run: bool, as_json: bool, then: Sequence[str] = ()) -> None:
+def show_changes(changes: Sequence[Change], *, dry_run: bool, as_json: bool, then: Sequence[str] = ()) -> None:
     """Show what was done, or would be. `then`: what there is to do next."""
     if as_json:
         print_json({"dry_run": dry_run, "changes": [_document(change) for change in changes], "next": list(then)})
@@ -198,9 +200,9 @@ def install_command(
     Everything else in the file stays as it is, byte for byte. A copy is kept; `mcpbridge uninstall` takes it out again.
     """
     try:
-        around = surroundings(project)
+        around = client_environment(project)
         scope = scope or ("project" if project is not None and not everywhere else None)
-        targets = meant(clients, around, scope, everywhere=everywhere)
+        targets = chosen_targets(clients, around, scope, everywhere=everywhere)
         for target in targets:
             _refuse_absent(target, force=force)
         path = configuration_to_write(config, around.environ) if replaces else None
@@ -221,7 +223,7 @@ def install_command(
         for target in targets
     ]
     changes, code = change_files(plans, backups, dry_run=dry_run, as_json=as_json)
-    tell(changes, dry_run=dry_run, as_json=as_json, then=[] if dry_run else next_steps(changes))
+    show_changes(changes, dry_run=dry_run, as_json=as_json, then=[] if dry_run else next_steps(changes))
     return code
 
 
@@ -253,7 +255,7 @@ def _taken(
         if not any(taken.values()):
             return {}
         count = sum(map(len, taken.values()))
-        if not is_asked(f"Have them in {plan.path}, and take {count} out of the clients' files?", yes=yes):
+        if not person_agrees(f"Have them in {plan.path}, and take {count} out of the clients' files?", yes=yes):
             fail(USAGE, "nothing was changed")
         if writes:
             taking_over.write(plan)
@@ -306,9 +308,9 @@ def uninstall_command(
 ) -> int:
     """Take the bridge out of the file of CLIENT, and leave what else was changed there."""
     try:
-        around = surroundings(project)
+        around = client_environment(project)
         scope = scope or ("project" if project is not None and not everywhere else None)
-        targets = meant(clients, around, scope, everywhere=everywhere)
+        targets = chosen_targets(clients, around, scope, everywhere=everywhere)
         backups = Backups(os.environ)
         if everywhere:
             _tell_of_others(targets, backups)
@@ -321,7 +323,7 @@ def uninstall_command(
         if not changes and not code:
             note("the bridge is in none of the files of the clients that are here")
     changed = any(change.before != change.after for change in changes)
-    tell(
+    show_changes(
         changes,
         dry_run=dry_run,
         as_json=as_json,

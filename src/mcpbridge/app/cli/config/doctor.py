@@ -29,7 +29,6 @@ from mcpbridge.app.doctor.machine import Machine
 from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.start_servers import Boot
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
-from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, load
 from mcpbridge.upstream.settings import ServerSettings
@@ -338,15 +337,9 @@ def _wanted(loaded: Loaded, names: Sequence[str]) -> Mapping[str, ServerSettings
     Raises:
         ConfigError: there is no server of such a name.
     """
-    known = loaded.settings.servers
-    for name in names:
-        if name not in known:
-            close = nearest(name, known, limit=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
-            raise ConfigError(f"no server is called {name!r}", file=loaded.settings.source, hint=hint)
     if names:
-        return {name: known[name] for name in dict.fromkeys(names)}
-    return {name: server for name, server in known.items() if not server.disabled}
+        return {name: bridge_session.require_server(loaded.settings, name) for name in dict.fromkeys(names)}
+    return {name: server for name, server in loaded.settings.servers.items() if not server.disabled}
 
 
 def _project() -> Path | None:

@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from mcpbridge.app.cli.config.config_path import configuration_to_write
-from mcpbridge.app.cli.config.overlay import Wish, holds_against, how_to_undo, said_over, told
+from mcpbridge.app.cli.config.overlay import Wish, changes_over, describe_change, holds_against, how_to_undo
 from mcpbridge.app.cli.failures import CommandFailed, fail
 from mcpbridge.app.cli.options import as_json_option, config_option, dry_run_option
 from mcpbridge.app.cli.output import print_json, print_text, visible
@@ -112,11 +112,11 @@ def _show(
 
 def _require_effect(path: Path, what: What) -> None:
     """Look whether something lies over the file that is in the way."""
-    for said in said_over(path):
+    for said in changes_over(path):
         is_it = (said["section"], said["name"]) == (what.section, what.name)
         if is_it and holds_against(said, what.tool, what.wish):
             advice = how_to_undo(said, what.tool, what.wish)
-            fail(USAGE, visible(f"it has no effect on bridges: {told(said)}"), visible(advice))
+            fail(USAGE, visible(f"it has no effect on bridges: {describe_change(said)}"), visible(advice))
 
 
 def _taken_in(path: Path) -> list[dict[str, object]]:
@@ -160,9 +160,9 @@ def _elsewhere(path: Path, document: Mapping[str, Any], name: str) -> Iterator[s
 
         if pack_name(pack) == head:
             yield f"{head!r} is the pack {pack!r}: it is there if `packs` names it."
-    for said in said_over(path):
+    for said in changes_over(path):
         if said["name"] == head:
-            yield f"{told(said)}. `DELETE /api/{said['section']}/{head}` takes it out."
+            yield f"{describe_change(said)}. `DELETE /api/{said['section']}/{head}` takes it out."
     if specs := _texts(document.get("spec")):
         from mcpbridge.config.load import read
 

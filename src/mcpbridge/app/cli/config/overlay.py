@@ -26,7 +26,7 @@ Wish = Literal["there", "gone", "on", "off"]
 """What a command wants to come to."""
 
 
-def told(said: State) -> str:
+def describe_change(said: State) -> str:
     """What was said of one server or tool, and by whom."""
     kind, by = "server" if said["section"] == "servers" else "tool", str(said["by"])
     who = f"over the API by {by.removeprefix('api:')}" if by.startswith("api:") else f"by the {by}"
@@ -38,7 +38,7 @@ def told(said: State) -> str:
     return f"{kind} {said['name']}: {done} {who} at {said['at']}{until}{hidden}"
 
 
-def said_over(path: Path) -> Sequence[State]:
+def changes_over(path: Path) -> Sequence[State]:
     """All that lies over this configuration: what the bridges say that run with it, else what is kept in its store."""
     bridges = survey(path).bridges
     if not bridges:
@@ -49,7 +49,7 @@ def said_over(path: Path) -> Sequence[State]:
     for bridge in bridges:
         added: object = bridge.status.get("added")
         for said in added if isinstance(added, list) else []:  # pyright: ignore[reportUnknownVariableType] - JSON
-            found[told(said)] = said  # pyright: ignore[reportUnknownArgumentType]
+            found[describe_change(said)] = said  # pyright: ignore[reportUnknownArgumentType]
     return list(found.values())
 
 

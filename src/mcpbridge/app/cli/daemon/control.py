@@ -18,13 +18,13 @@ from mcpbridge.app.cli.output import note, print_json, visible
 from mcpbridge.app.cli.running_bridges import (
     END_PATIENCE,
     START_PATIENCE,
-    Found,
-    asked_to_end,
+    RunningBridge,
     daemons,
+    end_and_wait,
+    ensure_daemon,
     has_ended,
     is_held,
     process_handle,
-    started,
     survey,
 )
 from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE, USAGE
@@ -49,12 +49,12 @@ def up_command(*, config: str | None, as_json: bool) -> int:
     before = [one for one in around.daemons if one.ask("stay").get("stays")]  # else it is about to end
     if not before:
         read(path, os.environ)  # what is wrong with it is better said here than in the log of a process that ended
-    found = before[-1] if before else started(path)
+    found = before[-1] if before else ensure_daemon(path)
     show_started(found, "runs already" if before else "started", as_json=as_json)
     return OK
 
 
-def show_started(found: Found, what: str, *, as_json: bool) -> None:
+def show_started(found: RunningBridge, what: str, *, as_json: bool) -> None:
     """Say which daemon serves now, and where it logs."""
     daemon = found.daemon or {}
     if as_json:
@@ -85,7 +85,7 @@ def down_command(*, config: str | None, everything: bool, as_json: bool) -> int:
     if everything and config:
         raise click.UsageError("--all and --config exclude each other.")
     found = survey(None).daemons if everything else _running(config_path(config))
-    stopped = [one.pid for one in found if asked_to_end(one)]
+    stopped = [one.pid for one in found if end_and_wait(one)]
     if as_json:
         print_json({"stopped": stopped})
     for one in found if not as_json else ():
@@ -99,7 +99,7 @@ def down_command(*, config: str | None, everything: bool, as_json: bool) -> int:
     return OK
 
 
-def _running(config: Path) -> list[Found]:
+def _running(config: Path) -> list[RunningBridge]:
     """The daemons to end. One that has only begun, or is between two lives, is waited for."""
     give_up = time.monotonic() + END_PATIENCE
     while True:
@@ -133,7 +133,7 @@ def restart_command(*, config: str | None, as_json: bool) -> int:
     around.require_answer(path)
     running = around.daemons
     known = {(one.daemon or {})["instance"] for one in running}
-    found = [_restarted(one, path, known) for one in running][-1] if running else started(path)
+    found = [_restarted(one, path, known) for one in running][-1] if running else ensure_daemon(path)
     if found.status.get("version") != __version__:
         version = found.status.get("version")
         note(
@@ -143,15 +143,15 @@ def restart_command(*, config: str | None, as_json: bool) -> int:
     return OK
 
 
-def _restarted(before: Found, config: Path, known: set[str]) -> Found:
+def _restarted(before: RunningBridge, config: Path, known: set[str]) -> RunningBridge:
     """The next daemon in the same process, or in another one that a client has started meanwhile.
 
     `known`: those that ran before; the new one is added.
     """
     if not _becomes_ours(before):
-        if not asked_to_end(before, "yield"):
+        if not end_and_wait(before, "yield"):
             fail(TIMED_OUT, f"process {before.pid} does not end", f"`kill -9 {before.pid}` ends it.")
-        return started(config, stays=(before.daemon or {}).get("idle_exit_s") is None)
+        return ensure_daemon(config, stays=(before.daemon or {}).get("idle_exit_s") is None)
     process = process_handle(before.pid)
     try:
         before.ask("restart")
@@ -162,7 +162,7 @@ def _restarted(before: Found, config: Path, known: set[str]) -> Found:
                     known.add(instance)
                     return one
             if has_ended(before.pid, process, within=_RESTART_POLL):  # in between it has no control socket
-                return started(config)
+                return ensure_daemon(config)
             if time.monotonic() > deadline:
                 fail(TIMED_OUT, f"process {before.pid} has not started anew", "See `mcpbridge logs`.")
     finally:
@@ -170,7 +170,7 @@ def _restarted(before: Found, config: Path, known: set[str]) -> Found:
             os.close(process)
 
 
-def _becomes_ours(one: Found) -> bool:
+def _becomes_ours(one: RunningBridge) -> bool:
     """What starts anew in its process is of our release, or is the service manager's business."""
     daemon = one.daemon or {}
     is_ours = one.status.get("version") == __version__ or daemon.get("program") == sys.executable
@@ -202,7 +202,7 @@ def reload_command(*, config: str | None, as_json: bool) -> int:
         for document in told:
             _show(document)
     around.require_answer(path)
-    for line in around.told_silent():
+    for line in around.describe_silent():
         note(line)
     if any(document.get("code") == SILENT for document in told) or (around.silent and not found):
         return TIMED_OUT

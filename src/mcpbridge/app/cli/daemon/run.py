@@ -163,7 +163,7 @@ def _run(
     from mcpbridge.app.logging_setup import set_up_logs
 
     level = options.log_level
-    set_up_logs(loaded.settings.log.model_copy(update={"level": level}) if level else loaded.settings.log, redact)
+    set_up_logs(loaded.settings.log, redact, level=level)
     from mcpbridge.app.daemon.daemon import DaemonContext
     from mcpbridge.app.daemon.log_file import file_of
 

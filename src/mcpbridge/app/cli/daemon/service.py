@@ -14,7 +14,7 @@ from mcpbridge.app.cli.config.config_path import config_path
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
-from mcpbridge.app.cli.running_bridges import asked_to_end, daemons, log_of
+from mcpbridge.app.cli.running_bridges import daemons, end_and_wait, log_of
 from mcpbridge.app.daemon.service_units import Service, launchd_plist, systemd_service, systemd_socket
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.app.stdio_proxy.daemon_lock import socket_path
@@ -80,7 +80,7 @@ def install(*, config: str | None, name: str, http: str, socket: bool, prints: b
         if not (one.daemon or {}).get("is_supervised"):
             _say(f"let the daemon that runs end (process {one.pid}); its clients go on with the new one", dry_run)
             if not dry_run:
-                asked_to_end(one, "yield")
+                end_and_wait(one, "yield")
     if not dry_run and not _run_all(plan.enable):
         note("the files are written; run these where the service manager can be reached:")
         _print_commands(plan.enable)

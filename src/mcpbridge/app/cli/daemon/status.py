@@ -1,20 +1,19 @@
 """`mcpbridge status`: the bridges of this user that are running, and how their servers are."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import click
 
 from mcpbridge.app.admin.control_socket import SILENT, Document, ask_all
-from mcpbridge.app.cli.config.overlay import told
-from mcpbridge.app.cli.failures import fail, report
+from mcpbridge.app.cli.config.overlay import describe_change
+from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option
 from mcpbridge.app.cli.output import print_json, print_table, visible
 from mcpbridge.app.cli.server_states import State, describe, offers
 from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE
 from mcpbridge.base.directories import runtime_directory
-from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.units import show_seconds
 
 
@@ -25,7 +24,7 @@ def status_command(*, as_json: bool) -> int:
 
     Exit code 4 if there is none; 7 if one does not answer.
     """
-    return show_all(_show, as_json=as_json)
+    return _show_all(as_json=as_json)
 
 
 def _show(bridge: Document) -> None:
@@ -66,7 +65,7 @@ def _show_tools(bridge: Document) -> None:
         if not one["ok"]:
             print(visible(f"{one['kind']} {one['name']} did not work at {one['at']}: {one['detail']}"))
     for one in cast("list[State]", bridge.get("added", [])):
-        print(visible(told(one)))
+        print(visible(describe_change(one)))
 
 
 def _show_daemon(daemon: State) -> None:
@@ -74,10 +73,10 @@ def _show_daemon(daemon: State) -> None:
         parts = [f"{kind} {client[kind]}" for kind in ("server", "profile") if client.get(kind)]
         if client.get("running"):
             parts.append(f"{client['running']} running")
-        told = ", ".join([f"process {client.get('pid')}", *parts])
+        facts = ", ".join([f"process {client.get('pid')}", *parts])
         print(
             visible(
-                f"client {client.get('name') or 'unknown'} ({told}) in {client.get('project') or client.get('cwd')}"
+                f"client {client.get('name') or 'unknown'} ({facts}) in {client.get('project') or client.get('cwd')}"
             )
         )
     idle, ends = daemon.get("idle_s"), daemon.get("idle_exit_s")
@@ -112,16 +111,9 @@ def _calls(server: State) -> str:
     return f"{calls}, {errors} failed" if errors else str(calls)
 
 
-def show_all(show: Callable[[Document], None], request: Mapping[str, object] | None = None, *, as_json: bool) -> int:
-    """Put a request to all of them, by default for their status; returns the exit code, 4 if none runs.
-
-    `show` prints what one says; one that only says what is wrong with it is not handed to it.
-    """
-    try:
-        directory = runtime_directory(os.environ)
-        found = ask_all(directory) if request is None else ask_all(directory, request)
-    except ConfigError as error:
-        return report(error, as_json=as_json) or OK
+def _show_all(*, as_json: bool) -> int:
+    """Ask every running bridge for its status and show what it answers; returns the exit code."""
+    found = ask_all(runtime_directory(os.environ))
     if as_json:
         print_json({"bridges": found})
         return _code(found)
@@ -135,7 +127,7 @@ def show_all(show: Callable[[Document], None], request: Mapping[str, object] | N
             hint = f"; `kill -9 {pid}` ends it and its servers" if bridge.get("code") == SILENT else ""
             print(f"process {pid}: {bridge['error']}{hint}")
         else:
-            show(bridge)
+            _show(bridge)
     return _code(found)
 
 

@@ -21,7 +21,6 @@ from mcpbridge.app.cli.output import first_line, note, print_json, print_table, 
 from mcpbridge.app.cli.output import visible as printable
 from mcpbridge.app.cli.tools.search import found_text
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
-from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.listing.exposure import Shown
 from mcpbridge.catalog.search.evaluation import (
@@ -373,7 +372,8 @@ def routing(
     given = None if queries is None else read_queries(_text_of(queries))  # before there is a loop, and servers
 
     async def measuring(loaded: Loaded, redact: Redactor) -> int:
-        _check_server(loaded, server)
+        if server is not None:
+            bridge_session.require_server(loaded.settings, server)
         async with bridge_session.settle(loaded, redact) as bridge:
             bridge_session.warn_of_absent(bridge)
             bench = Bench(bridge, limit or bridge.settings.search.limit)
@@ -404,14 +404,6 @@ def _text_of(file: str) -> str:
     except OSError as error:
         raise click.BadParameter(f"{file}: {error.strerror or error}", param_hint="'--queries'") from error
     return data.decode(errors="replace")
-
-
-def _check_server(loaded: Loaded, name: str | None) -> None:
-    known = loaded.settings.servers
-    if name is not None and name not in known:
-        close = nearest(name, known, limit=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known) or 'none'}."
-        raise ConfigError(f"no server is called {name!r}", file=loaded.settings.source, hint=hint)
 
 
 def _note_flaws(flaws: Sequence[Flaw]) -> None:

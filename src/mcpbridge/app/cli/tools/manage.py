@@ -62,7 +62,7 @@ def manage_command(
     path = config_path(config)
     around = survey(path)
     around.require_answer(path)  # before any other does it
-    for line in around.told_silent():
+    for line in around.describe_silent():
         note(line)
     if around.bridges:
         told = around.ask("command", patience=_PATIENCE, **request)

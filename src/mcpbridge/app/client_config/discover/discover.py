@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, Place, named, places
+from mcpbridge.app.client_config.clients import CLIENTS, KnownClient, Place, find_client, places
 from mcpbridge.app.client_config.discover.dialects import Translated, named_servers, translate, with_env_file
 from mcpbridge.app.client_config.discover.found import ClientEnvironment, Found, FoundServer, Json, Problem, together
 from mcpbridge.app.client_config.discover.read import Document, format_of, parse, project_of, read_text, recognise
@@ -203,7 +203,7 @@ def _nested_member(value: object, key: Iterable[str]) -> object:
 
 def _claude_file(around: ClientEnvironment) -> Path:
     """Where Claude Code keeps what it knows of projects."""
-    return places(named("claude-code"), around.environ, around.platform, around.home, None)[0].path
+    return places(find_client("claude-code"), around.environ, around.platform, around.home, None)[0].path
 
 
 def _servers(
