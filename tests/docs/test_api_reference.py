@@ -125,5 +125,5 @@ def test_a_name_without_a_docstring_is_refused(script: Any, monkeypatch: pytest.
     monkeypatch.setattr(names["Bridge"].members["open"], "docstring", None)
     monkeypatch.setattr(names["CallResult"], "docstring", None)
     monkeypatch.setattr(script, "public", lambda: names)
-    with pytest.raises(script.Undocumented, match=r"CallResult, Bridge\.run|Bridge\.run, CallResult"):
+    with pytest.raises(script.Undocumented, match=r"CallResult, Bridge\.open|Bridge\.open, CallResult"):
         script.page()
