@@ -22,6 +22,9 @@ MODULE = SOURCE / "library/sync_methods.py"
 CLASSES = {
     "library.tool_methods": "ToolMethods",
     "library.agent_methods": "AgentMethods",
+    "engine.requests": "ProgramRequests",
+    "engine.status": "EngineStatus",
+    "engine.reload": "Reloading",
     "engine.engine": "Engine",
 }
 """The classes that `Bridge` has its methods from, by module."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcpbridge.downstream.elicitation.program import Answerer
     from mcpbridge.downstream.requests.session_tools import ResolverContext
     from mcpbridge.engine.cassettes.cassette import Cassette
-    from mcpbridge.engine.engine import RequestFailed
+    from mcpbridge.engine.requests import RequestFailed
     from mcpbridge.engine.session_tools import Resolver
     from mcpbridge.library.agent.models.anthropic import AnthropicModel
     from mcpbridge.library.agent.models.model import Model, ModelRequest
@@ -117,7 +117,7 @@ _HOMES = {
     "Pause": "tools.human_in_the_loop.functions",
     "PausedCall": "core.tool_calls",
     "Prepared": "library.agent.options",
-    "RequestFailed": "engine.engine",
+    "RequestFailed": "engine.requests",
     "Resolver": "engine.session_tools",
     "ResolverContext": "downstream.requests.session_tools",
     "Result": "tools.python.output",

@@ -805,7 +805,7 @@ async def test_an_error_nobody_thought_of_is_an_answer_too(monkeypatch: pytest.M
 
 
 async def test_calls_of_the_library_go_the_same_way() -> None:
-    from mcpbridge.engine.engine import RequestFailed
+    from mcpbridge.engine.requests import RequestFailed
 
     transport = ScriptedTransport(RESOURCEFUL, **{"prompts/get": Refusal(-1, "no greeting", {"why": "closed"})})
     async with bridged({"up": transport}) as bridge:

@@ -11,7 +11,7 @@ import pytest
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.base.log import Logger
 from mcpbridge.config.schema import Settings
-from mcpbridge.engine.health_checks import Checkup, Every
+from mcpbridge.engine.health_checks import Checkup, PeriodicCheck
 from mcpbridge.library.bridge import Bridge
 from support.harness import eventually, python_server
 from support.registry_bridge import FILE, REMOTE, registering
@@ -21,7 +21,7 @@ from support.virtual_time import pass_time
 async def test_everything_by_any_of_its_names(tmp_path: Path) -> None:
     text = FILE + "[builtin]\nenable = ['file-read']\n[tools.root]\nfunction = 'math:sqrt'\n"
     async with registering(tmp_path, text) as at:
-        looking = at.bridge.looking
+        looking = at.bridge.health_checks
         await at.bridge.startup.settled()
         for name, kind, ok, detail in (
             ("clock", "server", True, "it answers"),
@@ -50,7 +50,7 @@ async def test_everything_by_any_of_its_names(tmp_path: Path) -> None:
 
 async def test_a_look_at_all_leaves_those_alone_that_rest_and_forgets_those_that_went(tmp_path: Path) -> None:
     async with registering(tmp_path) as at:
-        looking = at.bridge.looking
+        looking = at.bridge.health_checks
         await at.bridge.registry.put("servers", "more", REMOTE)
         assert await at.bridge.settled(30)
         found = {one.name: one.ok for one in await looking.check_all()}
@@ -78,17 +78,17 @@ async def one_server(*, idle_stop: float) -> AsyncIterator[tuple[Bridge, Callabl
 async def test_a_server_that_rests_is_started_for_a_look_that_is_asked_for() -> None:
     async with one_server(idle_stop=0.05) as (bridge, state):
         await eventually(state, lambda found: found == "idle")
-        [resting] = await bridge.looking.check_all()
+        [resting] = await bridge.health_checks.check_all()
         assert (resting.ok, "rests" in resting.detail) == (True, True)
-        assert (await bridge.looking.check("one")).ok
+        assert (await bridge.health_checks.check("one")).ok
 
 
 async def test_a_look_does_not_keep_a_server_from_being_stopped_as_idle() -> None:
     async with one_server(idle_stop=3000) as (bridge, state):
         await eventually(state, lambda found: found == "ready")
-        assert (await bridge.looking.check("one")).ok  # so what looks after it has begun
+        assert (await bridge.health_checks.check("one")).ok  # so what looks after it has begun
         pass_time(2900)
-        [found] = await bridge.looking.check_all()
+        [found] = await bridge.health_checks.check_all()
         assert found.detail.startswith("it answers")
         assert bridge.pool.upstreams["one"].session is not None
         pass_time(200)
@@ -101,11 +101,11 @@ async def test_what_works_no_more_is_found_out_and_the_change_is_logged() -> Non
     settings = Settings.model_validate({"servers": {"dead": {"url": "http://127.0.0.1:9/mcp"}}})
     async with Bridge(settings) as bridge:
         await bridge.settled(30)
-        found = await bridge.looking.check("dead")
+        found = await bridge.health_checks.check("dead")
         assert not found.ok
         assert "127.0.0.1" in found.detail
-        bridge.looking.last["dead"] = Checkup("dead", "server", ok=True, detail="", seconds=0.0, at="")
-        await bridge.looking.check("dead")
+        bridge.health_checks.last["dead"] = Checkup("dead", "server", ok=True, detail="", seconds=0.0, at="")
+        await bridge.health_checks.check("dead")
     assert [fields["name"] for event, fields in logged if event == "health changed"] == ["dead", "dead"]
 
 
@@ -113,13 +113,13 @@ async def test_it_is_looked_at_every_so_often_while_that_is_configured(tmp_path:
     async with registering(tmp_path, FILE + "[health]\nevery = 0.01\n") as at:
 
         async def known() -> set[str]:
-            return {one.name for one in at.bridge.looking.found()}
+            return {one.name for one in at.bridge.health_checks.found()}
 
         everything = {"clock", "far", "rates", "today"}
         assert await eventually(known, lambda found: found == everything) == everything
         at.path.write_text(at.text.replace("every = 0.01", "every = 0"))
         assert (await at.reloading.reload())["ok"]
-        at.bridge.looking.last.clear()
+        at.bridge.health_checks.last.clear()
         await asyncio.sleep(0.1)  # nothing is to come
         assert await known() <= everything, "one that was under way may have ended"
 
@@ -137,5 +137,5 @@ async def test_a_look_that_fails_is_not_the_last() -> None:
             raise RuntimeError("oh")
 
     Logger.sink = lambda level, event, fields: None
-    async with asyncio.timeout(10), Every(Failing(), 0.001).running():  # pyright: ignore[reportArgumentType]
+    async with asyncio.timeout(10), PeriodicCheck(Failing(), 0.001).running():  # pyright: ignore[reportArgumentType]
         await third.wait()

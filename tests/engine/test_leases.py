@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mcpbridge.base.log import Logger
-from mcpbridge.engine.leases import Holdings, until_closed
+from mcpbridge.engine.leases import Leases, until_closed
 from support.harness import eventually
 
 pytestmark = pytest.mark.anyio
@@ -33,19 +33,19 @@ class Part:
         self._log.append(f"{self.name} is closed")
 
 
-async def gone(holdings: Holdings, left: int = 0) -> None:
+async def gone(leases: Leases, left: int = 0) -> None:
     async def count() -> int:
-        return len(holdings)
+        return len(leases)
 
     await eventually(count, lambda now: now == left)
 
 
 async def test_what_is_made_of_the_same_goes_on_until_nobody_holds_it() -> None:
     log: list[str] = []
-    holdings = Holdings()
+    leases = Leases()
     with anyio.fail_after(30):
-        async with holdings.running():
-            first, second = holdings.lease(), holdings.lease()
+        async with leases.running():
+            first, second = leases.lease(), leases.lease()
             one = first.hold("part", {"a": 1}, lambda: Part("one", log), run=Part.running)
             await first.begin()
             assert second.hold("part", {"a": 1}, lambda: Part("another", log), run=Part.running) is one
@@ -53,12 +53,12 @@ async def test_what_is_made_of_the_same_goes_on_until_nobody_holds_it() -> None:
             assert second.hold("kind", {"a": 2}, lambda: Part("three", log), run=Part.running) is not other
             await second.begin()
             first.end()
-            await gone(holdings, 3)
+            await gone(leases, 3)
             assert log == ["one begins", "three begins"]
             second.end()
-            await gone(holdings)
+            await gone(leases)
             assert sorted(log[2:]) == ["one ends", "three ends", "two is closed"]
-            third = holdings.lease()
+            third = leases.lease()
             assert third.hold("part", {"a": 1}, lambda: Part("anew", log), run=Part.running) is not one
             await third.begin()
     assert log[-1] == "anew ends", "all end with the bridge"
@@ -66,17 +66,17 @@ async def test_what_is_made_of_the_same_goes_on_until_nobody_holds_it() -> None:
 
 async def test_a_part_that_cannot_begin_fails_who_wants_it_and_leaves_nothing() -> None:
     log: list[str] = []
-    holdings = Holdings()
+    leases = Leases()
     with anyio.fail_after(30):
-        async with holdings.running():
-            lease = holdings.lease()
+        async with leases.running():
+            lease = leases.lease()
             lease.hold("good", 1, lambda: Part("good", log), run=Part.running)
             lease.hold("bad", 1, lambda: Part("bad", log, fails="beginning"), run=Part.running)
             lease.hold("late", 1, lambda: Part("late", log), run=Part.running)
             with pytest.raises(OSError, match="cannot begin"):
                 await lease.begin()
             lease.end()
-            await gone(holdings)
+            await gone(leases)
     assert log == ["good begins", "good ends"]
 
 
@@ -84,16 +84,16 @@ async def test_a_part_that_ends_badly_ends_alone() -> None:
     log: list[str] = []
     errors: list[str] = []
     Logger.sink = lambda level, event, fields: errors.append(event)
-    holdings = Holdings()
+    leases = Leases()
     with anyio.fail_after(30):
-        async with holdings.running():
-            leases = holdings.lease(), holdings.lease()
-            leases[0].hold("bad", 1, lambda: Part("bad", log, fails="end"), run=Part.running)
-            leases[1].hold("good", 1, lambda: Part("good", log), run=Part.running)
-            for lease in leases:
+        async with leases.running():
+            held = leases.lease(), leases.lease()
+            held[0].hold("bad", 1, lambda: Part("bad", log, fails="end"), run=Part.running)
+            held[1].hold("good", 1, lambda: Part("good", log), run=Part.running)
+            for lease in held:
                 await lease.begin()
-            leases[0].end()
-            await gone(holdings, 1)
+            held[0].end()
+            await gone(leases, 1)
             assert errors == ["a part did not end as it should"]
         assert log[-1] == "good ends"
 
@@ -123,31 +123,31 @@ def _runs(part: Part) -> AbstractAsyncContextManager[None]:
 async def test_a_part_that_does_not_end_in_its_time_is_cancelled() -> None:
     errors: list[str] = []
     Logger.sink = lambda level, event, fields: errors.append(event)
-    holdings = Holdings()
+    leases = Leases()
     with anyio.fail_after(30):
-        async with holdings.running():
-            first, last = holdings.lease(), holdings.lease()
+        async with leases.running():
+            first, last = leases.lease(), leases.lease()
             first.hold("endless", 1, lambda: Endless("one", []), run=_runs, ends_in=0.01)
             last.hold("endless", 2, lambda: Endless("two", []), run=_runs, ends_in=0.01)
             await first.begin()
             await last.begin()
             first.end()
-            await gone(holdings, 1)
-            unbegun = holdings.lease()
+            await gone(leases, 1)
+            unbegun = leases.lease()
             unbegun.hold("unbegun", 1, lambda: Unbegun("three", []), run=_runs, ends_in=0.01)
             with anyio.move_on_after(0.01):
                 await unbegun.begin()
-    assert len(holdings) == 0
+    assert len(leases) == 0
     assert errors == ["a part did not end in time"] * 3
 
 
 async def test_what_goes_wrong_meanwhile_is_raised_as_it_is() -> None:
-    holdings = Holdings()
+    leases = Leases()
     with pytest.raises(ZeroDivisionError):
-        async with holdings.running():
+        async with leases.running():
             raise ZeroDivisionError
-    late = holdings.lease()
+    late = leases.lease()
     late.hold("part", 1, lambda: Part("late", []), run=Part.running)
     await late.begin()
     late.end()
-    assert len(holdings) == 0
+    assert len(leases) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.schema import Settings
-from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.engine.requests import RequestFailed
 from mcpbridge.library.bridge import Bridge
 from support.harness import python_server
 from support.in_process_bridge import bridged

@@ -30,8 +30,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.base.log import Logger, get_logger
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.engine.engine import RequestFailed
-from mcpbridge.engine.session_tools import check_names, encoded, params_json
+from mcpbridge.engine.requests import RequestFailed, check_names, encoded, params_json
 from mcpbridge.engine.wiring.tools import Given
 from mcpbridge.library.client import open_options as log_lines
 from mcpbridge.protocol.json_values import decoded
@@ -342,7 +341,7 @@ async def test_a_tool_that_ends_while_it_is_called_is_no_failure_of_it(tmp_path:
         return ""
 
     async with bridge_with(tmp_path, waits) as bridge:
-        given = bridge._given["waits"]  # pyright: ignore[reportPrivateUsage]
+        given = bridge._program_tools["waits"]  # pyright: ignore[reportPrivateUsage]
         call = asyncio.create_task(bridge.call_tool("waits"))
         await begun.wait()
         await given.backend._invoker.end()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -19,7 +19,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mcpbridge.base.errors import BridgeClosed, ConfigError
-from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.engine.requests import RequestFailed
 from mcpbridge.library.agent.models.model import ModelRequest
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.calls.run_events import CallStarted

@@ -20,7 +20,7 @@ from mcpbridge.upstream.pool import Pool
 _MOST_SERVERS, _MOST_RESULTS = 40, 1000
 
 
-async def tell(
+async def caller_status(
     call: Call, name: str, now: Generation, catalog: Catalog, pool: Pool, shelf: Shelf, tallies: Tallies
 ) -> dict[str, Any]:
     """What the tool of this name says to who calls it, by what is in effect `now`."""

@@ -2,7 +2,7 @@
 
 A `Generation` is built beside the one in effect and changes nothing before `take_effect`, which does not wait for
 anything: no call ever sees half of each. What outlives it (the store, the catalog, upstreams, sessions, what calls left
-behind) is in `Standing`, and what runs is held by its lease (`holdings.py`).
+behind) is in `SharedState`, and what runs is held by its lease (`holdings.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.downstream.requests.initialize import Identity
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.server import Service
-from mcpbridge.engine.health_checks import Every, Looking
+from mcpbridge.engine.health_checks import HealthChecks, PeriodicCheck
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.wiring.builtin import BuiltinConcerns, BuiltinParts
 from mcpbridge.engine.wiring.pipeline import CallPipeline, CallState, PipelineContext, PipelineParts, ToolOptions
@@ -46,7 +46,7 @@ _HOW_NAMES_BEGIN: dict[Prefix, str] = {
 }
 
 
-class Standing(Struct, frozen=True):
+class SharedState(Struct, frozen=True):
     """What one bridge has for all its life, whatever the settings are."""
 
     catalog: Catalog
@@ -56,7 +56,7 @@ class Standing(Struct, frozen=True):
     results: ResultParts
     backends: BackendParts
     builtins: BuiltinParts
-    looking: Looking
+    health_checks: HealthChecks
     builtin_context: Callable[[Settings], BuiltinContext]
     """What built-in tools are made with."""
     is_whole: bool
@@ -88,20 +88,20 @@ class Generation(Struct, frozen=True):
         """The servers that are to be there."""
         return frozenset(name for name, server in self.servers.items() if not server.disabled)
 
-    def take_effect(self, standing: Standing) -> None:
+    def take_effect(self, shared: SharedState) -> None:
         """Calls and lists are by these settings from now on, lists as soon as the catalog is flushed."""
-        catalog = standing.catalog
-        standing.results.take_effect(self.results)
+        catalog = shared.catalog
+        shared.results.take_effect(self.results)
         self.pipeline.take_effect()
         catalog.configure(self.sources, self._builder, self.policy)
-        standing.backends.take_effect(self.backends)
-        standing.builtins.take_effect(self.builtins)
+        shared.backends.take_effect(self.backends)
+        shared.builtins.take_effect(self.builtins)
 
-    def before(self, standing: Standing, after: "Generation") -> None:
+    def before(self, shared: SharedState, after: "Generation") -> None:
         """What is over with this one as `after` takes its place: offers of servers that are not there any more."""
         for name in self.enabled - after.enabled:
-            standing.catalog.remove(name)
-            standing.calls.cache.forget(name)
+            shared.catalog.remove(name)
+            shared.calls.cache.forget(name)
 
 
 def servers_of(settings: Settings) -> dict[str, ServerSettings]:
@@ -124,7 +124,7 @@ def identity_of(settings: Settings) -> Identity:
 
 def build(
     settings: Settings,
-    standing: Standing,
+    shared: SharedState,
     lease: Lease,
     before: Generation | None,
     given: Mapping[str, Given] = MappingProxyType({}),
@@ -136,37 +136,35 @@ def build(
     Raises:
         ConfigError: something that the settings switch on cannot be had here.
     """
-    context, catalog, servers = standing.context, standing.catalog, servers_of(settings)
-    backends = standing.backends.concerns(settings, given, lease)
+    context, catalog, servers = shared.context, shared.catalog, servers_of(settings)
+    backends = shared.backends.concerns(settings, given, lease)
     offering = {**servers, **backends.sources}
-    results = standing.results.concerns(settings.results, offering, lease, _call_log(settings))
-    surroundings = RoutingSurroundings(
-        catalog, context.pool, context.store, standing.startup.settled, standing.calls.plans
-    )
+    results = shared.results.concerns(settings.results, offering, lease, _call_log(settings))
+    surroundings = RoutingSurroundings(catalog, context.pool, context.store, shared.startup.settled, shared.calls.plans)
     routing = RoutingParts(
         settings, surroundings, lease, offering, before=before.routing if before is not None else None
     )
     own_tools = {**results.builtins, **routing.builtins}
-    builtins = standing.builtins.concerns(settings, own_tools, standing.builtin_context(settings), lease)
+    builtins = shared.builtins.concerns(settings, own_tools, shared.builtin_context(settings), lease)
     sources = {**offering, **builtins.sources}
     options = ToolOptions(sources, settings.calls, settings.results)
     policy = Policy(settings.permissions, sources, settings.calls, options.of)
-    asks = standing.backends.asking(backends, builtins.asks)
+    asks = shared.backends.asking(backends, builtins.asks)
     noted = routing.ended if routing.feedback is not None else None
     serve = {**builtins.serve, **backends.serve}
     if every := settings.health.every:
-        lease.hold("health", every, lambda: Every(standing.looking, every), run=Every.running)
+        lease.hold("health", every, lambda: PeriodicCheck(shared.health_checks, every), run=PeriodicCheck.running)
     parts = PipelineParts(servers, options, policy, results, sources, serve, asks, noted)
     identity = identity_of(settings)
     listing = Listing(
         catalog,
         context.pool,
-        standing.startup.settled,
+        shared.startup.settled,
         routing.exposing,
         choose=routing.choose,
         signature=routing.signature_of,
         is_open=lambda tool: policy.of(tool).is_open,
-        extra=standing.backends.extra,
+        extra=shared.backends.extra,
     )
     return Generation(
         settings,
@@ -174,10 +172,10 @@ def build(
         policy,
         results,
         routing,
-        CallPipeline(settings, parts, context, standing.calls, lease),
+        CallPipeline(settings, parts, context, shared.calls, lease),
         Service(identity, settings.questions, listing),
         UnmatchedNames(
-            selectors_of(settings, context.functions) if standing.is_whole else (),
+            selectors_of(settings, context.functions) if shared.is_whole else (),
             {**settings.servers, **{name: OfferSettings() for name in (TOOLS, BUILTIN, *backends.sources)}},
         ),
         lease,

@@ -44,7 +44,7 @@ class Checkup(Struct, frozen=True):
         return msgspec.to_builtins(self)
 
 
-class Looking:
+class HealthChecks:
     """Looks at whatever a bridge has."""
 
     def __init__(self, pool: Pool, catalog: Catalog, backends: BackendParts, builtins: BuiltinParts) -> None:
@@ -155,10 +155,10 @@ async def _of_server(upstream: Upstream, *, starts: bool) -> tuple[bool, str]:
         return False, str(error)
 
 
-class Every:
+class PeriodicCheck:
     """Looks at everything every so many seconds."""
 
-    def __init__(self, looking: Looking, seconds: float) -> None:
+    def __init__(self, looking: HealthChecks, seconds: float) -> None:
         self._looking, self._seconds = looking, seconds
 
     @asynccontextmanager

@@ -71,7 +71,7 @@ class _Held(Struct, eq=False):
             self.ending = asyncio.get_running_loop().call_later(self.ends_in, self.task.cancel)
 
 
-class Holdings:
+class Leases:
     """The parts of one bridge. Its methods are called on the event loop's thread."""
 
     def __init__(self) -> None:
@@ -156,8 +156,8 @@ class Holdings:
 class Lease:
     """The parts that one who is built holds."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
         self._held: list[_Held] = []
 
     def hold(
@@ -174,7 +174,7 @@ class Lease:
         `made_of` is compared; whatever `make` uses and may differ must be in it. `run` gives what it runs within.
         `ends_in`: seconds after which a part that does not end is cancelled; None: it is waited for.
         """
-        held, part = self._holdings.find(kind, made_of, make, run, ends_in)
+        held, part = self._leases.find(kind, made_of, make, run, ends_in)
         held.users += 1
         self._held.append(held)
         return part
@@ -182,10 +182,10 @@ class Lease:
     async def begin(self) -> None:
         """Return when all parts run. Raises what one of them fails with; then `end` is to be called."""
         for held in self._held:
-            await self._holdings.begin(held)
+            await self._leases.begin(held)
 
     def end(self) -> None:
         """Let go of all parts; those that nobody else holds end soon."""
         for held in self._held:
-            self._holdings.let_go(held)
+            self._leases.let_go(held)
         self._held.clear()

@@ -1,58 +1,76 @@
-"""How a running bridge stands, as JSON values: what `mcpbridge status` shows."""
+"""How a running bridge is, as JSON values: what `mcpbridge status` shows, and its fields in their order.
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+The states of a server are those of `upstream/supervisor.py`; here they are only passed on.
+"""
 
-from msgspec import Struct
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
 
+from anyio import move_on_after
+
+from mcpbridge.base.version import __version__
 from mcpbridge.catalog.snapshot import Snapshot
-from mcpbridge.config.schema import Settings
+from mcpbridge.engine.state import EngineState
 from mcpbridge.pipeline.observability.metrics import Metrics
-from mcpbridge.tools.builtin.base_settings import NAMES
-from mcpbridge.tools.factory import kind_of
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from mcpbridge.upstream.transports.stdio import StdioTransport
 
-_BUILTIN = ("code-execute", "git-cli", "gh-cli", "gws-cli")
-"""Tools of the bridge's own that run programs."""
+
+class EngineStatus(EngineState):
+    """The part of an `Engine` that says how it is."""
+
+    async def settled(self, timeout: float) -> bool:  # noqa: ASYNC109 - the caller's patience, not a deadline of the work
+        """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up."""
+        with move_on_after(timeout):
+            await self.registry.loaded.wait()  # it may bring upstreams
+        began = time.monotonic()
+        done = await self.pool.settled(timeout)
+        with move_on_after(max(0.0, timeout - (time.monotonic() - began))):
+            await self.startup.settled()
+        self.catalog.flush()
+        return done
+
+    @property
+    def has_settled(self) -> bool:
+        """Every upstream was ready or had failed once, or `bridge.startup_wait` was over; true from then on."""
+        if not self._has_settled:
+            is_late = time.monotonic() - self._started >= self.settings.bridge.startup_wait
+            self._has_settled = is_late or self._upstream_events.settled >= self.pool.upstreams.keys()
+        return self._has_settled
+
+    def status(self) -> dict[str, Any]:
+        """The state of everything, as JSON values."""
+        snapshot, metrics = self.catalog.snapshot, self.metrics if self.settings.observe.metrics else None
+        return {
+            "name": self.settings.bridge.name,
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - self._started, 1),
+            "config": self.settings.source,
+            "clients": self.server.clients,
+            "servers": _server_statuses(self.pool, self.settings.servers, snapshot, metrics),
+            "backends": self.backends.status(),
+            "inactive": self._generation.builtins.inactive(),
+            "sandbox": self._sandboxes.status(self.settings),
+            "health": [found.as_json() for found in self.health_checks.found()],
+            "added": self.registry.status(),
+            "dropped": _dropped(snapshot),
+            "warnings": [str(one) for one in self._generation.unmatched.found()],
+            "needs_restart": list(self._needs_restart),
+            "config_error": dict(self.config_error) if self.config_error is not None else None,
+        }
 
 
-class Program(Struct, frozen=True):
-    """A tool or a server whose programs belong into the sandbox."""
-
-    name: str
-    section: Literal["builtin", "tools", "servers"]
-    is_apart: bool
-    """Its own settings have them run outside of any."""
-
-
-def programs(settings: Settings) -> Iterator[Program]:
-    """Those that are enabled. Tools that judge a program's arguments by a table may run it in none (`never`)."""
-    for name in dict.fromkeys(settings.builtin.enable):
-        own = getattr(getattr(settings.builtin, NAMES[name], None), "sandbox", None) if name in _BUILTIN else "never"
-        if own != "never":
-            yield Program(name, "builtin", own == "off")
-    for name, tool in settings.tools.items():
-        if not tool.disabled and kind_of(tool) == "command":
-            yield Program(name, "tools", getattr(tool, "sandbox", None) == "off")
-    for name, server in settings.servers.items():
-        if not server.disabled and server.sandbox is not None:
-            yield Program(name, "servers", is_apart=False)
-
-
-def outside_of_sandbox(settings: Settings) -> list[str]:
-    """Names of the tools and servers whose programs run outside of any sandbox, since the settings say `"off"`."""
-    return [one.name for one in programs(settings) if one.is_apart or settings.sandbox.mode == "off"]
-
-
-def servers_standing(
+def _server_statuses(
     pool: Pool, configured: Mapping[str, ServerSettings], snapshot: Snapshot, metrics: Metrics | None
 ) -> list[dict[str, Any]]:
     """Every server, by name; also those that the configuration leaves out. `metrics` None: calls are not counted."""
     servers = [
-        _standing(upstream, snapshot, metrics) | {"instances": pool.instances(upstream.name)}
+        _server_status(upstream, snapshot, metrics) | {"instances": pool.instances(upstream.name)}
         for upstream in pool.upstreams.values()
     ]
     servers += [
@@ -63,7 +81,7 @@ def servers_standing(
     return sorted(servers, key=lambda server: server["name"])
 
 
-def dropped(snapshot: Snapshot) -> list[dict[str, Any]]:
+def _dropped(snapshot: Snapshot) -> list[dict[str, Any]]:
     """What servers offer and clients do not see, or not in full, and why."""
     return [
         {"server": lost.server, "kind": lost.kind, "name": lost.name, "reason": lost.reason}
@@ -71,10 +89,10 @@ def dropped(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
-def _standing(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -> dict[str, Any]:
+def _server_status(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -> dict[str, Any]:
     transport, is_idle = upstream.transport, upstream.status.state == "idle"
     protocol = upstream.version if upstream.session is not None or is_idle else ""
-    standing: dict[str, Any] = {
+    status: dict[str, Any] = {
         "name": upstream.name,
         "state": upstream.status.state,
         "reason": upstream.connection.state_text if upstream.status.reason else "",
@@ -90,9 +108,9 @@ def _standing(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | None) -
     }
     if isinstance(transport, StdioTransport):
         if tier := getattr(transport, "tier", ""):
-            standing["sandbox"] = tier
-        standing |= {"pid": transport.pid, "stderr": transport.stderr_lines[-10:]}
-    return standing
+            status["sandbox"] = tier
+        status |= {"pid": transport.pid, "stderr": transport.stderr_lines[-10:]}
+    return status
 
 
 def _published(server: str, snapshot: Snapshot) -> dict[str, int]:

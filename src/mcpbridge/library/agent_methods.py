@@ -11,7 +11,7 @@ from mcpbridge.base.errors import ConfigError, UnknownName
 from mcpbridge.core.context import new_run
 from mcpbridge.core.model import TOOLS
 from mcpbridge.core.tool_calls import CallResult, ToolCall
-from mcpbridge.engine.session_tools import check_names
+from mcpbridge.engine.requests import check_names
 from mcpbridge.library.tool_methods import ToolMethods
 
 if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must come fast
@@ -73,7 +73,7 @@ class AgentMethods(ToolMethods):
         from mcpbridge.library.define_tools.define import given_of
 
         name, given = given_of(tool)
-        if name in self._given:
+        if name in self._program_tools:
             if self._tools.get(name) is not tool:
                 hint = "`replace_tool` puts it in its place."
                 raise ConfigError(f"there is another tool {name!r} already", key=name, hint=hint)

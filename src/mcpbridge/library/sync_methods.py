@@ -225,22 +225,6 @@ class SyncMethods:
         """Refuse a call that waits; raises as `approve`."""
         return self._thread.wait(self._thread.held.deny(id, by=by))
 
-    def reload(self, settings: Settings) -> Reloaded:
-        """Go on with these settings: what they change is changed, and nothing else is disturbed."""
-        return self._thread.wait(self._thread.held.reload(settings))
-
-    def resolve_again(self, session: str = "") -> None:
-        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are told."""
-        return self._thread.do(lambda: self._thread.held.resolve_again(session))
-
-    def settled(self, timeout: float) -> bool:
-        """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up."""
-        return self._thread.wait(self._thread.held.settled(timeout))
-
-    def status(self) -> dict[str, Any]:
-        """The state of everything, as JSON values."""
-        return self._thread.do(self._thread.held.status)
-
     def request(
         self,
         method: str,
@@ -255,6 +239,22 @@ class SyncMethods:
         return self._thread.wait(
             self._thread.held.request(method, params, user=user, tenant=tenant, metadata=metadata, run=run)
         )
+
+    def settled(self, timeout: float) -> bool:
+        """Wait until every upstream is ready or has failed once, at most `timeout` seconds. False when time was up."""
+        return self._thread.wait(self._thread.held.settled(timeout))
+
+    def status(self) -> dict[str, Any]:
+        """The state of everything, as JSON values."""
+        return self._thread.do(self._thread.held.status)
+
+    def reload(self, settings: Settings) -> Reloaded:
+        """Go on with these settings: what they change is changed, and nothing else is disturbed."""
+        return self._thread.wait(self._thread.held.reload(settings))
+
+    def resolve_again(self, session: str = "") -> None:
+        """Ask the resolver anew what tools there are for this session (its id), or for all; clients are told."""
+        return self._thread.do(lambda: self._thread.held.resolve_again(session))
 
     def clear_cache(self, *, server: str = "", tool: str = "") -> int:
         """Forget kept results: all, those of one server, or of tools whose id (`server/tool`) matches a glob."""

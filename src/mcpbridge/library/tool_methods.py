@@ -237,7 +237,7 @@ class ToolMethods(Engine):
             ConfigError: it cannot be a tool, or there is something of its name already.
         """
         name, given = _given_of(tool)
-        if name in self._given:
+        if name in self._program_tools:
             raise ConfigError(
                 f"there is a tool {name!r} already", key=name, hint="`replace_tool` puts it in its place."
             )
@@ -263,8 +263,8 @@ class ToolMethods(Engine):
             UnknownName: the program has none of this name.
         """
         name = name.removeprefix(f"{TOOLS}/")
-        if name not in self._given:
-            raise UnknownName("tool", name, candidates=nearest(name, self._given))
+        if name not in self._program_tools:
+            raise UnknownName("tool", name, candidates=nearest(name, self._program_tools))
         await self.set_backend(name, None)
         self._tools.pop(name, None)
 

@@ -56,7 +56,7 @@ async def test_what_the_file_has_is_taken_out_and_switched_until_the_end(tmp_pat
         await registry.switch("tools", "rates", on=False)
         await registry.switch("servers", "far", on=False, tool="echo")
         assert await at.listed() == ["recall", "today"]
-        assert [(one["name"], one["said"]) for one in registry.standing()] == [
+        assert [(one["name"], one["said"]) for one in registry.status()] == [
             ("clock", "removed"),
             ("far", "switched"),
             ("rates", "switched"),
@@ -375,7 +375,7 @@ async def test_an_edit_of_the_file_keeps_what_lies_over_it(tmp_path: Path) -> No
         at.path.write_text(f'{at.text}\n[servers.weather]\ncommand = "weatherman"\n')
         assert (await at.reloading.reload())["added"] == ["weather"], "the file has the last word about its own names"
         assert "weather" not in at.bridge.settings.tools
-        [standing] = at.bridge.registry.standing()
+        [standing] = at.bridge.registry.status()
         assert standing["hidden"]
         at.path.write_text(at.text.partition("[servers.weather]")[0])
         assert (await at.reloading.reload())["ok"]
@@ -391,7 +391,7 @@ async def test_what_the_file_comes_to_run_is_not_replaced_by_what_came_over_http
             assert (await at.reloading.reload())["ok"]
             is_file = at.bridge.settings.tools["weather"].tags == []
             assert is_file == (by == "api:chief"), "programs of the user may replace what they run"
-            assert at.bridge.registry.standing()[0].get("hidden", False) == is_file
+            assert at.bridge.registry.status()[0].get("hidden", False) == is_file
             at.path.write_text(before)
             assert (await at.reloading.reload())["ok"]
             assert at.bridge.settings.tools["weather"].tags == ["sky"]

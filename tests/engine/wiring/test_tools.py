@@ -12,7 +12,7 @@ from mcpbridge.base.errors import ConfigError, UnknownName, UpstreamError, Upstr
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.requests.session_tools import ResolverContext
-from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.engine.requests import RequestFailed
 from mcpbridge.engine.wiring.tools import Given
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.protocol.body import Body
@@ -277,7 +277,7 @@ async def test_a_backend_that_something_cancels_from_within_ends_nobody_else() -
     async with Bridge(Settings(), tools=backends) as bridge:
         with pytest.raises(UpstreamError, match="'reindex' failed: CancelledError"):
             await bridge.command("odd", "reindex")
-        found = {one.name: (one.ok, one.detail) for one in await bridge.looking.check_all()}
+        found = {one.name: (one.ok, one.detail) for one in await bridge.health_checks.check_all()}
         assert found == {"odd": (False, "CancelledError"), "well": (True, "")}
 
 

@@ -18,7 +18,7 @@ from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Reloaded
 from mcpbridge.config.schema import Settings
-from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.engine.requests import RequestFailed
 from mcpbridge.library.bridge import Bridge
 from support.harness import Place, eventually, python_server, undisturbed
 from support.in_process_bridge import Ear, bridged
@@ -163,7 +163,7 @@ async def test_many_reloads_leave_nothing_behind() -> None:
     async with running({"a": python_server("plain")}) as bridge:
         await reloaded(0)
         await reloaded(1)
-        await eventually(lambda: asyncio.sleep(0, len(bridge._retired.under_way())), lambda count: not count)  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: asyncio.sleep(0, len(bridge._background.under_way())), lambda count: not count)  # pyright: ignore[reportPrivateUsage]
         pid = pid_of(bridge, "a")
 
         async def left() -> tuple[int, int, int]:
@@ -304,10 +304,10 @@ async def test_an_open_stream_is_told_once_and_keeps_nothing_of_the_old_settings
         wanted = {"notifications": {"toolsListChanged": True}}
         stream = asyncio.create_task(ear.ask_modern("subscriptions/listen", wanted, b"5"))
         await ear.hears("notifications/subscriptions/acknowledged")
-        held = len(bridge.holdings)
+        held = len(bridge.leases)
         await bridge.reload(settings_of({"a": python_server("plain", tools={"exclude": ["raw_*"]})}, results={}))
         assert [message["method"] for message in ear.meanwhile[1:]] == [CHANGED]
-        await eventually(lambda: asyncio.sleep(0, len(bridge.holdings)), lambda now: now == held)
+        await eventually(lambda: asyncio.sleep(0, len(bridge.leases)), lambda now: now == held)
         bridge.server.listeners.end_all()
         assert (await stream)["result"]["resultType"] == "complete"
 
@@ -415,14 +415,14 @@ async def test_hooks_are_the_new_ones_for_new_calls(tmp_path: Path) -> None:
 
 async def test_what_runs_for_the_old_settings_ends_with_their_last_call() -> None:
     async with running({"a": python_server("plain")}, hooks=[_HOOK]) as bridge:
-        kept = len(bridge.holdings)
+        kept = len(bridge.leases)
         held = asyncio.create_task(bridge.request("tools/call", {"name": "a__hold"}))
         await eventually(lambda: asyncio.sleep(0, len(bridge.pool.upstreams["a"].running)), bool)
         await bridge.reload(settings_of({"a": python_server("plain")}))
-        assert len(bridge.holdings) == kept + 1, "the hooks of the held call are still there"
+        assert len(bridge.leases) == kept + 1, "the hooks of the held call are still there"
         await bridge.request("tools/call", {"name": "a__release"})
         await held
-        await eventually(lambda: asyncio.sleep(0, len(bridge.holdings)), lambda now: now == kept)
+        await eventually(lambda: asyncio.sleep(0, len(bridge.leases)), lambda now: now == kept)
 
 
 _HOOK = {"event": "tool_call.before", "url": "http://127.0.0.1:1/", "tools": ["nothing"]}
@@ -454,10 +454,10 @@ async def test_what_takes_a_restart_is_named_and_disturbs_nothing() -> None:
 
 async def test_settings_that_cannot_be_had_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running({"a": python_server("plain")}) as bridge:
-        pid, kept, settings = pid_of(bridge, "a"), len(bridge.holdings), bridge.settings
+        pid, kept, settings = pid_of(bridge, "a"), len(bridge.leases), bridge.settings
         monkeypatch.setattr("mcpbridge.sandbox.python.program.why_none", lambda: "programs cannot run here")
         with pytest.raises(ConfigError, match="programs cannot run here"):
             await bridge.reload(settings_of({}, code={"enabled": True}, hooks=[_HOOK], search={"feedback": True}))
         assert bridge.settings is settings
         assert await echo(bridge) == "hello"
-        assert (pid_of(bridge, "a"), len(bridge.holdings)) == (pid, kept)
+        assert (pid_of(bridge, "a"), len(bridge.leases)) == (pid, kept)

@@ -97,7 +97,7 @@ class _Routes:
         if of_backend is not None:
             shown["settings"] = settings_as_json(of_backend, self._bridge.redact)
             shown["registry"] = self._said("tools", name)
-            shown["backend"] = next((one for one in self._bridge.backends.standing() if one["name"] == name), None)
+            shown["backend"] = next((one for one in self._bridge.backends.status() if one["name"] == name), None)
         return JSONResponse(shown)
 
     async def list_servers(self, request: Request) -> Response:
@@ -118,17 +118,17 @@ class _Routes:
         )
 
     def _said(self, section: Section, name: str) -> dict[str, Any] | None:
-        said = self._bridge.registry.standing()
+        said = self._bridge.registry.status()
         return next((one for one in said if (one["section"], one["name"]) == (section, name)), None)
 
     async def health(self, request: Request) -> Response:
         """What the last looks found."""
-        checks = [one.as_json() for one in self._bridge.looking.found()]
+        checks = [one.as_json() for one in self._bridge.health_checks.found()]
         return JSONResponse({"ok": all(one["ok"] for one in checks), "checks": checks})
 
     async def check(self, request: Request) -> Response:
         """Look now at a server, a backend or a tool."""
-        return JSONResponse((await self._bridge.looking.check(request.path_params["name"])).as_json())
+        return JSONResponse((await self._bridge.health_checks.check(request.path_params["name"])).as_json())
 
     async def command(self, request: Request) -> Response:
         """Have a backend do a management command (`warmup`, `reindex`); the body is its data."""

@@ -25,7 +25,7 @@ from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.load import Loaded, load
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
-from mcpbridge.engine.engine import RequestFailed
+from mcpbridge.engine.requests import RequestFailed
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.open_options import patient
 from mcpbridge.upstream.settings import ServerSettings

@@ -16,7 +16,7 @@ from pathlib import Path
 from mcpbridge.app.doctor.config_file import Source
 from mcpbridge.app.doctor.finding import Finding
 from mcpbridge.config.schema import Settings
-from mcpbridge.engine.status import programs
+from mcpbridge.engine.wiring.sandbox import programs
 from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import PROPERTIES

@@ -26,7 +26,7 @@ async def look_at_tools(settings: Settings, redact: Redactor) -> _Look:
     try:
         async with Bridge(settings.model_copy(update=alone), redact=redact, is_whole=False) as bridge:
             await bridge.startup.settled()
-            found = {one.name: one for one in await bridge.looking.check_all() if one.kind == "backend"}
+            found = {one.name: one for one in await bridge.health_checks.check_all() if one.kind == "backend"}
             status = bridge.status()
     except BridgeError as error:
         return [], redact(str(error))

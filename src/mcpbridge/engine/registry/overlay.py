@@ -149,7 +149,7 @@ def other_section(section: Section) -> Section:
     return "tools" if section == "servers" else "servers"
 
 
-def standing(entry: Entry, base: Settings) -> dict[str, Any]:
+def entry_status(entry: Entry, base: Settings) -> dict[str, Any]:
     """What was said, over these settings, as JSON values; no table, which may hold secrets."""
     is_written = entry.name in section_of(base, entry.section)
     said = "removed" if entry.removed else "replaced" if entry.table is not None and is_written else "added"

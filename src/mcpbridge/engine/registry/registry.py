@@ -33,9 +33,9 @@ from mcpbridge.engine.registry.overlay import (
     KeptEntries,
     Key,
     Overlay,
+    entry_status,
     other_section,
     section_of,
-    standing,
     switched,
 )
 from mcpbridge.engine.registry.rules import private_texts
@@ -94,10 +94,10 @@ class Registry:
         """These settings with all entries over them."""
         return self._now.over(base)
 
-    def standing(self) -> list[dict[str, Any]]:
+    def status(self) -> list[dict[str, Any]]:
         """What was said, as JSON values, by section and name; no tables, which may hold secrets."""
         base = self._base()
-        return [standing(entry, base) for _, entry in sorted(self._now.entries.items())]
+        return [entry_status(entry, base) for _, entry in sorted(self._now.entries.items())]
 
     # -- what was kept
 

@@ -26,11 +26,9 @@ from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import BRIDGE, BUILTIN, Asks, Call, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.leases import Lease, until_closed
-from mcpbridge.engine.status import outside_of_sandbox
+from mcpbridge.engine.wiring.sandbox import Sandboxes
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.sandbox.job import Runner
-from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.storage.settings import call_log_path, state_directory, store_path
 from mcpbridge.tools.backend import ENDING_SECONDS
 from mcpbridge.tools.builtin.builtin import Builtin
@@ -178,28 +176,6 @@ def _source(tools: Mapping[str, Builtin], settings: Settings) -> OfferSettings:
             given |= {key: getattr(own, key) for key in own.model_fields_set}
         treated[name] = ToolSettings(**given)
     return OfferSettings(trusted=True, tool=treated)
-
-
-class Sandboxes:
-    """Makes it when it is first asked for, and anew when its settings are others."""
-
-    def __init__(self) -> None:
-        self._made: tuple[SandboxSettings, Runner] | None = None
-
-    def of(self, settings: Settings) -> Runner:
-        """What runs programs by these settings."""
-        if self._made is None or self._made[0] != settings.sandbox:
-            from mcpbridge.sandbox.runner import Isolation
-
-            self._made = settings.sandbox, Isolation(settings.sandbox, cache=cache_directory(os.environ))
-        return self._made[1]
-
-    def standing(self, settings: Settings) -> dict[str, Any]:
-        """Which one is in use, as far as that was found out, and who runs outside of any (`off`); JSON values."""
-        mode = settings.sandbox.mode
-        standing: dict[str, Any] = {"mode": mode, "off": outside_of_sandbox(settings)}
-        known = getattr(self._made[1], "known", None) if self._made is not None and mode != "off" else None
-        return {**standing, **({"tiers": known.as_json()} if known is not None else {})}
 
 
 def builtin_context(settings: Settings, *, sandboxes: Sandboxes, tell: Tell) -> BuiltinContext:

@@ -345,7 +345,7 @@ class BackendParts:
             if one.condition.state == "failed" and not one.settings.unavailable:
                 await self.check(name)
 
-    def standing(self) -> list[dict[str, Any]]:
+    def status(self) -> list[dict[str, Any]]:
         """How each is, as JSON values."""
         return [
             {

@@ -19,7 +19,7 @@ from mcpbridge.upstream.supervisor import Upstream
 log = get_logger("mcpbridge")
 
 
-class Observing:
+class UpstreamEvents:
     """The `Observer` of all upstreams of a bridge. They are made before what it tells of them: see `begin`."""
 
     def __init__(self, catalog: Catalog) -> None:

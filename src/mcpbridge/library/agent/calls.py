@@ -22,7 +22,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Keeping
 from mcpbridge.core.events import Event, Subscription
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
-from mcpbridge.engine.session_tools import encoded
+from mcpbridge.engine.requests import encoded
 from mcpbridge.library.agent.models.model import INVALID_JSON
 from mcpbridge.library.agent.options import Running, RunOptions
 from mcpbridge.library.calls.call import result_of

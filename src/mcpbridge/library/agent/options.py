@@ -15,7 +15,7 @@ from mcpbridge.base.errors import ConfigError, ContextRefused, UnknownName
 from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import TOOLS
 from mcpbridge.core.tool_calls import CallResult
-from mcpbridge.engine.session_tools import check_names
+from mcpbridge.engine.requests import check_names
 from mcpbridge.library.calls.call import Asked, Requesting
 from mcpbridge.library.calls.calls import CallingHooks
 from mcpbridge.library.calls.run_events import Turn

@@ -18,7 +18,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import Session
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall
 from mcpbridge.downstream.client import Notify
-from mcpbridge.engine.session_tools import arguments_json, check_names
+from mcpbridge.engine.requests import arguments_json, check_names
 from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.meta import CALL, TURN, WHOLE
 from mcpbridge.results.header_line import RESULT

@@ -37,7 +37,7 @@ from mcpbridge.base.errors import AlreadyResumed, ArgumentsRefused, BridgeError,
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import BridgeContext, Session, short
 from mcpbridge.core.tool_calls import PAUSED, CallResult, PausedCall, ToolCall, ToolResult
-from mcpbridge.engine.session_tools import encoded
+from mcpbridge.engine.requests import encoded
 from mcpbridge.library.calls.call import failed, meta_of, result_of, said_id
 from mcpbridge.pipeline.approvals.request import PAUSE, ApprovalRequest
 from mcpbridge.protocol.json_values import decoded

@@ -240,7 +240,7 @@ async def test_the_status_says_what_was_added_and_what_does_not_work(capsys: pyt
         await bridge.registry.put("tools", "weather", {"endpoint": "http://127.0.0.1:9/"}, by="api:chief", keep=True)
         await bridge.registry.switch("tools", "away", on=False)
         await bridge.registry.remove("tools", "away")
-        await bridge.looking.check("weather")
+        await bridge.health_checks.check("weather")
         status._show({**bridge.status(), "front": "stdio"})  # pyright: ignore[reportPrivateUsage] - what it prints
     out = capsys.readouterr().out
     assert "tool bad (function) does not work: " in out

@@ -42,7 +42,7 @@ def check_command(*, names: tuple[str, ...], config: str | None, as_json: bool) 
         async with bridge_session.settle(loaded, redact) as bridge:
             servers = bridge_session.wanted_servers(bridge)
             await bridge.startup.settled()
-            tools = [one.as_json() for one in await bridge.looking.check_all() if one.kind == "backend"]
+            tools = [one.as_json() for one in await bridge.health_checks.check_all() if one.kind == "backend"]
             status = bridge.status()
             warnings = [*status["warnings"], *_missing_programs(loaded.settings)]
         ready = all(map(is_ready, servers)) and all(one["ok"] for one in tools)
@@ -113,7 +113,7 @@ async def _looked_at(bridge: Bridge, name: str) -> dict[str, Any]:
     if off is not None and off.disabled:
         return {"name": name, "kind": "switched off", "ok": False, "detail": "it is switched off"}
     try:
-        return (await bridge.looking.check(name)).as_json()
+        return (await bridge.health_checks.check(name)).as_json()
     except UnknownName as error:
         return {"name": name, "kind": _UNKNOWN, "ok": False, "detail": error.told()}
 

@@ -17,7 +17,7 @@ from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.cli.server_states import State
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.config.load import read
-from mcpbridge.engine.registry.overlay import Entry, KeptEntries, standing
+from mcpbridge.engine.registry.overlay import Entry, KeptEntries, entry_status
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import store_path
 from mcpbridge.storage.sqlite.database import may_exist
@@ -69,7 +69,7 @@ def _kept(path: Path) -> Sequence[State]:
     for kept in anyio.run(looking):
         with suppress(msgspec.DecodeError):
             entries.append(msgspec.json.decode(kept, type=Entry))
-    return [standing(entry, settings) for entry in entries]
+    return [entry_status(entry, settings) for entry in entries]
 
 
 def holds_against(said: State, tool: str, wish: Wish) -> bool:

@@ -1,0 +1,119 @@
+"""What a running engine is made of: its parts, by name.
+
+`Engine` makes them. Requests, reloads and the status are classes of their own that use them.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcpbridge.base.background_tasks import OwnedTasks
+from mcpbridge.base.errors import BridgeClosed
+from mcpbridge.catalog.refresh import Catalog
+from mcpbridge.config.schema import Settings
+from mcpbridge.core.context import BridgeContext
+from mcpbridge.downstream.elicitation.program import Program
+from mcpbridge.downstream.server import Server
+from mcpbridge.engine.generation import Generation, SharedState
+from mcpbridge.engine.health_checks import HealthChecks
+from mcpbridge.engine.leases import Leases
+from mcpbridge.engine.registry.registry import Registry
+from mcpbridge.engine.wiring.builtin import BuiltinParts
+from mcpbridge.engine.wiring.results import ResultParts
+from mcpbridge.engine.wiring.sandbox import Sandboxes
+from mcpbridge.engine.wiring.tools import BackendParts, Given
+from mcpbridge.engine.wiring.upstream_events import UpstreamEvents
+from mcpbridge.pipeline.approvals.pending import PendingApprovals
+from mcpbridge.pipeline.observability.metrics import Metrics
+from mcpbridge.upstream.pool import Pool
+from mcpbridge.upstream.startup_wait import StartupWait
+from mcpbridge.upstream.transports.factory import TransportMaker
+
+if TYPE_CHECKING:  # loaded by who has one
+    from mcpbridge.engine.cassettes.cassette import Cassette
+
+_BUILT = frozenset({
+    "server", "pool", "catalog", "startup", "backends", "health_checks", "results", "approvals",
+    "_generation", "_shared",
+})  # fmt: skip
+"""What there is once the bridge runs."""
+
+
+class EngineState:
+    """The parts of an engine; those of `_BUILT` exist once it runs."""
+
+    settings: Settings
+    """What is in effect."""
+    config_error: Mapping[str, str] | None
+    """What is wrong with a configuration that was to take effect: `message`, `file`, `line`, `at`; see `status`."""
+    metrics: Metrics
+    """What is counted of calls, since this was made."""
+    registry: Registry
+    """Servers and tools that come, change and go while the bridge runs."""
+    server: Server
+    pool: Pool
+    catalog: Catalog
+    startup: StartupWait
+    backends: BackendParts
+    """Tools that no server has."""
+    health_checks: HealthChecks
+    """Whether servers, backends and tools work."""
+    results: ResultParts
+    """Kept results, and what is counted of them."""
+    approvals: PendingApprovals
+    """Calls that wait for a person to agree."""
+    leases: Leases
+    """What runs because the settings say so."""
+
+    _builtins: BuiltinParts
+    _cassette: "Cassette | None"
+    _context: BridgeContext
+    _program_tools: dict[str, Given]
+    """Tools of the program, by name."""
+    _generation: Generation
+    """What follows from the settings in effect."""
+    _shared: SharedState
+    _upstream_events: UpstreamEvents
+    _program: Program
+    """The program as a client of the bridge."""
+    _background: OwnedTasks
+    """What goes on by itself, and ends with the bridge."""
+    _sandboxes: Sandboxes
+    _transports: TransportMaker
+
+    _reloads: asyncio.Lock
+    """Reloads wait for one another."""
+    _wanted: Settings
+    """What was last to take effect, whether or not all of it did."""
+    _base: Settings
+    """The same without what the registry says over it."""
+    _needs_restart: tuple[str, ...]
+    """Sections of the wanted settings that take effect with a restart only."""
+
+    _started: float
+    """When this was made, on the monotonic clock."""
+    _has_settled: bool
+    _project: str
+    """The `file://` URI of the directory that the program works in; empty: in none."""
+    _stack: Any
+    """What ends the engine; None before it runs."""
+    _has_ended: bool
+
+    if not TYPE_CHECKING:  # else every name would pass for one that there is
+
+        def __getattr__(self, name: str) -> Any:
+            """What is built when the bridge begins to run is not there before."""
+            if name in _BUILT:
+                raise BridgeClosed(f"the bridge does not run yet, so it has no `{name}`: use `async with`")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def require_running(self) -> None:
+        """Refuse work before the bridge runs, or afterwards.
+
+        Raises:
+            BridgeClosed: it does not run.
+        """
+        if self._stack is None or self._has_ended:
+            raise BridgeClosed(
+                "the bridge has ended" if self._has_ended else "the bridge does not run: use `async with`"
+            )
