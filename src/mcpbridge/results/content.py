@@ -1,12 +1,10 @@
-"""From the result of a tool call to the text that is in it, and back: the result with another text in its place.
+"""The text in the result of a tool call, and the result again with another text in its place. Pure.
 
-A result says what it says in `content` blocks, in `structuredContent`, or in both; servers repeat the one in the other,
-or make a block of every item of a list. All of that is one `Document` here, since some clients show the model only the
-one and some only the other: both must tell the same.
+A result has its text in `content` blocks, in `structuredContent`, or in both; servers repeat the one in the other, or
+make a block of every item of a list. All of that is one `Document` here, since some clients show the model only the
+one and some only the other: both must say the same.
 
-A result put together anew: other texts, links in place of large blocks, the same in `structuredContent`; pure.
-
-Everything else of the result stays the bytes that came: unknown members, blocks of other kinds, their order.
+Everything else of the result keeps its bytes: unknown members, blocks of other kinds, their order.
 """
 
 from collections.abc import Callable, Mapping, Sequence

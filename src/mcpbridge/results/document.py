@@ -1,6 +1,7 @@
-"""The text of a result, read: what kind of text it is, and its value where it has one.
+"""Reads the text of a result: what kind of text it is, and its value if it has one.
 
-Everything that looks into results (previews, recall, transforms, references) looks at a `Document`.
+Everything that looks into results (previews, recall, transforms, references) works on a `Document`. The parsers of
+the single formats are in `parsers.py`.
 """
 
 from typing import Any, Literal

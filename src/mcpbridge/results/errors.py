@@ -1,4 +1,7 @@
-"""The one error of queries over results: what is wrong, where, and what there is instead."""
+"""The one error of queries over results, and the budget of work that a query may use.
+
+The error says what is wrong, where, and what there is instead.
+"""
 
 from collections.abc import Iterable
 

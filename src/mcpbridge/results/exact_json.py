@@ -1,6 +1,6 @@
-"""JSON, read and written without changing a number: `1.10` stays `1.10`, and 20 digits stay 20 digits.
+"""Reads and writes JSON without changing a number, and follows JSON pointers (RFC 6901). Pure.
 
-JSON pointers (RFC 6901) into a value; pure.
+`1.10` stays `1.10`, and 20 digits stay 20 digits.
 """
 
 import json

@@ -1,15 +1,12 @@
-"""How the beginning of the bridge's own lines can be spelled so that a reader takes it for that; pure.
+"""The bridge's own line above every rewritten result, and every spelling that a reader would take for it. Pure.
 
-`[mcpbridge`, followed by a blank, a colon, a dot or a handle. A reader does not see whether a letter is a full-width
-or a mathematical one, nor what has no width. So letters and the bracket count as what NFKC makes of them, whatever
-their case, and format characters (category Cf) do not count at all. `[mcpbridge] started` is the tag of a log and none
-of ours: after our own name there is never a closing bracket.
+The line says what the result is, what was done to it, and how to get the rest. Nothing that a server sends may look
+like it: `spoof_check.py` goes over whole results and changes what does.
 
-The line that stands above every rewritten result: what it is, what was done to it, how to get the rest.
-
-It is the bridge's word, so nothing that a server sends may look like it: in all that is rewritten, and in every result
-that holds such a line, its beginning is spelled otherwise (`lookalikes.py` says what that is, `honesty.py` goes over
-whole results).
+The beginning is `[mcpbridge`, followed by a blank, a colon, a dot or a handle. A reader cannot see whether a letter is
+a full-width or a mathematical one, and does not see characters without width. So letters and the bracket count as what
+NFKC makes of them, in any case, and format characters (category Cf) do not count at all. `[mcpbridge] started` is the
+tag of a log and not ours: a closing bracket never follows our name.
 """
 
 import re

@@ -1,10 +1,9 @@
-"""How paths are written: their text, and the steps that it says.
+"""Paths into JSON values: parsed, written, and followed.
 
-Paths into JSON values: `items[0].user.login`, `items[].name`, `a["odd key"]`, `/items/0/body`, `..name`, `**`.
-
-`[]` and `*` take every element or member, `[2:5]` some, `..name` that member at any depth, `**` every value at any
-depth, the value itself first. A name asked of a list is asked of each of its elements, and a number (`items.0`) is an
-index. Evaluating is lazy, and linear in what is visited.
+`items[0].user.login`, `items[].name`, `a["odd key"]`, `/items/0/body`, `..name`, `**`. `[]` and `*` take every element
+or member, `[2:5]` some, `..name` that member at any depth, `**` every value at any depth, the value itself first. A
+name asked of a list is asked of each of its elements, and a number (`items.0`) is an index. Evaluation is lazy, and
+linear in what is visited.
 """
 
 import re

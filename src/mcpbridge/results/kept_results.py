@@ -1,9 +1,9 @@
-"""What is written down of a kept result, so that it can be found again without being read.
+"""Kept results: put, found again, read and deleted. Each belongs to a principal, and nobody else sees it.
 
-Kept results: put, found again, read, dropped. Each belongs to a principal, and nobody else sees it.
+`ResultSummary` is the entry that is written beside a kept result, so that it can be found without being read.
 
-A handle is told from what it names (principal and bytes, with a secret of the store): the same result kept again has
-the same handle, so that what a model is shown is the same bytes each time; and nobody can guess one.
+A handle is computed from the principal and the bytes of the result, with a secret of the store. So the same result,
+kept again, has the same handle (a model is shown the same bytes each time), and nobody can guess one.
 """
 
 import base64

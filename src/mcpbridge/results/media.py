@@ -1,15 +1,9 @@
-"""How many pixels an image has, told from its first bytes: PNG, JPEG, GIF and WebP; pure.
+"""Images, sounds and other blobs in a result: their size, the link that replaces a large one, and smaller images.
 
-Nothing is decoded, and what is odd is unknown: the bytes are a server's.
-
-What in a result is no text: images, sounds and other blobs, and the link that stands for one that is too large.
-
-Pure, and nothing is decoded but the beginning of an image, to tell its size.
-
-Smaller images in place of large ones, where the extra `images` (Pillow) is installed.
-
-The images are a server's, so only formats are opened whose size is told beforehand, and none of more pixels than fit
-into memory well. All of this takes a while: call it in a thread.
+The bytes are a server's. Sizes are read from the first bytes alone (PNG, JPEG, GIF, WebP), nothing is decoded for
+them, and what is odd is unknown. Only `downscaled` decodes images, if the extra `images` (Pillow) is installed: formats
+whose size is known beforehand, and no image of more pixels than fit well into memory. That takes a while: call it in a
+thread.
 """
 
 import base64

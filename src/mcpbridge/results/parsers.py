@@ -1,8 +1,8 @@
-"""Python values as Python prints them, which some servers send for JSON: `[{'id': 1, 'at': None}]`.
+"""Parsers of texts that hold values in other forms than plain JSON.
 
-JSON among other text: one value with a heading or in a fence, or one value a line.
-
-Tables written as text: CSV in its dialects, and Markdown tables.
+Python values as Python prints them, which some servers send for JSON (`[{'id': 1, 'at': None}]`); JSON with a heading,
+in a fence, or one value a line; CSV in its dialects; Markdown tables. Which parser is tried when is decided in
+`document.py`.
 """
 
 import ast

@@ -1,23 +1,17 @@
-"""No garbage collection while a large result is read.
+"""All the work on one large result: what is shown of it, and what is recorded of it. Pure.
 
-Reading one makes a million small values, none of them garbage, and the collector looks through all of them again and
-again: a third to a half of the time (measured on 1 MB of JSON, CSV and tables). The pause is for the whole process and
-ends with the last who wants it.
+A document is shown whole in a lossless form if that fits, else as the strategy says: a preview, its beginning
+(`truncate.py`) or a summary (`summary.py`). Of a failure the message is kept wherever it stands, then as much of the
+rest as there is room for: it may be the first line, the last one of a trace, in the middle of a log, or a member of an
+object.
 
-The text of a failure in fewer characters, in which the message is kept wherever it stands; pure.
+This is one function, since large results are read in a thread and huge ones in a process: Python's parsers hold the
+interpreter, so in a thread a result of 100 MB would still stop everything else for seconds. Arguments and results can
+be pickled.
 
-A failure says what happened in its first line, in the last one of a trace, in the middle of a log, or in a member of an
-object. What looks like the message comes first, then as much of the rest as there is room for.
-
-What is shown of a document in so many characters: all of it without loss if that fits, else what the strategy says.
-
-Pure. Of large documents it takes a while: call it in a thread.
-
-All the work on one large result in one function: what is shown of it, and what is noted of it; pure.
-
-In one piece, since for large results it happens in a thread, and for huge ones in a process: Python's parsers hold on
-to the interpreter, so that in a thread a result of 100 MB would still stop everything else for seconds. What goes in
-and comes out can be pickled.
+The garbage collector pauses meanwhile (`uncollected`): reading a result makes a million small values, none of them
+garbage, and the collector would look through all of them again and again, a third to a half of the time (measured on
+1 MB of JSON, CSV and tables). The pause is for the whole process and ends with the last who wants it.
 """
 
 import gc

@@ -1,9 +1,9 @@
-"""The last look at every finished result: nothing in it looks like the bridge's word but what is.
+"""The last look at every finished result: nothing in it looks like the bridge's own header line but that line itself.
 
-It works on the JSON as it is spelled, not on its values: so every string is met, whatever it is called and wherever it
-stands (also a member whose name stands twice, of which a client may take the one and we the other), and all that need
-not change keeps its bytes. Only brackets are replaced, so the JSON stays what it was. Linear in the size of the result,
-whatever is in it. Pure.
+Which spellings count is decided in `header_line.py`. The check works on the JSON as it is spelled, not on its values:
+so it meets every string, whatever its name and wherever it stands (also a member whose name stands twice, of which a
+client may take the one and we the other), and all that need not change keeps its bytes. Only brackets are replaced, so
+the JSON stays what it was. Linear in the size of the result, whatever is in it. Pure.
 """
 
 import re

@@ -1,11 +1,10 @@
-"""What a model is told that summarizes a result, and what is taken of its answer; pure.
+"""Summaries of results by a model: the strategy `summarize`.
 
-The same result makes the same prompt. What servers send is data between two marks, and cannot end it.
+The prompt and the reading of the answer are pure: the same result makes the same prompt. What servers send is data
+between two marks, and cannot end it.
 
-Summaries of results by a model: the strategy `summarize`.
-
-Asked is the client's own model, by sampling, or a service that the configuration names (`models/`). It is for who asks
-to fall back to something else: a summary may always fail.
+The model is the client's own, by sampling, or a service that the configuration names (`llm/`). A summary may always
+fail: the caller falls back to something else.
 """
 
 import re

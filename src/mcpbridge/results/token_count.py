@@ -1,8 +1,8 @@
 """How many tokens a text is for a model: estimated, or counted with a vocabulary (the extra `tokens`).
 
-Models count differently, so either is told as an estimate. Of a text the estimate looks at how its words, digits and
-signs part, which stays within about a tenth of o200k for JSON, logs, tables, code and prose (for scripts that are not
-Latin, within a half). Of a length alone no more can be said than what tool results come to on average.
+Models count differently, so either is an estimate. The estimate of a text looks at how its words, digits and signs
+part, and stays within about a tenth of o200k for JSON, logs, tables, code and prose (for scripts that are not Latin,
+within a half). Of a length alone it can only use what tool results come to on average.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What large results cost and saved: tokens per tool, server, client and day. Estimates, and told as such.
+"""What large results cost and saved: tokens per tool, server, client and day. All numbers are estimates.
 
 `Line`s are counted in memory on the path of calls, and written to the store now and then, where several processes add
 up. Days are those of UTC.

@@ -1,9 +1,7 @@
-"""A JSON value, cut until it fits: lists keep their first items, texts their beginning, objects as much of each member.
+"""Cuts a result so that its beginning remains and is whole: the strategy `truncate`.
 
-What fits stays as it is. Nothing deeper than what had to be cut is looked into, so the cost goes with what is kept, not
-with what was sent.
-
-The beginning of a result, cut so that what remains is whole: the strategy `truncate`.
+Of a JSON value lists keep their first items, texts their beginning, objects as much of each member. What fits stays as
+it is. Nothing deeper than what had to be cut is visited, so the cost goes with what is kept, not with what was sent.
 """
 
 import csv

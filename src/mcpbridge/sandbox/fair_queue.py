@@ -1,7 +1,7 @@
-"""Who goes next where only a few can at a time: owners take turns, however much one of them wants.
+"""Decides who goes next where only a few can run at a time: owners take turns, however much one of them wants.
 
 Each free place goes to the owner who has the fewest, and among those round in a circle. So what one owner wants more
-makes nobody wait longer, and who is alone gets every place.
+makes nobody wait longer, and an owner who is alone gets every place.
 """
 
 import asyncio

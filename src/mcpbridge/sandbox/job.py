@@ -1,8 +1,6 @@
-"""What a sandbox is asked to run, and what came of it: values, and the promise of whoever runs them.
+"""What a sandbox is asked to run and what came of it: values, and the protocol of whoever runs them.
 
-Which files a job left in its work folder.
-
-What came of a job, as its caller is told. Pure.
+Also which files a job left in its work folder, and how its end is worded for the caller.
 """
 
 import os

@@ -1,11 +1,8 @@
-"""Jobs in the best sandbox that there is here: the front of everything in this folder that isolates programs.
+"""Runs jobs in the best sandbox that this machine has: the entry to everything that isolates programs.
 
-A sandbox is used once it has stopped every canary (`canaries`), bubblewrap before the launcher alone. Where none has,
-jobs are refused, never run with less.
-
-One job in one sandbox: what it may reach is put together, it is run, and nothing of it is left.
-
-What a tool's jobs may do, and where they run: the section `sandbox` and what the tool has set otherwise.
+A sandbox is used once it has passed its self-test (`isolation/self_test.py`), bubblewrap before the launcher alone.
+Where none has, jobs are refused, never run with less. What a job may do is decided by the section `sandbox` and by what
+its tool has set otherwise. Of a finished job nothing is left.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The `[sandbox]` table: what holds of every job that runs in a sandbox, and what one tool may have set otherwise."""
+"""The `[sandbox]` table: limits of every job that runs in a sandbox, and what one tool may set otherwise."""
 
 from collections.abc import Mapping
 from typing import Literal

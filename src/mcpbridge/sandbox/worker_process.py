@@ -1,4 +1,4 @@
-"""One function in a process of its own: for work that would hold on to the interpreter, or take much memory.
+"""Runs one function in a process of its own: for work that would hold the interpreter, or take much memory.
 
 The process has no secrets in its environment, gives its memory back when it is done, and is killed with the call that
 wanted it.

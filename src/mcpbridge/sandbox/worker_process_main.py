@@ -1,4 +1,4 @@
-"""The program of such a process: one function on its standard input, what it gives on its standard output."""
+"""The program of such a process: reads one function on its standard input, writes its result on its standard output."""
 
 import importlib
 import pickle

@@ -1,6 +1,7 @@
-"""Columns that need no cells: the same in all rows, counted, or told by whether a row has others below it.
+"""Decides how each column of a table is written in the fewest characters.
 
-How each column of a table is told in the fewest characters: as a constant, from other columns, or by its cells.
+A column may need no cells, because it is constant, counts up, or follows from whether a row has others below it; it
+may be put together from other columns; else its cells are written. `notation.py` says how either looks.
 """
 
 from collections.abc import Callable, Sequence

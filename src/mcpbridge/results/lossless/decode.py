@@ -1,4 +1,4 @@
-"""The way back from a lossless form to the value: what proves that nothing is lost."""
+"""Turns a lossless form back into the value: this proves that nothing is lost."""
 
 import re
 from typing import Any, cast

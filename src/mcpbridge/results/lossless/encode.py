@@ -1,4 +1,6 @@
-"""The table form of a value: lists of objects as tables, repeated objects once, trees as outlines.
+"""A value in fewer characters, without loss: the table form, and the choice of the shortest form.
+
+Lists of objects become tables, objects that repeat are written once, and trees become outlines:
 
     # how to read it, in one line
     {"total":2,"items":@items}      the value as JSON, tables by name
@@ -11,9 +13,7 @@
     1|Broken|ann
     2|Slow|bob
 
-What a head can say: `table_specs`. `table_restore` turns it back.
-
-The same value in fewer characters: nothing is lost, and it can be turned back.
+What a head can say is listed in `notation.py`. `decode.py` turns the form back.
 """
 
 import zlib

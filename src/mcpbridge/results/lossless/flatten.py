@@ -1,19 +1,19 @@
-"""Records as columns: nested objects and short lists of one length are spread, and every path becomes a column.
+"""Finds the tables in a value: records as columns, objects that repeat, and lists of paths by folder.
 
-The order of the columns is that of the members in all records, so that it gives each record its own order back.
-Records that contradict it are kept whole, in the column of the path where they do.
+Records as columns: nested objects and short lists of one length are spread, and every path becomes a column. The order
+of the columns is that of the members in all records, so each record gets its own order back. Records that contradict
+that order are kept whole, in the column of the path where they do.
 
-Objects that stand in a value again and again, such as the user in each of forty issues: found, and given keys.
+Objects that repeat, such as the user in each of forty issues, are found and given keys.
 
-Lists of paths by folder: what paths that follow each other share is said once, above them.
+In a list of paths, what neighbours share stands once, above them. Folders end with `/`. The order stays, so a folder
+may come again:
 
     # paths; what is indented lies in the folder above
     /srv/app/
      main.py
      api/
       users.py
-
-Folders end with `/`. The order stays, so a folder may come again.
 """
 
 from collections import Counter

@@ -1,14 +1,12 @@
-"""The words of the table form: cells and the names of columns, as they are written and read again.
+"""The notation of the lossless table form: cells, names, templates, and what the head says of each column.
 
-A cell is a value as JSON, or a string without its quotes where that cannot be taken for anything else. Between `|` in
-a line, and between `,` or `;` inside the brackets of a list that stands in a cell (`inline`).
+A cell is a value as JSON, or a string without its quotes where it cannot be mistaken for anything else. Cells stand
+between `|` in a line, and between `,` or `;` inside the brackets of a list that stands in a cell (`inline`).
 
-Columns of strings that can be told from other columns: `https://host/{owner}/{name}`.
+A template puts strings together from other columns: `https://host/{owner}/{name}`. It is a list of parts: strings,
+sources (columns that have a value in every row where the string is one), and at most one `HOLE` for the cell.
 
-A template is a list of parts: strings, sources (columns that have a value in every row where the string is one), and
-at most one `HOLE`, which is what remains for the cell.
-
-What the head of a table says of each column: where its values come from, and how its cells are written.
+The head says where the values of a column come from, and how its cells are written:
 
 login             cells
 size:str          cells that are strings, even if they look like numbers
@@ -18,9 +16,9 @@ user&user         cells are keys of rows in the table `user`; `users[&user]`: li
 type=file         the same in all rows
 id={number}       as in the column `number`
 at={5+60*i}       counted: 5, 65, 125, from the first row (of a list in a cell: from its first record)
-url~host/{id}/{}  put together from other columns, `{}` being the cell; braces that are meant are doubled
+url~host/{id}/{}  put together from other columns, `{}` being the cell; literal braces are doubled
 children^         the rows below that are indented one deeper
-type={children?"directory":"file"}    told by whether the row has those
+type={children?"directory":"file"}    follows from whether the row has those
 """
 
 import re

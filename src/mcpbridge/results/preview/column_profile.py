@@ -1,6 +1,6 @@
-"""What one column holds: which sort of values, how often each, how large, and how it compares with its neighbours.
+"""The profile of one column, and which columns identify a row.
 
-Which columns tell one row from the others, and which of them a reader would call it by.
+A profile has the sort of the values, how often each occurs, how large they are, and how the column relates to others.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""What previews say of one column: counts of values, ranges, sums, times, beginnings of texts.
+"""What a preview says of columns: counts of values, ranges, sums, times, beginnings of texts, and sums by group.
 
-Numbers by group: sums of the main quantity for each value of the main categories, and for pairs of them.
+Sums by group are those of the main quantity for each value of the main categories, and for pairs of them.
 """
 
 import re

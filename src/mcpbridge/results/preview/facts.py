@@ -1,9 +1,10 @@
-"""Facts of a preview, and which of them go into so many characters.
+"""Facts of a preview, and the choice of those that fit into so many characters.
 
-Each fact belongs to a line and has a worth: about how often somebody asks for it. Facts are taken by worth for each
-character. Where the line stands, and where in the line, does not depend on what is taken.
+Each fact belongs to a line and has a worth: about how often somebody asks for it. Facts are chosen by worth for each
+character. Where the line stands, and where in the line, does not depend on what is chosen.
 
-Series within rows: lists of numbers, or of points in time with their values, told by first, last, least and most.
+Also here: series within rows (lists of numbers, or of points in time with their values), described by their first,
+last, least and greatest value.
 """
 
 from collections.abc import Callable, Iterable, Sequence

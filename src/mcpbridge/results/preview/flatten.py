@@ -1,9 +1,8 @@
-"""Rows of any shape, taken apart into columns: one list of values for each field path.
+"""Takes values apart: rows into columns, one list of values for each field path, and a value into its parts.
 
-Paths are written so that an expression can be made of them: `user.login`, `labels[].name` (any element of a list),
-`[0]` (the first of a list that is a row), `quota.*.used` (any member of an object whose names are data).
-
-Which parts a value has: tables, maps, trees and plain fields, each with its path.
+The parts are tables, maps, trees and plain fields, each with its path. Paths are written so that an expression can be
+made of them: `user.login`, `labels[].name` (any element of a list), `[0]` (the first of a list that is a row),
+`quota.*.used` (any member of an object whose names are data).
 """
 
 import re

@@ -1,10 +1,8 @@
-"""Previews: what a large result says, in so many characters.
+"""Previews of large results: what is said of a document in so many characters.
 
-What of all that can be said of a value is said, in so many characters: facts, rows, fields, long texts.
-
-Previews of values: what parts there are, and the facts worth most of them in so many characters.
-
-Previews of texts that have no value: logs, pages, listings, diffs and prose.
+A value is described by the parts it has, the facts that are worth most, rows, fields and long texts; how the room is
+shared among them is decided here. Texts that have no value (logs, pages, listings, diffs, prose) are described by
+`results/text`.
 """
 
 from typing import Any, cast

@@ -1,6 +1,6 @@
-"""Some rows of a table, as many columns and rows as are worth most: the first ones, and always the last.
+"""The sample rows of a preview: which rows and columns are worth most, and single rows as JSON.
 
-Single rows as JSON, long texts and lists cut: what a row looks like.
+The rows are the first ones and always the last. In rows as JSON long texts and lists are cut.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,7 @@
-"""What previews say of a table: its columns, the rows of extremes and exceptions, sums by group.
+"""What a preview says of a table and of a tree.
 
-What previews say of trees: how many nodes and leaves, how deep, the first level with what is below, an outline.
+Of a table: its columns, the rows of extremes and exceptions, sums by group. Of a tree: how many nodes and leaves, how
+deep, the first level with what is below, and an outline.
 """
 
 import json

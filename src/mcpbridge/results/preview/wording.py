@@ -1,6 +1,6 @@
-"""Values as previews say them: short, cut visibly, numbers to the last digit.
+"""How previews write values and field paths: short, visibly cut, numbers to the last digit.
 
-Field paths in few characters: `user{login,id:int,type="User"},labels[]{name,color}`.
+Field paths stand in few characters: `user{login,id:int,type="User"},labels[]{name,color}`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Selected rows and values in so many characters, and how to get the rest.
+"""Lays out selected rows and values in so many characters, and says how to get the rest.
 
 Rows are a JSON list if they are plain values, else JSON one a line, or CSV where that is much shorter: a header, then
 cells. A text that holds a comma, a quote or a line end, or that could be read as another JSON value, stands as a JSON

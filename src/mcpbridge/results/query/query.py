@@ -1,6 +1,4 @@
-"""The rows that a query selects of values: path, where, find, groups or sort.
-
-Answers to queries over kept results, in so many characters. Nothing of a query is executed: it is data.
+"""Applies a query to kept results and answers it in so many characters. Nothing of a query is executed: it is data.
 
 A query is applied in the order path, where, group_by and aggregate or sort, offset and limit, select. Rows are the
 elements of the list that `path` leads to (of the document itself without one: for CSV, tables and JSON lines its rows).

@@ -1,8 +1,7 @@
-"""Rows put in order and in groups.
+"""A query, and how it is read from the arguments of a call; the sorting and grouping that it asks for.
 
-Queries, and reading them from the arguments of a call: generously, as models write them.
-
-Lists and objects may come as JSON in a string, single values in place of lists, numbers as strings.
+Arguments are read generously, as models write them: lists and objects may come as JSON in a string, single values in
+place of lists, numbers as strings.
 """
 
 import json

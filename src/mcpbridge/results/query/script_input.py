@@ -1,4 +1,4 @@
-"""A document as a script gets it; pure. The same for `_transform` on a call and on `recall`."""
+"""A document as a script gets it. Pure. The same for `_transform` on a call and on `recall`."""
 
 from typing import Any, Literal, cast
 

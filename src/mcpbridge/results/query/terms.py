@@ -1,13 +1,11 @@
-"""Values of results, compared and written: numbers exactly, and as numbers where one side is a text that says one.
+"""The terms of a query: fields, functions of a field, aggregates, and how values compare.
 
-Times in ISO form compare as the texts that they are.
+A term is a field, or a function of one, such as `len(labels)` and `max(values[][1])`. Beside the fields of a row there
+are `$index` and `$key` (where it stands in its list or object), `$path`, `$trail` (the names of what it is in) and
+`$handle`.
 
-Many values to one: counts, exact sums, averages, extremes, distinct values.
-
-What rows are asked for: a field, or a function of one, such as `len(labels)` and `max(values[][1])`.
-
-Beside the fields of a row there are `$index` and `$key` (where it stands in its list or object), `$path`, `$trail` (the
-names of what it is in) and `$handle`.
+Numbers compare exactly, and as numbers too where one side is a text that holds one. Times in ISO form compare as
+texts. Aggregates are counts, exact sums, averages, extremes and distinct values.
 """
 
 import re

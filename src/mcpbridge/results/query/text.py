@@ -1,10 +1,7 @@
-"""Looking for texts in values: where each stands, and what is around it.
+"""Searches texts: matches with what is around them, lines by number, and pages of lines or characters.
 
-Questions about texts that have no value: lines found, lines by number, pages of lines or of characters.
-
-Lines of a text as rows: those that are found, with their numbers, and what a pattern caught in them.
-
-Of a very long line each place that is found is a row of its own, with what is around it in place of the line.
+Lines of a text can be rows: those that match, with their numbers and what a pattern captured. Of a very long line each
+match is a row of its own, with what is around it in place of the line.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,6 @@
-"""`where` as an expression: `state == "open" and (comments > 3 or len(labels) == 0)`.
+"""Parses `where`, as an expression or as an object.
+
+As an expression: `state == "open" and (comments > 3 or len(labels) == 0)`.
 
     either   = all ("or" all)*
     all      = one ("and" one)*
@@ -7,7 +9,7 @@
 
 `||`, `&&`, `!`, a single `=`, words in capitals and calls such as `title.includes("x")` are understood as well.
 
-`where` as an object: `{"state": "open", "comments": {"gt": 3}}`; lists mean one of, `$gt` is `gt`.
+As an object: `{"state": "open", "comments": {"gt": 3}}`; lists mean one of, `$gt` is `gt`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What kind of text a text without a value is, told from its beginning and a look into its middle."""
+"""Tells the kind of a text without a value, by its beginning and a look into its middle."""
 
 import re
 from typing import Literal

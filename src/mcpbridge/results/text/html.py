@@ -1,10 +1,8 @@
-"""Pages, read: title, headings, tables, lists, links, forms, and the text that a reader sees.
+"""Reads an HTML page and finds its facts: title, headings, tables, lists, links, forms, and the visible text.
 
 Read by a small scanner of our own in one pass: the parser of the standard library takes quadratic time on text that
 opens tags and never closes them. Nothing is fetched, no entity but characters is resolved, scripts and styles are
 skipped.
-
-Facts of pages.
 """
 
 import re

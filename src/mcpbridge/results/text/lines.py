@@ -1,13 +1,10 @@
-"""Lines of a text: which of them are looked at, and what the shapes of lines are that several kinds share.
+"""What all previews of texts share: the lines that are read, and the choice of facts that fit.
 
-Facts of a preview, and which of them are told where room is short.
+Facts stand in the order in which they are read, and each says how much it matters: the room goes to what matters most,
+then to the next, and what is left goes to lists that had to be cut. A cut says how much is missing; `ends` does the
+same for the beginning and the end of a text.
 
-Facts stand in the order they are read in, and each says how much it matters: the room goes to what matters most, then
-to the next, and what is left over goes to lists that had to be cut. What is cut says how much is missing.
-
-The beginning and the end of a text, and between them what is missing, said exactly.
-
-Sentences of running text that are likely to be asked for: those with a figure, or with something set off.
+`around` finds sentences of running text that are likely to be asked for: those with a figure, or with emphasis.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Facts of listings whose lines say what each name is: `[FILE] a.txt`, `DIR: src`, with a size or without.
+"""Facts of listings: lists of paths, as `ls -l` and `tree` write them, and matches of a search in files.
 
-Facts of lists of paths: plain, as `ls -l` and `tree` write them, and of what a search found in files.
+Also listings whose lines say what each name is: `[FILE] a.txt`, `DIR: src`, with a size or without.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Facts of logs of web servers: statuses, methods, paths, clients, failures.
+"""Facts of logs: how much of which level, what went wrong, what the lines say and how often.
 
-Facts of logs: how much of which level, what went wrong, what the lines say and how often.
-
-Lines without a time and a level (traces, output of test runs and builds) are read by `text_runs`.
+Of logs of web servers: statuses, methods, paths, clients, failures. Lines without a time and a level (traces, output
+of test runs and builds) are read by `build_output.py`.
 """
 
 import re

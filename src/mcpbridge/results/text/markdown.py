@@ -1,6 +1,6 @@
-"""Facts of a table whose cells are strings, as pages and documents have them.
+"""Facts of Markdown: its headings, code, tables, lists and links, and what it sets in bold.
 
-Facts of Markdown: its headings, code, tables, lists and links, and what it sets in bold.
+`table_facts` is for any table whose cells are strings, those of pages included.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Lines that say the same with other values: found, counted, and their values told.
+"""Finds lines that say the same with other values, counts them, and describes their values.
 
-Lines are equal when they differ in digits only; lines of as many words which then agree in most words are merged, and
-what stands where they differ is told: counts of few values, the range of numbers, else how many values there are.
+Lines are equal when they differ in digits only. Lines of as many words which then agree in most words are merged, and
+where they differ there are counts of few values, the range of numbers, or else the number of different values.
 """
 
 import re

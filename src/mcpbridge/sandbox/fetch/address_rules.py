@@ -1,19 +1,14 @@
-"""Reading the URL of what is to be fetched, and refusing what is not written plainly; pure.
+"""Which addresses may be fetched on a model's behalf: URLs, host names, private and reserved networks.
 
-What no honest page uses (user names, other spellings of IPv4 addresses, characters that cannot be seen) is how filters
-are passed by: two parsers read it differently. Here one parser reads it, and what it read is what is asked for.
+A URL that is not written plainly is refused. What no honest page uses (user names, other spellings of IPv4 addresses,
+characters that cannot be seen) is how filters are passed by: two parsers read it differently. Here one parser reads
+it, and what it read is what is asked for.
 
-Which networks an IP address leads into; pure.
+`ipaddress` alone does not tell where an address leads: a forbidden IPv4 address may be carried inside an IPv6 one, and
+a few addresses of cloud providers lie in public ranges.
 
-`ipaddress` alone does not tell: a forbidden IPv4 address may be carried inside an IPv6 one, and a few addresses of
-cloud providers lie in public ranges.
-
-Which addresses may be fetched on a model's behalf; pure.
-
-`target_of` looks at a URL and the name in it, `check_answers` at the addresses that the name was resolved to. A single
-bad one refuses all, since whoever answers for a name may say something else the next time.
-
-What hosts and addresses are: the resolver's answers, and which addresses are this machine's own.
+`Guard.target_of` judges a URL and its host, `Guard.check_answers` the addresses that the host was resolved to. A
+single bad one refuses all, since whoever answers for a name may say something else the next time.
 """
 
 import asyncio

@@ -1,13 +1,10 @@
-"""One request of a fetch as it goes out, and what of it follows a redirect; pure.
+"""Fetches an address that somebody else chose: a model, a page that redirects, a server.
 
-Reading the body of an answer that may be anything: too long, a bomb, in a coding that nobody asked for.
-
-Fetching addresses that somebody else chose: a model, a page that redirects, a server.
-
-Every host is resolved once, all its addresses are judged (`addresses.py`), and one of those that were judged is
+Every host is resolved once, all its addresses are judged (`address_rules.py`), and one of those that were judged is
 dialled, so that a second answer of the resolver reaches nobody. Each redirect is a new address and is judged as the
 first one; what else a request says (credentials, a body) does not follow it to another origin. No proxy, no cookies, no
-connection kept from one request to the next. Time and size are limited as a whole, whatever the pace.
+connection kept from one request to the next. Time and size are limited as a whole, whatever the pace; a body may be too
+long, a decompression bomb, or in a coding that nobody asked for.
 """
 
 import asyncio

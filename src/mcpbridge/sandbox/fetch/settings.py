@@ -1,4 +1,4 @@
-"""What people can say of the addresses that tools fetch: exceptions, refusals and ports."""
+"""The settings of fetched addresses: exceptions, refusals and ports."""
 
 import re
 from ipaddress import ip_network

@@ -1,9 +1,10 @@
-"""Names of files as models write them: what is refused at sight, how names are compared, how they are shown. Pure.
+"""Paths as models write them: which are refused as written, how names are compared, how they are shown. Pure.
 
 A path is taken apart by one rule for every system: `/` separates, `..` goes up at once, and what would be read in
 another way by another system (drive letters, backslashes, dots that are none) is refused rather than interpreted.
 
-The bridge's own files, which no tool touches: its configuration has secrets, its store the results of others.
+`Sealed` are the bridge's own files, which no tool touches: its configuration has secrets, its store the results of
+others.
 """
 
 import os

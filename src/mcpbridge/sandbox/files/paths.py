@@ -1,10 +1,10 @@
 """Files beneath a root: the only way by which tools reach files for a model.
 
-A root is a directory that is held by a descriptor. Whatever a path says, it is followed from there (`paths_walk`), so
+A root is a directory that is held by a descriptor. Whatever a path says, it is followed from there (`walk.py`), so
 nobody who swaps directories for links meanwhile gets anything else opened; checking a path first and opening it then
 lets such a swap through. Only regular files are read, as reading a pipe or device can wait for ever or do something.
 
-What stands beneath a directory, in order, by descriptors: links are named and never followed.
+`entries` lists what stands beneath a directory, in order, by descriptors: links are named and never followed.
 """
 
 import errno

@@ -1,13 +1,12 @@
-"""Patterns of paths: `*.py`, `src/**/test_*.py`, `*.{ts,tsx}`. Pure, and linear in the length of the path.
-
-`*` and `?` stay within one name, `**` stands for any number of names, `{a,b}` for either. A pattern without `/` is
-about single names, one with it about the path from the root (or from where is looked).
-
-Which files beneath a root tools may read and write, by their names. Pure.
+"""Which files beneath a root tools may read and write, by their names; patterns of paths. Pure.
 
 Never written is what other programs run or obey without being asked: hooks, settings of editors and agents, start-up
 files of shells. Not read, unless that is configured, is what by its name holds secrets. Names are compared as
-`paths_names.fold` has them, and as they are on the disk: the caller has resolved links before.
+`names.fold` has them, and as they are on the disk: the caller has resolved links before.
+
+Patterns are `*.py`, `src/**/test_*.py`, `*.{ts,tsx}`, and take time linear in the length of the path. `*` and `?` stay
+within one name, `**` stands for any number of names, `{a,b}` for either. A pattern without `/` is about single names,
+one with it about the path from the root (or from where the search starts).
 """
 
 import re

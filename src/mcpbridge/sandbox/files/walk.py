@@ -1,13 +1,11 @@
-"""openat2(2): the kernel resolves a path beneath a directory and follows no link on the way.
-
-Python has no name for it. Where the kernel has none either, or a filter of a container forbids it, `paths_walk` takes
-the same steps one by one.
-
-From a root down to a file, name by name on descriptors, so that nothing which is swapped meanwhile leads out.
+"""Follows a path from a root down to a file on descriptors, so that nothing which is swapped meanwhile leads out.
 
 Each directory is opened from the one before it, and never through a link. A link is read and its target walked in the
-same way: beneath the root it leads on, out of it the way ends. What comes of it is the directory that the file is in
-and the names on the disk, by which rules are applied: `docs/x` that is `.git/config` by a link counts as the latter.
+same way: beneath the root it leads on, out of it the way ends. The result is the directory that the file is in and the
+names on the disk, by which rules are applied: `docs/x` that is `.git/config` by a link counts as the latter.
+
+Where the kernel has openat2(2), it resolves a path without links in one step; Python has no name for that call. Where
+the kernel has none, or a filter of a container forbids it, the steps are taken one by one.
 """
 
 import errno

@@ -1,8 +1,8 @@
-"""Tier A: bubblewrap, with the launcher inside it.
+"""The stronger sandbox: the arguments of bubblewrap, with the launcher inside it.
 
-Bubblewrap gives the program a system of its own, in which nothing is but what it may reach: other processes, the
-network and all other files do not exist there. The launcher inside sets the limits, of which the one on processes
-counts in the user name space alone, and filters system calls.
+Bubblewrap gives the program a system of its own, which holds only what it may reach: other processes, the network and
+all other files do not exist there. The launcher inside sets the limits, of which the one on processes counts in the
+user name space alone, and filters system calls.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""The launcher as a sandbox of its own, no sandbox at all, and what both have in common with bubblewrap."""
+"""The launcher as a sandbox of its own, no sandbox at all, and what both share with bubblewrap.
+
+The program that is started, and what it gives up, is `launcher_main.py`.
+"""
 
 import os
 import platform

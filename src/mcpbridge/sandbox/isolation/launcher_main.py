@@ -1,6 +1,6 @@
 """Run as a program: give up everything that the command is not to have, then become it.
 
-    python -I -S launcher.py ORDERS COMMAND ARG...
+    python -I -S launcher_main.py ORDERS COMMAND ARG...
 
 `ORDERS` is what `marshal` made of a dict, in hexadecimal: every step of it is optional, see `main`. The sandbox
 "launcher" is this alone; inside bubblewrap it adds limits and the filter of system calls. Whatever step fails ends it

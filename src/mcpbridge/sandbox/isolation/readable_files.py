@@ -1,15 +1,13 @@
-"""What every job may read: the programs and libraries of the system, and the interpreter.
+"""The files that every job may read: programs and libraries of the system, the interpreter, and what a program needs.
 
 No configuration, no accounts, no home directory: of `/etc` only what the loader, clocks and TLS need. As the
 interpreter may lie anywhere, its places are worked out: the environment it runs in, the installation behind that, its
 shared libraries, and every hop of the links between them.
 
-What a program brings along: the files that it needs besides those of the system, such as its virtual environment.
-
 People keep programs in virtual environments, in prefixes of version managers and in `node_modules`, and name them by
-links and scripts that lead there. A sandbox shows none of that unasked, so it is worked out here: the narrowest
-directories with which the program runs, never a home directory. What a program reads besides (its settings, packages
-installed in place from elsewhere, caches) is for the user to allow.
+links and scripts that lead there. So `brought_along` works out the narrowest directories with which a program runs,
+never a home directory. What it reads besides (its settings, packages installed in place from elsewhere, caches) is for
+the user to allow.
 """
 
 import os

@@ -1,9 +1,8 @@
-"""What the canaries found, and where that is remembered.
+"""The self-test: whether a sandbox keeps what it promises, and where the result is remembered.
 
-Whether a sandbox keeps what it promises: a program is run in it that tries everything, against real bait outside.
-
-What the program says got through counts, and so does what the bait shows: files that changed, a datagram that arrived,
-a process that died. A program that cannot be heard out proves nothing.
+A program (`self_test_main.py`) is run in the sandbox that tries everything, against real bait outside. What the program
+says got through counts, and so does what the bait shows: files that changed, a datagram that arrived, a process that
+died. A program that gives no full answer proves nothing.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""Run as a program inside a sandbox: try everything that must not work, and tell what did.
+"""Run as a program inside a sandbox: try everything that must not work, and report what did.
 
-    python canary.py < WORLD
+    python self_test_main.py < WORLD
 
-`WORLD` is JSON: what lies outside, see `canaries`. The answer is a JSON object on standard output: of each property,
-what got through; an empty list is what a sandbox should give. It leaves a process behind that must not survive.
-Standard library only.
+`WORLD` is JSON: what lies outside, see `self_test.py`. The answer is a JSON object on standard output: of each
+property, what got through; an empty list is what a sandbox should give. It leaves a process behind that must not
+survive. Standard library only.
 """
 
 import errno

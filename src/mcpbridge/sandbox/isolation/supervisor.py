@@ -1,8 +1,7 @@
-"""The three streams of a job, without a thread or a task for any of them.
+"""Watches one job from its start to the end of all its processes: streams, time and memory.
 
-The processes of one job: when it ends, how much memory they hold, and the end of them all.
-
-One job from its start to the end of all its processes: streams, time and memory.
+The three streams need no thread and no task. The tree of processes says when the job ends and how much memory it
+holds, and ends them all.
 """
 
 import asyncio

@@ -1,13 +1,11 @@
-"""As whom a job runs, where the bridge runs as root: a user that nobody else is, if that is possible.
+"""What a sandbox is (`Tier`): it turns a program into the command that runs it there; and as which user it runs.
 
-Limits on the number of processes do not hold for root, and root owns the machine's files. So each job gets a user of
-its own, which owns nothing but its work folder. What this user cannot get to because of a directory on the way (an
-interpreter below `/root`) is mounted so that he can. Where that cannot be done, or he could not use a path that the
-job was promised, the job stays root without any privilege, and may start no processes.
+Whether a sandbox keeps what it promises is not for it to say: `self_test.py` finds that out.
 
-What a sandbox is: it turns a program into the command that runs it there.
-
-Whether one keeps what it promises is not for it to say: `canaries` finds that out.
+Limits on the number of processes do not hold for root, and root owns the machine's files. So where the bridge runs as
+root, each job gets a user of its own, which owns nothing but its work folder. What this user cannot get to because of a
+directory on the way (an interpreter below `/root`) is mounted so that he can. Where that cannot be done, or he could
+not use a path that the job was promised, the job stays root without any privilege, and may start no processes.
 """
 
 import os

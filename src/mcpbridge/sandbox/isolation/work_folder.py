@@ -1,11 +1,10 @@
-"""The private work folder of one job: made, filled, and removed whatever the job did to it.
+"""The private work folder of one job: created, filled, measured, and removed whatever the job did to it.
 
 While it is in use it is locked: so those that a killed bridge left behind are known, and the next one removes them.
 
-How much a job holds on disk: what is in its work folder, and files without a name that it keeps open.
-
-What it may hide from us (in a directory that nobody may read, or very deep) cannot be counted. Once it
-hides something, whatever the file system has lost meanwhile counts as the job's.
+How much a job holds on disk is what is in its work folder, and files without a name that it keeps open. What it may
+hide from us (in a directory that nobody may read, or very deep) cannot be counted. Once it hides something, whatever
+the file system has lost meanwhile counts as the job's.
 """
 
 import asyncio

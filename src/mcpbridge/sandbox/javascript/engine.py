@@ -1,11 +1,8 @@
-"""What went wrong with an expression, said so that the next one works. Pure.
-
-An expression without what people and models put around it.
-
-JavaScript expressions over results, evaluated in a worker process of our own.
+"""Evaluates JavaScript expressions over results, in a worker process of our own.
 
 The worker has an empty environment, no files, no network, little memory, and is killed when its time is up. Each
-expression gets a fresh context.
+expression gets a fresh context. Also here: removing what people and models put around an expression (`tidy`), and the
+message when one fails, worded so that the next one works (`complaint`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""What runs scripts over results, as those see it who bring one; the engine is loaded with the first script.
+"""What runs scripts over results, as their callers see it; the engine is loaded with the first script.
 
-`list_commits | transform: result.slice(0, 5)`: an expression written behind a name.
+Also the suffix behind a tool's name: `list_commits | transform: result.slice(0, 5)`.
 """
 
 import re

@@ -1,6 +1,6 @@
 """One worker process: started with nothing, asked one question at a time, killed when in doubt.
 
-What the process then does with what it is asked is the business of its program; this file sees text fields only.
+It carries text fields only; what they mean is decided by the program, `worker_main.py`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Run as a program: evaluate expressions that arrive on standard input, one after the other, until it ends.
 
-    python -I -S javascript_worker.py ENGINE PARENT_PID
+    python -I -S worker_main.py ENGINE PARENT_PID
 
 `ENGINE` is the file of the extension module: without site-packages nothing else can be imported. Before the first
 expression the process gives up all that it does not need: files, further processes, most memory, its descriptors.

@@ -1,4 +1,4 @@
-"""What a program's process and the bridge tell one another: one JSON object a frame, four bytes of length before it.
+"""The messages between a program's process and the bridge: one JSON object a frame, four bytes of length before it.
 
 The process is not trusted: whatever cannot be read is `Garbled`, and ends it.
 """

@@ -1,11 +1,9 @@
-"""A process with pipes whose end does not hang on who else holds them open.
+"""The process that one program runs in: started with nothing, spoken to in frames, killed with all that it started.
 
-A pipe of `asyncio.create_subprocess_exec` stays open until its far end is: what a process started may hold that, and at
-the end of an event loop nobody waits for it.
+It runs `worker_main.py`, which starts the interpreter as a child of its own. Both are in one process group.
 
-The process that one program runs in: started with nothing, spoken to in frames, killed with all that it started.
-
-It runs `program_worker.py`, which starts the interpreter as a child of its own. Both are in one process group.
+Its pipes end with the process: a pipe of `asyncio.create_subprocess_exec` stays open until its far end is closed, which
+something that the process started may hold, and at the end of an event loop nobody waits for it.
 """
 
 import asyncio

@@ -1,18 +1,12 @@
-"""How long a program may take: so long to compute, and so long altogether, waiting for tools included.
+"""Programs that models write in Python: how long one may take, its conversation with the bridge, and who runs when.
 
-While a person is asked nothing runs out but the time of that question.
+Each runs in a process of its own that nothing else has used, and that is gone afterwards: see `process.py` and
+`worker_main.py`. One process is kept ready after the first program, so that the next need not wait for it to start.
+Calls run side by side. Whatever ends a program (its last line, an error, its time, whoever wanted it), its process is
+killed and its calls are cancelled before anybody hears of that.
 
-Why a program did not come to its end, said so that the next one does. Pure.
-
-One program from its first frame to its last: calls that run side by side, what is printed, and the end of it all.
-
-Whatever ends it (its last line, an error, its time, whoever wanted it), its process is killed and its calls are
-cancelled before anybody hears of that.
-
-Programs that models write in Python, run where they can do nothing but compute and call tools.
-
-Each runs in a process of its own that nothing else has used, and that is gone afterwards: see `program_process.py` and
-`program_worker.py`. One process is kept ready after the first program, so that the next need not wait for it to start.
+A program has so much time to compute, and so much altogether, waiting for tools included; while a person is asked only
+the time of that question runs. Why a program failed is worded so that the next one does not.
 """
 
 import asyncio

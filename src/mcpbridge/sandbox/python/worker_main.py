@@ -1,9 +1,9 @@
 """Run as a program: run one program of a model's, which arrives on standard input, and end.
 
-    python -I -S program_worker.py PARENT_PID SITE_PACKAGES INTERPRETER
+    python -I -S worker_main.py PARENT_PID SITE_PACKAGES INTERPRETER
 
 `INTERPRETER` is the file of Monty, a Python of its own without files, network and modules of others; it runs as a child
-of this process, which drives it (`program_steps.py`) and tells the bridge of its calls. Both have given up what they do
+of this process, which drives it (`worker_steps.py`) and tells the bridge of its calls. Both have given up what they do
 not need by then. The standard library and Monty's package only: there is no mcpbridge here.
 """
 

@@ -1,7 +1,7 @@
 """One program in the interpreter: a step at a time, from one place where it waits for us to the next.
 
-Part of a program's process (`program_worker.py`): the standard library only. Frames are as in `program_frames.py`;
-results come in two, one that says whose it is, and the value itself.
+Part of a program's process (`worker_main.py`): the standard library only. Frames are as in `messages.py`; results come
+in two, one that says whose it is, and the value itself.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Values on their way into a program and out of it. Pure.
 
-Part of a program's process (`program_worker.py`): the standard library only.
+Part of a program's process (`worker_main.py`): the standard library only.
 """
 
 import json
