@@ -1,22 +1,37 @@
 """The kinds of `[tools.NAME]`: the key that tells each, its settings and its backend. Unused kinds are not imported."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from importlib import import_module
+from typing import Any, NamedTuple, cast
 
 from mcpbridge.base.errors import nearest
 from mcpbridge.tools.backend import Backend, BackendContext
 from mcpbridge.tools.settings import BackendSettings
 
-KEYS = {
-    "function": "function",
-    "executor_class": "executor",
-    "endpoint": "http",
-    "openapi": "openapi",
-    "grpc": "grpc",
-    "command": "command",
-    "agent": "agent",
+
+class _Kind(NamedTuple):
+    name: str
+    settings: str
+    """The model of its settings: `module:class` below `mcpbridge.tools`."""
+    backend: str
+    """The class of its backend, in the same form."""
+
+
+_KINDS = {
+    "function": _Kind("function", "python.settings:FunctionSettings", "python.function:FunctionBackend"),
+    "executor_class": _Kind("executor", "python.settings:ExecutorSettings", "python.executor:ExecutorBackend"),
+    "endpoint": _Kind("http", "http.settings:HttpToolSettings", "http.backend:HttpBackend"),
+    "openapi": _Kind("openapi", "openapi.settings:OpenApiSettings", "openapi.backend:OpenApiBackend"),
+    "grpc": _Kind("grpc", "grpc.settings:GrpcSettings", "grpc.backend:GrpcBackend"),
+    "command": _Kind("command", "command.settings:CommandSettings", "command.backend:CommandBackend"),
+    "agent": _Kind("agent", "agent.settings:AgentSettings", "agent.local_agent:LocalAgent"),
 }
-"""The key that tells a kind, and the kind."""
+"""The key that tells a kind, and the kind. An agent with an address has another backend, see `make`."""
+
+KEYS = {key: kind.name for key, kind in _KINDS.items()}
+"""The key that tells a kind, and the name of the kind."""
+
+_REMOTE_AGENT = "agent.a2a_agent:RemoteAgent"
 
 
 def read_settings(value: object) -> object:
@@ -33,7 +48,7 @@ def read_settings(value: object) -> object:
         ]
         hint = f" (did you mean `{near[0]}`?)" if near else ""
         raise ValueError(f"a tool needs one of {', '.join(f'`{key}`' for key in KEYS)}, which tells its kind{hint}")
-    settings = model_of(KEYS[given[0]]).model_validate(dict(table))
+    settings = _load(_KINDS[given[0]].settings).model_validate(dict(table))
     refuse_unused(settings, several=has_several(settings))
     return settings
 
@@ -58,26 +73,16 @@ def refuse_unused(settings: BackendSettings, *, several: bool) -> None:
 
 def model_of(kind: str) -> type[BackendSettings]:
     """The model of the settings of a kind."""
-    if kind == "function":
-        from mcpbridge.tools.python.settings import FunctionSettings as Model
-    elif kind == "executor":
-        from mcpbridge.tools.python.settings import ExecutorSettings as Model
-    elif kind == "http":
-        from mcpbridge.tools.http.settings import HttpToolSettings as Model
-    elif kind == "openapi":
-        from mcpbridge.tools.openapi.settings import OpenApiSettings as Model
-    elif kind == "grpc":
-        from mcpbridge.tools.grpc.settings import GrpcSettings as Model
-    elif kind == "command":
-        from mcpbridge.tools.command.settings import CommandSettings as Model
-    else:
-        from mcpbridge.tools.agent.settings import AgentSettings as Model
-    return Model
+    return _load(next(one.settings for one in _KINDS.values() if one.name == kind))
 
 
 def kind_of(settings: BackendSettings) -> str:
     """Which kind these settings are of."""
-    return next(KEYS[key] for key in KEYS if getattr(settings, key, None) is not None)
+    return _kind_of(settings).name
+
+
+def _kind_of(settings: BackendSettings) -> _Kind:
+    return next(kind for key, kind in _KINDS.items() if getattr(settings, key, None) is not None)
 
 
 def has_several(settings: BackendSettings) -> bool:
@@ -90,21 +95,10 @@ def has_several(settings: BackendSettings) -> bool:
 
 def make(name: str, settings: BackendSettings, context: BackendContext) -> Backend:
     """The backend of these settings; nothing of it runs yet. `name` is the name of its table."""
-    kind = kind_of(settings)
-    if kind == "function":
-        from mcpbridge.tools.python.function import FunctionBackend as Made
-    elif kind == "executor":
-        from mcpbridge.tools.python.executor import ExecutorBackend as Made
-    elif kind == "http":
-        from mcpbridge.tools.http.backend import HttpBackend as Made
-    elif kind == "openapi":
-        from mcpbridge.tools.openapi.backend import OpenApiBackend as Made
-    elif kind == "grpc":
-        from mcpbridge.tools.grpc.backend import GrpcBackend as Made
-    elif kind == "command":
-        from mcpbridge.tools.command.backend import CommandBackend as Made
-    elif getattr(settings, "is_remote", False):
-        from mcpbridge.tools.agent.a2a_agent import RemoteAgent as Made
-    else:
-        from mcpbridge.tools.agent.local_agent import LocalAgent as Made
-    return Made(name, cast("Any", settings), context)
+    backend = _REMOTE_AGENT if getattr(settings, "is_remote", False) else _kind_of(settings).backend
+    return _load(backend)(name, settings, context)
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(import_module(f"mcpbridge.tools.{module}"), name)

@@ -40,6 +40,19 @@ class BackendSettings(OfferSettings, BaseModel):
     """Why this cannot be used as configured; set while loading, never by people."""
 
 
+def take_timeout(table: dict[str, Any]) -> None:
+    """Take `timeout` or `timeout_s`, as specs of tools have it, for `call_timeout`.
+
+    Raises:
+        ValueError: the table has both.
+    """
+    for name in ("timeout", "timeout_s"):
+        if name in table:
+            if "call_timeout" in table:
+                raise ValueError(f"`{name}` and `call_timeout` are the same: take one of them out")
+            table["call_timeout"] = table.pop(name)
+
+
 def pack_name(reference: str) -> str:
     """The name of the server that they count as, by what the configuration calls the pack.
 

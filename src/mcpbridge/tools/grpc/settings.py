@@ -10,7 +10,7 @@ from typing import Annotated, Self, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mcpbridge.base.units import Bytes
-from mcpbridge.tools.settings import BackendSettings
+from mcpbridge.tools.settings import BackendSettings, take_timeout
 
 _Path = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 _WAYS = "unix|unix-abstract|vsock|xds|dns|ipv4|ipv6|passthrough|google-c2p"
@@ -125,11 +125,7 @@ class GrpcSettings(BackendSettings, BaseModel):
         if not isinstance(value, dict):
             return value
         given = dict(cast("dict[str, object]", value))
-        for name in ("timeout", "timeout_s"):  # as specs of tools have it
-            if name in given:
-                if "call_timeout" in given:
-                    raise ValueError(f"`{name}` and `call_timeout` are the same: take one of them out")
-                given["call_timeout"] = given.pop(name)
+        take_timeout(given)
         method = given.get("method")
         if isinstance(method, str) and "/" in method:
             service, _, name = method.removeprefix("/").rpartition("/")

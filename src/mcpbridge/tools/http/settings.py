@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from mcpbridge.base.units import Bytes
 from mcpbridge.tools.http.request import places_in, url_mistake
-from mcpbridge.tools.settings import BackendSettings
+from mcpbridge.tools.settings import BackendSettings, take_timeout
 from mcpbridge.upstream.settings import TlsSettings
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
@@ -140,11 +140,7 @@ class HttpReach(BackendSettings, BaseModel):
         if not isinstance(value, dict):
             return value
         given = dict(cast("dict[str, Any]", value))
-        for name in ("timeout", "timeout_s"):
-            if name in given:
-                if "call_timeout" in given:
-                    raise ValueError(f"`{name}` and `call_timeout` are the same: take one of them out")
-                given["call_timeout"] = given.pop(name)
+        take_timeout(given)
         retry = given.get("retry")
         if isinstance(retry, dict) and "backoff_s" in retry:
             table = dict(cast("dict[str, Any]", retry))

@@ -19,7 +19,8 @@ from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.sandbox.runner import Isolation
 from mcpbridge.sandbox.settings import SandboxSettings
 from mcpbridge.tools.builtin.code.code_execute import CodeExecute
-from mcpbridge.tools.builtin.code.settings import CodeExecuteSettings, Interpreter
+from mcpbridge.tools.builtin.code.languages import Interpreter
+from mcpbridge.tools.builtin.code.settings import CodeExecuteSettings
 from support.virtual_time import pass_time
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no sandbox elsewhere")

@@ -27,7 +27,8 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.sandbox.job import SANDBOX, Job, Limits, Ran, Runner, cut_told, decoded, how_it_ended
 from mcpbridge.sandbox.runner import outside, rights_of, why_none
-from mcpbridge.tools.builtin.code.settings import CodeExecuteSettings, Interpreter, Language, found
+from mcpbridge.tools.builtin.code.languages import Interpreter, Language, found
+from mcpbridge.tools.builtin.code.settings import CodeExecuteSettings
 
 _LONGEST_NAME = 255
 """Bytes of a file name."""
