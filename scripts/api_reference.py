@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/api.md"
 
 GROUPS = {
-    "Open a bridge": ["Bridge", "SyncBridge", "Answerer", "Resolver", "ResolverContext"],
+    "Open a bridge": ["Bridge", "SyncBridge", "Answerer", "Resolver", "ResolverContext", "Settings", "load"],
+    "Backends and packs": ["Backend", "BackendSettings", "FunctionBackend", "Given", "Pack", "PackTool"],
     "Tools": ["tool", "ToolOptions", "Tool", "SignedTool", "ToolFunction", "ToolBuilder", "adapt_function", "ToolInfo",
               "ToolResult", "Result", "before", "after", "HookCall", "Answer"],
     "Calls and results": ["ToolCall", "CallResult"],
@@ -34,10 +35,11 @@ GROUPS = {
     "Events": ["Event", "RunEvent", "RoundStarted", "TextDelta", "ArgumentsDelta", "CallStarted", "CallProgress",
                "CallReturned", "ApprovalPending", "RunPaused", "MessageWritten", "RunFinished", "BusEvent"],
     "Cassettes": ["Cassette"],
-    "Clients": ["Client"],
+    "Clients": ["Client", "ApiClient"],
     "Errors": ["BridgeError", "ConfigError", "CallRefused", "ApprovalRefused", "ArgumentsRefused", "HookRefused",
                "AlreadyResumed", "CallFailed", "RequestFailed", "RunFailed", "UpstreamError", "UnknownName",
-               "CallbackFailed", "ContextRefused", "BridgeClosed", "NoBridge", "NotConnected", "FormatError"],
+               "CallbackFailed", "ContextRefused", "BridgeClosed", "NoBridge", "NotConnected", "FormatError",
+               "ApiProblem"],
 }  # fmt: skip
 """The public names by subject, in the order in which they are read."""
 

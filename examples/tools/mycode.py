@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mcpbridge.tools.packs import Pack, PackTool
+from mcpbridge import Pack, PackTool
 
 
 def slugify(text: str, longest: Annotated[int, Field(ge=1, le=200)] = 40) -> str:

@@ -8,6 +8,7 @@ from mcpbridge.base.version import __version__
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:
+    from mcpbridge.app.admin.http_client import ApiClient, ApiProblem
     from mcpbridge.base.errors import (
         AlreadyResumed,
         ApprovalRefused,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
         UnknownName,
         UpstreamError,
     )
+    from mcpbridge.config.load import load
+    from mcpbridge.config.schema import Settings
     from mcpbridge.core.context import CallContext
     from mcpbridge.core.events import Event
     from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall, ToolResult
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from mcpbridge.engine.cassettes.cassette import Cassette
     from mcpbridge.engine.requests import RequestFailed
     from mcpbridge.engine.session_tools import Resolver
+    from mcpbridge.engine.wiring.tools import Given
     from mcpbridge.library.agent.models.anthropic import AnthropicModel
     from mcpbridge.library.agent.models.model import Model, ModelRequest
     from mcpbridge.library.agent.models.openai import OpenAIModel, OpenAIResponsesModel
@@ -71,20 +75,28 @@ if TYPE_CHECKING:
     from mcpbridge.library.sync_bridge import SyncBridge
     from mcpbridge.pipeline.approvals.request import ApprovalRequest
     from mcpbridge.pipeline.hooks.call import Answer, HookCall, after, before
+    from mcpbridge.tools.backend import Backend
     from mcpbridge.tools.human_in_the_loop.functions import Pause
+    from mcpbridge.tools.packs import Pack, PackTool
+    from mcpbridge.tools.python.function import FunctionBackend
     from mcpbridge.tools.python.output import Result
     from mcpbridge.tools.python.run_context.context import Context, Shared
+    from mcpbridge.tools.settings import BackendSettings
 
 _HOMES = {
     "AlreadyResumed": "base.errors",
     "Answer": "pipeline.hooks.call",
     "Answerer": "downstream.elicitation.program",
     "AnthropicModel": "library.agent.models.anthropic",
+    "ApiClient": "app.admin.http_client",
+    "ApiProblem": "app.admin.http_client",
     "ApprovalPending": "library.calls.run_events",
     "ApprovalRefused": "base.errors",
     "ApprovalRequest": "pipeline.approvals.request",
     "ArgumentsDelta": "library.calls.run_events",
     "ArgumentsRefused": "base.errors",
+    "Backend": "tools.backend",
+    "BackendSettings": "tools.settings",
     "Bridge": "library.bridge",
     "BridgeClosed": "base.errors",
     "BridgeError": "base.errors",
@@ -104,6 +116,8 @@ _HOMES = {
     "ContextRefused": "base.errors",
     "Event": "core.events",
     "FormatError": "base.errors",
+    "FunctionBackend": "tools.python.function",
+    "Given": "engine.wiring.tools",
     "HookCall": "pipeline.hooks.call",
     "HookRefused": "base.errors",
     "MessageWritten": "library.calls.run_events",
@@ -114,6 +128,8 @@ _HOMES = {
     "Offered": "library.llm_formats.offer",
     "OpenAIModel": "library.agent.models.openai",
     "OpenAIResponsesModel": "library.agent.models.openai",
+    "Pack": "tools.packs",
+    "PackTool": "tools.packs",
     "Pause": "tools.human_in_the_loop.functions",
     "PausedCall": "core.tool_calls",
     "Prepared": "library.agent.options",
@@ -129,6 +145,7 @@ _HOMES = {
     "RunOutcome": "library.calls.run_events",
     "RunPaused": "library.calls.run_events",
     "SamplingModel": "library.agent.models.sampling",
+    "Settings": "config.schema",
     "Shared": "tools.python.run_context.context",
     "SignedTool": "library.define_tools.decorator",
     "SyncBridge": "library.sync_bridge",
@@ -148,6 +165,7 @@ _HOMES = {
     "after": "pipeline.hooks.call",
     "before": "pipeline.hooks.call",
     "human_tool": "library.define_tools.human",
+    "load": "config.load",
     "manual_tool": "library.define_tools.human",
     "tool": "library.define_tools.decorator",
 }
@@ -158,11 +176,15 @@ __all__ = [
     "Answer",
     "Answerer",
     "AnthropicModel",
+    "ApiClient",
+    "ApiProblem",
     "ApprovalPending",
     "ApprovalRefused",
     "ApprovalRequest",
     "ArgumentsDelta",
     "ArgumentsRefused",
+    "Backend",
+    "BackendSettings",
     "Bridge",
     "BridgeClosed",
     "BridgeError",
@@ -182,6 +204,8 @@ __all__ = [
     "ContextRefused",
     "Event",
     "FormatError",
+    "FunctionBackend",
+    "Given",
     "HookCall",
     "HookRefused",
     "MessageWritten",
@@ -192,6 +216,8 @@ __all__ = [
     "Offered",
     "OpenAIModel",
     "OpenAIResponsesModel",
+    "Pack",
+    "PackTool",
     "Pause",
     "PausedCall",
     "Prepared",
@@ -207,6 +233,7 @@ __all__ = [
     "RunOutcome",
     "RunPaused",
     "SamplingModel",
+    "Settings",
     "Shared",
     "SignedTool",
     "SyncBridge",
@@ -227,6 +254,7 @@ __all__ = [
     "after",
     "before",
     "human_tool",
+    "load",
     "manual_tool",
     "tool",
 ]
