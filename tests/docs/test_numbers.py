@@ -42,7 +42,7 @@ from mcpbridge.catalog.search.embeddings import embedder as embedding
 from mcpbridge.catalog.search.embeddings import embedder as embedding_cache
 from mcpbridge.catalog.slim import merge as slim_keywords
 from mcpbridge.catalog.slim import slim
-from mcpbridge.config.load import _SETTLED
+from mcpbridge.config.reload import NEEDS_RESTART
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS
 from mcpbridge.core.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
@@ -333,8 +333,8 @@ SAID = {
         f"answers what it has read, for {front.FINISH_GRACE:g} s at most",
         f"three times within {crashes.WITHIN:g} s",
         f"from {show_bytes(log_file.LARGEST)} on",
-        *(f"`{section}.{key}`" for section, keys in _SETTLED.items() for key in sorted(keys)),
-        *(f"`{section}`" for section, keys in _SETTLED.items() if not keys),
+        *(f"`{section}.{key}`" for section, keys in NEEDS_RESTART.items() for key in sorted(keys)),
+        *(f"`{section}`" for section, keys in NEEDS_RESTART.items() if not keys),
     ],
     "docs/doctor.md": [*(f"`{known.code}`" for known in KNOWN)],
     "docs/configuration.md": [

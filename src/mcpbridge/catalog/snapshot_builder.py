@@ -23,6 +23,7 @@ from mcpbridge.catalog.definitions.check import (
 )
 from mcpbridge.catalog.definitions.format import ListedDefinition
 from mcpbridge.catalog.listed_definitions import Rewriting
+from mcpbridge.catalog.listing.exposure import UNLISTED
 from mcpbridge.catalog.lookup import Listed, NameIndex
 from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.pagination import Entry, Listing
@@ -145,9 +146,6 @@ class SnapshotBuilder:
         self._seen = seen
         return {server: last for server, (_, _, last) in seen.items()}
 
-
-UNLISTED = frozenset({"find_tools", "describe_tools", "call_tool"})
-"""Names of tools of the bridge that a listing has only where it leaves out others."""
 
 _EntryKey = tuple[Kind, str, str, bytes, tuple[tuple[str, bytes | None], ...]]
 _Names = Callable[[Iterable[tuple[str, str]]], dict[tuple[str, str], str]]

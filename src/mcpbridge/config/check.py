@@ -1,10 +1,8 @@
-"""Servers that rules and hooks name, though there is no such server. Pure.
+"""From a parsed configuration document to settings: expand its variables, check it, find the secrets in it.
 
-A rule about nothing is worse than none: whoever wrote it believes that it holds. Names with wildcards may be meant for
-servers to come, so they are only worth a warning. Whether there is such a tool is known when the servers have listed
-theirs (`catalog/unmatched.py`).
-
-From a parsed configuration document to settings: expand its variables, check it, find the secrets in it.
+Rules and hooks that name a server which does not exist are reported here too, since whoever wrote such a rule believes
+that it holds. Names with wildcards may be meant for servers to come, so they are only worth a warning. Whether a tool
+exists is known when the servers have listed theirs (`catalog/unmatched_names.py`).
 """
 
 import os

@@ -3,10 +3,8 @@
 A missing `${VAR}` costs the server that needs it, not the bridge; anything else that is wrong is a `ConfigError`,
 because a bridge that guesses what was meant is worse than one that says what to mend.
 
-Two readings of the configuration: what of the second one takes effect while the bridge runs. Pure.
-
-Nearly everything does. What a running process cannot change (files that are open, addresses that are taken, what was
-told to clients for good) stays as it was, and is named, so that people know that it takes a restart.
+Each step has a file of its own: `variables.py` expands, `check.py` checks, `error_messages.py` words what is wrong.
+Which file is read is decided here and in `base/directories.py`, which a start needs before all else.
 """
 
 import json
@@ -16,10 +14,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
-from pydantic import BaseModel
 
 from mcpbridge.base.directories import FILE_NAME, config_directory, find_config, is_ours, named_config
 from mcpbridge.base.errors import ConfigError
@@ -59,7 +55,7 @@ def load(explicit: str | None = None, environ: Mapping[str, str] | None = None, 
 def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True) -> Path:
     """Which file to read: `explicit`, `$MCPBRIDGE_CONFIG`, `./servers.toml`, the user's configuration directory.
 
-    `here` False: not `./servers.toml` (see `places.find_config`).
+    `here` False: not `./servers.toml` (see `directories.find_config`).
 
     Raises:
         ConfigError: none of them is there.
@@ -198,61 +194,3 @@ def _parse_json(text: str, file: str) -> tuple[dict[str, object], list[str]]:
 def _json_line(text: str, key: Sequence[str]) -> int | None:
     _, *rest = key or [""]
     return next(filter(None, (position.json_line(text, [top, *rest]) for top in ("mcpServers", "servers"))), None)
-
-
-_SETTLED: Mapping[str, frozenset[str]] = {
-    "bridge": frozenset({"name", "startup_wait"}),
-    "limits": frozenset({"max_frame"}),
-    "http": frozenset(),
-    "observe": frozenset({"max_tools", "max_clients"}),
-    "questions": frozenset({"state_key"}),
-    "store": frozenset(),
-    "call_log": frozenset({"path"}),
-    "daemon": frozenset({"idle_exit", "http", "warm_up", "revalidate"}),
-}
-"""By section, the keys that are settled when the bridge starts; an empty set stands for all of them."""
-
-
-class Reloaded(Struct, frozen=True):
-    """What a reload changed. Servers are named, sorted; all is empty where nothing changed."""
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    replaced: tuple[str, ...] = ()
-    """Those that were started anew, since what is started or connected to is another thing now."""
-    kept: tuple[str, ...] = ()
-    """Those that run on under new settings."""
-    sections: tuple[str, ...] = ()
-    """The other sections of the file in which something changed that is in effect now."""
-    needs_restart: tuple[str, ...] = ()
-    """Keys, such as `store.path`, that differ from what the bridge runs with, and take effect when it starts anew."""
-
-    def __bool__(self) -> bool:
-        return any((self.added, self.removed, self.replaced, self.kept, self.sections))
-
-    def told(self) -> dict[str, list[str]]:
-        """As JSON values, without what is empty."""
-        names = ("added", "removed", "replaced", "kept", "sections", "needs_restart")
-        return {name: list(found) for name in names if (found := getattr(self, name))}
-
-
-def in_effect(running: Settings, wanted: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """What a bridge that runs with `running` can have of `wanted`, and the keys that it cannot."""
-    kept: dict[str, Any] = {}
-    keys: list[str] = []
-    for section, settled in _SETTLED.items():
-        before, after = getattr(running, section), getattr(wanted, section)
-        differing = [name for name in _differing(before, after) if not settled or name in settled]
-        if differing:
-            keys += [f"{section}.{name}" for name in differing]
-            kept[section] = after.model_copy(update={name: getattr(before, name) for name in differing})
-    return (wanted.model_copy(update=kept) if kept else wanted), tuple(keys)
-
-
-def changed_sections(before: Settings, after: Settings) -> tuple[str, ...]:
-    """The sections that differ, `servers` left out."""
-    return tuple(name for name in _differing(before, after) if name not in ("servers", "source"))
-
-
-def _differing(before: BaseModel, after: BaseModel) -> list[str]:
-    return [name for name in type(before).model_fields if getattr(before, name) != getattr(after, name)]

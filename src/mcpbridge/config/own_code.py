@@ -1,12 +1,8 @@
-"""What the tools and servers of a configuration are made of: code, programs and documents that it names.
+"""Code, programs and documents that a configuration names, and where `${PROJECT_ROOT}` would choose what runs. Pure.
 
-Whoever may write these has the bridge do whatever they please, outside of any sandbox.
-
-Where `${PROJECT_ROOT}` would let a project choose what runs: as the program, and within a script. Pure.
-
-A client says which directory its project is, and whoever made that directory chose its name. As an argument it is data.
-Within the text that a shell or an interpreter runs it is a part of the program; as the program itself, opening a
-project would run what lies there.
+Whoever may write these has the bridge do whatever they please, outside of any sandbox. A client says which directory
+its project is, and whoever made that directory chose its name. As an argument it is data. Within the text that a shell
+or an interpreter runs it is a part of the program; as the program itself, opening a project would run what lies there.
 """
 
 import os

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from mcpbridge.base.version import __version__
-from mcpbridge.catalog.lookup import Selector, UnmatchedNames
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.settings import Prefix
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.unmatched_names import Selector, UnmatchedNames
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.core.source_settings import OfferSettings

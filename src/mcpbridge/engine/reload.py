@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mcpbridge.base.log import get_logger
-from mcpbridge.config.load import Reloaded, changed_sections, in_effect
+from mcpbridge.config.reload import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import NO_CAPABILITIES
 from mcpbridge.engine.generation import Generation, build

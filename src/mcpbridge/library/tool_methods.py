@@ -17,7 +17,7 @@ from mcpbridge.engine.engine import Engine
 
 if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must come fast
     from mcpbridge.catalog.snapshot import ToolRef
-    from mcpbridge.config.load import Reloaded
+    from mcpbridge.config.reload import Reloaded
     from mcpbridge.core.tool_calls import PausedCall
     from mcpbridge.engine.registry.registry import Keep
     from mcpbridge.engine.wiring.tools import Given
@@ -83,7 +83,7 @@ class ToolMethods(Engine):
         self, query: str, limit: int | None, refs: "Mapping[str, ToolRef]", client: Caller
     ) -> "list[ToolRef]":
         """Those that fit a query, best first; what a resolver computed comes before all others."""
-        from mcpbridge.catalog.search.found import find
+        from mcpbridge.catalog.search.find import find
         from mcpbridge.library.define_tools.info import first
 
         visible = self.routing.visible_to(client)

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.app.client_config.entry import Launch, is_fleeting, launch_of_this_program, runs_bridge
-from mcpbridge.config.files.backups import Backups, Record, shown_change
+from mcpbridge.config.files.backups import Backups, Record
 from mcpbridge.config.files.edit import Editor, NotEditable, Spot, put, take_out
 from mcpbridge.config.files.edit_json import JsonEditor
 from mcpbridge.config.files.edit_toml import TomlEditor
 from mcpbridge.config.files.edit_yaml import YamlEditor
+from mcpbridge.config.files.masked_diff import masked_diff
 
 SECRET = "hunter2-hunter2"
 
@@ -108,11 +109,11 @@ def test_no_change_shows_what_others_keep_in_the_file(kind: tuple[str, Editor], 
         done = put(editor, text, spot, {"command": "/opt/mcpbridge"})
     except NotEditable:  # some of these do not go together
         return
-    shown = shown_change("file", text, done.text, done.edit)
+    shown = masked_diff("file", text, done.text, done.edit)
     assert SECRET not in shown
     assert "/opt/mcpbridge" in shown
     without = take_out(editor, done.text, spot)
-    assert SECRET not in shown_change("file", done.text, without)
+    assert SECRET not in masked_diff("file", done.text, without)
 
 
 def test_installs_at_the_same_moment_are_all_remembered(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.catalog.search.answers import Found, answer, nothing_fits
 from mcpbridge.catalog.search.duplicates import Ability
-from mcpbridge.catalog.search.found import is_doubtful, told
+from mcpbridge.catalog.search.find import is_doubtful, read_definition
 from mcpbridge.results.token_count import counter
 from support.catalog.searchable_tools import GITHUB, Tool, an_object
 
@@ -18,7 +18,7 @@ tokens_of = counter("o200k")
 def found(tools: Sequence[Tool], more: int = 0, **also: tuple[str, ...]) -> Found:
     shown = [tool for tool in tools if tool.id not in {id_ for ids in also.values() for id_ in ids}]
     abilities = [Ability(tool.id, also.get(tool.server, ())) for tool in shown]
-    return Found(abilities, {tool.id: told(tool) for tool in tools}, more)
+    return Found(abilities, {tool.id: read_definition(tool) for tool in tools}, more)
 
 
 def large(count: int) -> list[Tool]:
@@ -105,7 +105,7 @@ def test_malformed_definitions_are_told_as_far_as_they_can_be_read() -> None:
 
 
 def test_nothing_fits() -> None:
-    text = nothing_fits([told(GITHUB)], "~20 tools of 2 servers: github (~20: issue).")
+    text = nothing_fits([read_definition(GITHUB)], "~20 tools of 2 servers: github (~20: issue).")
     assert text == (
         "No tool seems to do that.\n"
         "There are ~20 tools of 2 servers: github (~20: issue).\n"
@@ -114,7 +114,7 @@ def test_nothing_fits() -> None:
         "Try other words for what the tool should do, or server:NAME for all tools of a server."
     )
     assert nothing_fits([], "").count("\n") == 1
-    assert tokens_of(nothing_fits([told(tool) for tool in large(3)], "x " * 50, tokens=100)) <= 100
+    assert tokens_of(nothing_fits([read_definition(tool) for tool in large(3)], "x " * 50, tokens=100)) <= 100
 
 
 def test_a_query_without_a_word_of_the_best_tools_is_doubtful() -> None:

@@ -15,10 +15,11 @@ from mcpbridge.app.client_config.clients import CLIENTS, ClientFile, KnownClient
 from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import NAME, Launch, blank_document, entry_for, runs_bridge, with_choices
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.config.files.backups import Backups, Record, digest, shown_change
+from mcpbridge.config.files.backups import Backups, Record, digest
 from mcpbridge.config.files.edit import Editor, NotEditable, Put, Splice, Spot, entries, entry, put, take_out
 from mcpbridge.config.files.edit_json import JsonEditor
 from mcpbridge.config.files.edit_toml import TomlEditor
+from mcpbridge.config.files.masked_diff import masked_diff
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
 
 
@@ -207,7 +208,7 @@ def plan_uninstall(target: Target, backups: Backups, *, restore: bool = False) -
     after = encoded(edited, data)
     if record and edited.strip("\ufeff\r\n\t ") in ("", blank_document(target.file.dialect).strip()):
         after = _before_anything(record, after)
-    diff = shown_change(str(target.shown), now.text, edited)
+    diff = masked_diff(str(target.shown), now.text, edited)
     notes = (
         [f"its other servers ({', '.join(record.replaced)}) stay in servers.toml"] if record and record.replaced else []
     )
@@ -280,8 +281,8 @@ def _without_us(now: _Look) -> str:
 def _diff(target: Target, now: _Look, base: str, done: Put) -> str:
     path = str(target.shown)
     if not now.data:
-        return shown_change(path, "", done.text, (Splice(0, 0, done.text),))
-    steps = [shown_change(path, now.text, base), shown_change(path, base, done.text, done.edit)]
+        return masked_diff(path, "", done.text, (Splice(0, 0, done.text),))
+    steps = [masked_diff(path, now.text, base), masked_diff(path, base, done.text, done.edit)]
     return "\n".join(filter(None, steps))
 
 
@@ -306,7 +307,7 @@ def _plan_restore(target: Target, data: bytes, edited: str, record: Record | Non
         hint = "Without --restore the entry alone is taken out."
         hint += f" The copy is {record.backup}." if record.backup else ""
         raise ConfigError("was changed since the install, and that would be lost", file=str(target.shown), hint=hint)
-    diff = shown_change(str(target.shown), decoded(data, target.path), decoded(original or b"", target.path))
+    diff = masked_diff(str(target.shown), decoded(data, target.path), decoded(original or b"", target.path))
     return Change(target, "restored", data, original, diff, backup=record.backup)
 
 

@@ -97,7 +97,7 @@ class Reloading:
             except ConfigError as error:
                 return {"ok": False, "config_error": self._failed(error)}
             self._settle(before, loaded)
-            told: dict[str, object] = {**done.told()}
+            told: dict[str, object] = {**done.to_json()}
             if done:
                 now = datetime.now(UTC).isoformat(timespec="seconds")
                 self._changed = {"at": now, **{key: names for key, names in told.items() if key != "needs_restart"}}

@@ -15,10 +15,12 @@ from mcpbridge.catalog.listing.client_quirks import UNKNOWN, Traits, traits_of
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.catalog.settings import ClientExposure, ExposeSettings, Mode
 from mcpbridge.catalog.slim.slim import Level
-from mcpbridge.catalog.snapshot_builder import UNLISTED
 from mcpbridge.core.model import BRIDGE, Tool
 
 Shown = Literal["all", "search"]
+
+UNLISTED = frozenset({"find_tools", "describe_tools", "call_tool"})
+"""Names of tools of the bridge that a listing has only where it leaves out others."""
 
 SEARCHING = frozenset(f"{BRIDGE}/{name}" for name in UNLISTED)
 """Ids of the bridge's own tools that are listed where not all others are."""

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct, field
 
 from mcpbridge.catalog.search.duplicates import Ability, apart
-from mcpbridge.catalog.search.found import Told
+from mcpbridge.catalog.search.find import ReadDefinition
 from mcpbridge.catalog.signatures.signature import MARK, Signature, signature
 from mcpbridge.catalog.signatures.types import FORMS, Form
 from mcpbridge.core.call_options import Hints
@@ -57,7 +57,7 @@ class Found(Struct, frozen=True):
 
     abilities: Sequence[Ability]
     """Those to tell of, best first."""
-    tools: Mapping[str, Told]
+    tools: Mapping[str, ReadDefinition]
     """All tools of these, by id."""
     more: int = 0
     """Others that fit too."""
@@ -91,7 +91,9 @@ def answer(
     return defused("\n".join(told))
 
 
-def nothing_fits(nearest: Sequence[Told], map_: str, *, tokens: int = 500, count: Counter = estimated_tokens_of) -> str:
+def nothing_fits(
+    nearest: Sequence[ReadDefinition], map_: str, *, tokens: int = 500, count: Counter = estimated_tokens_of
+) -> str:
     """What is said when no tool seems to do it: what there is instead, and the nearest, as doubtful."""
     lines = ["No tool seems to do that."]
     if map_:
@@ -105,7 +107,7 @@ def nothing_fits(nearest: Sequence[Told], map_: str, *, tokens: int = 500, count
     return defused("\n".join(lines))
 
 
-def _named(one: Told) -> str:
+def _named(one: ReadDefinition) -> str:
     return signature(one.tool.wire, one.description, one.text.schema, _NAMES).text
 
 
@@ -117,7 +119,7 @@ def _more(found: Found, shown: int) -> str:
 
 
 def _apart(lines: Sequence["_Line"], found: Found) -> str:
-    texts = {id_: told.text for id_, told in found.tools.items()}
+    texts = {id_: tool.text for id_, tool in found.tools.items()}
     return apart(
         [line.ability.id for line in lines],
         texts,
@@ -130,7 +132,7 @@ class _Line(Struct):
     """One tool of an answer, as long as it is for now."""
 
     ability: Ability
-    tools: Mapping[str, Told]
+    tools: Mapping[str, ReadDefinition]
     forms: Sequence[Form]
     count: Counter
     step: int = 0
@@ -212,12 +214,12 @@ _NAMED = 8
 
 
 def described(
-    tools: Sequence[Told],
+    tools: Sequence[ReadDefinition],
     unknown: Mapping[str, Sequence[str]],
     *,
     tokens: int = DESCRIBED_TOKENS,
     count: Counter = estimated_tokens_of,
-    stub_of: Callable[[Told], str] | None = None,
+    stub_of: Callable[[ReadDefinition], str] | None = None,
 ) -> str:
     """All of these tools, and of names that are unknown those that may have been meant.
 
@@ -226,7 +228,7 @@ def described(
     lines = [_unknown(name, guesses) for name, guesses in list(unknown.items())[:_NAMED]]
     if len(unknown) > _NAMED:
         lines.append(f"{len(unknown) - _NAMED} more names are unknown.")
-    parts = [_Part(told, stub_of=stub_of) for told in tools]
+    parts = [_Part(tool, stub_of=stub_of) for tool in tools]
     room = tokens - count("\n".join(lines))
     missing = _parts_that_fit(parts, room, count)
     return defused("\n\n".join([*(part.text for part in parts if part.text), *lines, *missing]))
@@ -235,33 +237,33 @@ def described(
 class _Part(Struct):
     """One tool."""
 
-    told: Told
+    tool: ReadDefinition
     text: str = ""
-    stub_of: Callable[[Told], str] | None = None
+    stub_of: Callable[[ReadDefinition], str] | None = None
     _known: Signature | None = None
 
     def with_schema(self) -> str:
         """All of it."""
-        text, schema = self.plain(), self.told.text.schema
+        text, schema = self.plain(), self.tool.text.schema
         if self._signature().is_whole or schema is None:
             return text
         return f"{text}\n  exact inputSchema: {msgspec.json.encode(schema).decode()}"
 
     def plain(self) -> str:
         """Without the exact schema."""
-        notes = _notes(self.told.tool.hints, self.told.tool.task_support)
-        text = self.stub_of(self.told) if self.stub_of is not None else self._signature().text
+        notes = _notes(self.tool.tool.hints, self.tool.tool.task_support)
+        text = self.stub_of(self.tool) if self.stub_of is not None else self._signature().text
         return f"{text}\n  [{notes}]" if notes else text
 
     def _signature(self) -> Signature:
         if self._known is None:
-            told = self.told
-            self._known = signature(told.tool.wire, told.description, told.text.schema, "full", output=told.output)
+            one = self.tool
+            self._known = signature(one.tool.wire, one.description, one.text.schema, "full", output=one.output)
         return self._known
 
     def brief(self) -> str:
-        told = self.told
-        return signature(told.tool.wire, told.description, told.text.schema).text
+        one = self.tool
+        return signature(one.tool.wire, one.description, one.text.schema).text
 
 
 def _parts_that_fit(parts: Sequence[_Part], room: int, count: Counter) -> list[str]:
@@ -278,12 +280,12 @@ def _parts_that_fit(parts: Sequence[_Part], room: int, count: Counter) -> list[s
             text = shorter(parts[at])
             if text != parts[at].text:
                 parts[at].text, sizes[at] = text, count(text) + 1
-                gone.append(parts[at].told.tool.wire)
+                gone.append(parts[at].tool.tool.wire)
     dropped: list[str] = []
     for at in reversed(range(len(parts))):
         if sum(sizes) > room and len(dropped) + 1 < len(parts):
             parts[at].text, sizes[at] = "", 0
-            dropped.insert(0, parts[at].told.tool.wire)
+            dropped.insert(0, parts[at].tool.tool.wire)
     shortened = [name for name in shortened if name not in dropped]
     without = [name for name in without if name not in shortened and name not in dropped]
     said = (("no room for the exact schema of", without), ("shortened", shortened), ("left out", dropped))

@@ -1,0 +1,1 @@
+"""Shorter definitions of tools, by levels. Start with `slim.py`, which says what each level cuts."""

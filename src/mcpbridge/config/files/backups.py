@@ -1,15 +1,11 @@
-"""What was done to files of clients: a copy of each as it was, and how to undo the edit without a trace.
+"""Backups of files that the bridge edits: a copy of each as it was, and a record of how to undo the edit.
 
 Both are in the bridge's own state directory and the user's alone. Beside the file they would not be well placed:
 copies hold secrets, a project's folder is under version control, and some clients read every file of a folder.
-
-Show a change of a file without showing what others keep in it: values of its other lines may be secrets.
 """
 
-import difflib
 import hashlib
 import json
-import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -19,7 +15,7 @@ from typing import Any, cast
 
 from mcpbridge.base.directories import state_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.config.files.edit import Edit, Undo
+from mcpbridge.config.files.edit import Undo
 from mcpbridge.config.files.write_file import ChangedMeanwhile, read_bytes, replace_file
 
 _INDEX = "installs.json"
@@ -153,50 +149,3 @@ def _records(data: bytes | None) -> dict[str, Record]:
 
 def _key(path: str, table: tuple[str, ...]) -> str:
     return f"{path}#{json.dumps(table)}"
-
-
-_HIDDEN = "…"
-_KEY = r"""(?:"[^"\n]*"|'[^'\n]*'|[A-Za-z0-9_.-]+)"""
-_STRUCTURE = re.compile(
-    rf"\ufeff?\s*(?:-\s+)?(?:{_KEY}\s*:\s*)?[\[\]{{}},\s]*|\s*\[\[?mcp_servers(?:\.{_KEY})+\]\]?\s*"
-)
-"""A line without a value: brackets, a key of what comes below, or the header of a server in TOML."""
-_VALUE = re.compile(rf"(\s*(?:-\s+)?{_KEY}\s*(?::|=(?!=))).*\S.*")
-
-_Line = list[tuple[str, bool]]
-"""The pieces of a line, and whether each is ours."""
-
-
-def shown_change(path: str, before: str, after: str, edit: Edit = ()) -> str:
-    """A unified diff. What `edit` put into `before` is shown as it is; without one, all values are hidden."""
-    old = [_shown([(line, False)]) for line in before.split("\n")]
-    new = [_shown(line) for line in _lines(before, after, edit)]
-    return "\n".join(difflib.unified_diff(old, new, path, path, n=2, lineterm=""))
-
-
-def _lines(before: str, after: str, edit: Edit) -> list[_Line]:
-    pieces: _Line = []
-    at = 0
-    for splice in sorted(edit, key=lambda splice: (splice.start, splice.end)):
-        pieces += [(before[at : splice.start], False), (splice.text, True)]
-        at = splice.end
-    pieces = [*pieces, (before[at:], False)] if edit else [(after, False)]
-    lines: list[_Line] = [[]]
-    for text, is_ours in pieces:
-        first, *more = text.split("\n")
-        lines[-1].append((first, is_ours))
-        lines += [[(line, is_ours)] for line in more]
-    return lines
-
-
-def _shown(line: _Line) -> str:
-    return "".join(text if is_ours else _blind(text) for text, is_ours in line if text).rstrip("\r")
-
-
-def _blind(line: str) -> str:
-    """A line with its keys, and without its values and comments."""
-    if not line.strip() or _STRUCTURE.fullmatch(line):
-        return line
-    if found := _VALUE.match(line):
-        return f"{found[1]} {_HIDDEN}"
-    return re.sub(r"\S.*", _HIDDEN, line, flags=re.DOTALL)

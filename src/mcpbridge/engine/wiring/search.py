@@ -160,7 +160,7 @@ class RoutingParts:
         """Ids of the tools for a request, of those that this client may find; None: all of them."""
         visible, settings = self.visible_to(client), self._settings.router
         snapshot = self._catalog.view(client.view, self._catalog.audience(client.name, client.principal))
-        from mcpbridge.catalog.search.found import find
+        from mcpbridge.catalog.search.find import find
 
         try:
             ranker = await self.search.ranker(query)

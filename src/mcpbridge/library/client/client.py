@@ -30,7 +30,7 @@ from mcp_types import (
 )
 
 from mcpbridge.base.errors import CallFailed, ConfigError, NoBridge, NotConnected
-from mcpbridge.catalog.snapshot_builder import UNLISTED
+from mcpbridge.catalog.listing.exposure import UNLISTED
 from mcpbridge.core.context import new_run
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.tool_calls import ToolCall

@@ -24,8 +24,8 @@ from mcpbridge.app.client_config.importing.plan import Plan, SecretsTo, carry_ou
 from mcpbridge.app.exit_codes import OK, USAGE
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import MASK, Redactor
-from mcpbridge.config.files.backups import shown_change
 from mcpbridge.config.files.edit import Splice
+from mcpbridge.config.files.masked_diff import masked_diff
 
 _WORDS = {
     "new": "new",
@@ -95,7 +95,7 @@ def shown_diff(plan: Plan) -> str:
         for what, low, high, first, last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
         if what != "equal"
     )
-    text = shown_change(str(plan.path), before, after, edit)
+    text = masked_diff(str(plan.path), before, after, edit)
     text = Redactor(plan.kept)(text)
     for secret in plan.kept:  # the short ones, too
         text = text.replace(secret, MASK)

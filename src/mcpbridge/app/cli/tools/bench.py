@@ -39,7 +39,7 @@ from mcpbridge.catalog.search.evaluation import (
     recall,
     with_ids,
 )
-from mcpbridge.catalog.search.found import Told, find, told
+from mcpbridge.catalog.search.find import ReadDefinition, find, read_definition
 from mcpbridge.catalog.search.ranker import ToolText
 from mcpbridge.catalog.search.visible_tools import Findable
 from mcpbridge.catalog.settings import Mode
@@ -118,7 +118,7 @@ class Bench:
         self._bridge, self._limit = bridge, limit
         self._client = Client(version=LATEST_LEGACY, info={"name": _NAME})
         self._visible = bridge.routing.visible_to(self._client)
-        self._read = {id_: told(tool) for id_, tool in self._visible.by_id.items()}
+        self._read = {id_: read_definition(tool) for id_, tool in self._visible.by_id.items()}
 
     def generated(self) -> Queries:
         """A query for each tool, made of its description."""
@@ -149,7 +149,7 @@ class Bench:
         outcomes: list[Outcome] = []
         for asked in queries:
             ranker = await self._visible.ranker(asked.text)
-            found = find(asked.text, DEPTH, self._visible, ranker, self._told)
+            found = find(asked.text, DEPTH, self._visible, ranker, self._definition)
             outcomes.append(Outcome.of(asked, found.named, is_doubtful=not found.fits))
             await checkpoint()  # the bridge has other things to do, and may be told to stop
         return outcomes
@@ -174,7 +174,7 @@ class Bench:
         now = exposing.look("", audience, exposure).mode
         return Tokens(how, listed("all"), listed("search"), now, Spread.of(answers))
 
-    def _told(self, tool: Findable) -> Told:
+    def _definition(self, tool: Findable) -> ReadDefinition:
         return self._read[tool.id]
 
 

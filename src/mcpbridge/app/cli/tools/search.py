@@ -12,7 +12,7 @@ from mcpbridge.app.exit_codes import OK, TOOL_ERROR
 from mcpbridge.base.errors import ConfigError, nearest
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.search.duplicates import Ability
-from mcpbridge.catalog.search.found import Finding, find
+from mcpbridge.catalog.search.find import Finding, find
 from mcpbridge.catalog.signatures.signature import signature
 from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings

@@ -14,7 +14,7 @@ from mcpbridge.tools.builtin.builtin import UNTREATED
 from mcpbridge.tools.builtin.meta.definitions import DESCRIBE_TOOLS, Refused, arguments_of, text_result
 
 if TYPE_CHECKING:  # loaded with the first call
-    from mcpbridge.catalog.search.found import Told
+    from mcpbridge.catalog.search.find import ReadDefinition
 
 
 _MOST = 50
@@ -42,7 +42,7 @@ class DescribeTools:
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""
         from mcpbridge.catalog.search.answers import described
-        from mcpbridge.catalog.search.found import told
+        from mcpbridge.catalog.search.find import read_definition
 
         try:
             names = _names(arguments_of(call.params, {"names": ("names", "name", "tools", "tool")}).get("names"))
@@ -54,7 +54,7 @@ class DescribeTools:
         for name in names:
             try:
                 tool = visible.find(name)
-                found.setdefault(tool.wire, told(tool))
+                found.setdefault(tool.wire, read_definition(tool))
             except UnknownName as error:
                 unknown[name] = error.candidates
         stub_of = _stub if self._has_programs else None
@@ -62,7 +62,7 @@ class DescribeTools:
         return text_result(text, is_error=not found)
 
 
-def _stub(one: "Told") -> str:
+def _stub(one: "ReadDefinition") -> str:
     from mcpbridge.catalog.signatures.python_stubs import Callee, stub
 
     return stub(Callee(one.tool.wire, one.description, one.text.schema, one.output))

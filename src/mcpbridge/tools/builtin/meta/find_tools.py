@@ -17,7 +17,7 @@ from mcpbridge.tools.builtin.meta.definitions import FIND_TOOLS, Refused, argume
 
 if TYPE_CHECKING:  # loaded with the first call
     from mcpbridge.catalog.search.answers import Detail
-    from mcpbridge.catalog.search.found import Finding
+    from mcpbridge.catalog.search.find import Finding
     from mcpbridge.catalog.search.ranker import Hit
     from mcpbridge.catalog.search.usage_feedback import Feedback
 
@@ -62,7 +62,7 @@ class FindTools:
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""
         from mcpbridge.catalog.search.answers import MOST, nothing_fits
-        from mcpbridge.catalog.search.found import find
+        from mcpbridge.catalog.search.find import find
 
         try:
             arguments = arguments_of(call.params, {"query": _QUERY_NAMES, "limit": _LIMIT_NAMES, "detail": ("detail",)})
@@ -95,7 +95,7 @@ class FindTools:
 
     def _answer(self, found: "Finding", limit: int, detail: "Detail") -> str:
         from mcpbridge.catalog.search.answers import Found, answer
-        from mcpbridge.catalog.search.found import FURTHER
+        from mcpbridge.catalog.search.find import FURTHER
 
         hits, scores = found.hits, found.scores
         further = found.abilities[limit:]

@@ -1,11 +1,8 @@
-"""Whether a search found anything at all.
+"""What a search finds: the tools that fit, near-duplicates as one; none where nothing seems to fit. Pure.
 
 Scores of a ranker tell which tool fits best, not whether it fits: something is always nearest. A request that shares no
-word with any of the best tools is most likely one that no tool is for; they are told as doubtful then. Pure.
-
-The definition of a tool, as it is read to be told of: whatever is malformed in it counts as not there.
-
-What a search finds: the tools that fit, near-duplicates as one; none where nothing seems to fit. Pure.
+word with any of the best tools is most likely one that no tool is for: these are then answered as doubtful. The wording
+of answers is in `answers.py`, the order of tools in `index.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +49,8 @@ def _stems(tool: ToolText) -> frozenset[str]:
     return frozenset(stem for text in said for stem in stems_of(text[:_TEXT]))
 
 
-class Told(Struct, frozen=True):
-    """A tool, read."""
+class ReadDefinition(Struct, frozen=True):
+    """A tool with its definition, read. Whatever is malformed in it counts as not there."""
 
     tool: Findable
     text: ToolText
@@ -66,7 +63,7 @@ class Told(Struct, frozen=True):
         return self.text.description or self.text.title
 
 
-def told(tool: Findable) -> Told:
+def read_definition(tool: Findable) -> ReadDefinition:
     """Read the definition that clients get. Never raises."""
     try:
         found: object = msgspec.json.decode(tool.published)
@@ -75,7 +72,7 @@ def told(tool: Findable) -> Told:
     members = as_schema(found) or {}
     title, description = (_text(members.get(key)) for key in ("title", "description"))
     schema, output = (as_schema(members.get(key)) for key in ("inputSchema", "outputSchema"))
-    return Told(tool, ToolText(tool.id, tool.server, tool.name, title, description, schema), output)
+    return ReadDefinition(tool, ToolText(tool.id, tool.server, tool.name, title, description, schema), output)
 
 
 def _text(value: object) -> str:
@@ -97,7 +94,7 @@ class Finding(Struct, frozen=True):
     """All that were looked at, best first."""
     abilities: Sequence[Ability]
     """The same, near-duplicates as one; also where they do not fit."""
-    tools: Mapping[str, Told]
+    tools: Mapping[str, ReadDefinition]
     """Each of them, read, by id."""
     fits: bool
     """Some of them seem to be what is wanted."""
@@ -118,7 +115,7 @@ def find(
     limit: int,
     visible: VisibleTools,
     ranker: Ranker,
-    read: Callable[[Findable], Told] = told,
+    read: Callable[[Findable], ReadDefinition] = read_definition,
     *,
     adjust: Callable[[list[Hit]], list[Hit]] = lambda hits: hits,
 ) -> Finding:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mcpbridge.catalog.lookup import Selector, UnmatchedNames
+from mcpbridge.catalog.unmatched_names import Selector, UnmatchedNames
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.settings import ServerSettings
 

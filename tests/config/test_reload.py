@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.config.load import Reloaded, changed_sections, in_effect
+from mcpbridge.config.reload import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 
 
@@ -46,6 +46,6 @@ def test_sections_are_named_in_the_order_of_the_reference() -> None:
 
 
 def test_what_a_reload_changed_is_told_without_what_is_empty() -> None:
-    assert Reloaded(added=("a",), sections=("calls",)).told() == {"added": ["a"], "sections": ["calls"]}
+    assert Reloaded(added=("a",), sections=("calls",)).to_json() == {"added": ["a"], "sections": ["calls"]}
     assert not Reloaded(needs_restart=("store.path",)), "nothing is different by it"
     assert Reloaded(kept=("a",))

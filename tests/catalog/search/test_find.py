@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbridge.catalog.search.found import find
+from mcpbridge.catalog.search.find import find
 from support.catalog.searchable_tools import Tool, visible_tools
 
 SIGHT = visible_tools(
