@@ -5,13 +5,13 @@ import gc
 import warnings
 
 import anyio
-from tests.support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport, pool_of
 
 from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom
 from mcpbridge.upstream.connection.circuit_breaker import CircuitBreaker
 from mcpbridge.upstream.connection.connection import Connection
 from mcpbridge.upstream.session_lock import SessionLock
 from mcpbridge.upstream.settings import BreakerSettings, ServerSettings
+from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport, pool_of
 
 
 async def test_a_pool_and_an_upstream_show_their_state() -> None:

@@ -314,8 +314,8 @@ class Manifest:
 
 def _identity(settings: ServerSettings) -> bytes:
     """How the server is started, in one spelling. With its secrets: it goes nowhere but into the fingerprint."""
-    said = settings.model_dump(mode="json", include=_IDENTITY)
-    return msgspec.json.encode([FORMAT, said], order="deterministic")
+    described = settings.model_dump(mode="json", include=_IDENTITY)
+    return msgspec.json.encode([FORMAT, described], order="deterministic")
 
 
 def _is_ours(status: os.stat_result) -> bool:

@@ -46,10 +46,10 @@ class ProjectText(BaseModel):
         """The text for a project with this directory; empty: for none. Only where all references have defaults."""
         if directory and self.key[0] in _ENCODED:
             directory = quote(os.fsencode(directory))
-        said = self.parts[0]
+        text = self.parts[0]
         for default, part in zip(self.defaults, self.parts[1:], strict=True):
-            said += (directory or default or "") + part
-        return said
+            text += (directory or default or "") + part
+        return text
 
     @property
     def needs_project(self) -> bool:
@@ -105,13 +105,13 @@ def with_project(texts: tuple[ProjectText, ...], given: dict[str, Any], director
     replaced = dict(given)
     for text in texts:
         field, *rest = text.key
-        said = text.in_directory(directory)
+        in_place = text.in_directory(directory)
         if not rest:
-            replaced[field] = said
+            replaced[field] = in_place
         elif isinstance(replaced[field], list):
             items: list[str] = list(replaced[field])
-            items[int(rest[0])] = said
+            items[int(rest[0])] = in_place
             replaced[field] = items
         else:
-            replaced[field] = {**replaced[field], rest[0]: said}
+            replaced[field] = {**replaced[field], rest[0]: in_place}
     return replaced

@@ -256,8 +256,8 @@ class ServerSettings(OfferSettings, BaseModel):
         if "isolation" in given:
             if "share" in given:
                 raise ValueError("`isolation` is an older name of `share`: take one of them out")
-            said = given.pop("isolation")
-            given["share"] = "session" if said == "client" else said
+            isolation = given.pop("isolation")
+            given["share"] = "session" if isolation == "client" else isolation
         if given.get("project_texts"):
             given.setdefault("share", "project")
         return given

@@ -1,8 +1,10 @@
 """The stdio transport with real processes: what arrives, what is kept, and how the end is told."""
 
 import asyncio
+import gc
 import os
 import sys
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -99,6 +101,19 @@ async def test_messages_cross_in_order_and_unchanged() -> None:
         assert to.pid
     assert to.pid is None
     assert heard.ends == [], "the end was ours"
+
+
+async def test_a_channel_shows_its_state_and_warns_when_it_is_dropped_open() -> None:
+    """Promise of the bridge: a leaked connection issues a ResourceWarning, as a leaked file does."""
+    async with connected(REPEATS) as (channel, _, to):
+        assert repr(channel) == f"<StdioChannel 'up' open, process {to.pid}, 0 bytes waiting>"
+    assert "closed" in repr(channel)
+    channel._is_open = True  # pyright: ignore[reportAttributeAccessIssue] - as one that nobody closed
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del channel
+        gc.collect()
+    assert [leak.category for leak in caught if "StdioChannel 'up' open" in str(leak.message)] == [ResourceWarning]
 
 
 async def test_a_long_message_crosses_both_pipes() -> None:

@@ -29,18 +29,18 @@ class Challenge(Struct, frozen=True):
         begin = _BEARER.search(header)
         if begin is None:
             return cls()
-        found: dict[str, str] = {}
+        parameters: dict[str, str] = {}
         place = begin.end()
         while (match := _PARAMETER.match(header, place)) is not None:
             name, quoted, plain = match.groups()
             value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain
-            found.setdefault(name.lower(), value)
+            parameters.setdefault(name.lower(), value)
             place = match.end()
-        scope = " ".join(found.get("scope", "").split())
+        scope = " ".join(parameters.get("scope", "").split())
         return cls(
-            found.get("error", ""),
+            parameters.get("error", ""),
             scope if _SCOPES.fullmatch(scope) else "",
-            found.get("resource_metadata", ""),
+            parameters.get("resource_metadata", ""),
         )
 
     def with_more(self, scope: str) -> "Challenge":

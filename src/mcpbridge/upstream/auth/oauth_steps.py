@@ -76,9 +76,9 @@ class Run:
                 request = await steps.asend(self._read_issuer(answer))
         except OAuthRegistrationError as error:
             hint = "it may want `auth.client_id`, or `headers.Authorization`, of this server in the configuration"
-            raise UpstreamUnavailable(self._name, f"signing in failed: {_shown(error)} ({hint})") from None
+            raise UpstreamUnavailable(self._name, f"signing in failed: {_described(error)} ({hint})") from None
         except (OAuthFlowError, ValidationError, ValueError) as error:
-            raise UpstreamUnavailable(self._name, f"signing in failed: {_shown(error)}") from None
+            raise UpstreamUnavailable(self._name, f"signing in failed: {_described(error)}") from None
         finally:
             await steps.aclose()
         return self._grant(asked=self._provider.context.client_metadata.scope or "")
@@ -96,7 +96,7 @@ class Run:
                 raise UpstreamUnavailable(self._name, f"{where} answers HTTP {answer.status_code} to a refresh")
             await steps.asend(answer)
         except (OAuthFlowError, ValidationError, ValueError) as error:
-            raise UpstreamUnavailable(self._name, f"renewing the sign-in failed: {_shown(error)}") from None
+            raise UpstreamUnavailable(self._name, f"renewing the sign-in failed: {_described(error)}") from None
         finally:
             await steps.aclose()
         if self._provider.context.current_tokens is None:
@@ -208,7 +208,7 @@ def _dumped(model: Any) -> dict[str, Any]:
     return {} if model is None else cast("dict[str, Any]", model.model_dump(mode="json", exclude_none=True))
 
 
-def _shown(error: Exception) -> str:
+def _described(error: Exception) -> str:
     """What went wrong, on one line. pydantic repeats what it was given, which may be a token: that is left out."""
     if isinstance(error, ValidationError) or isinstance(error.__context__, ValidationError):
         return "an answer of the authorization server has the wrong shape"

@@ -75,16 +75,16 @@ class AskingHistory:
         return profile.joined(self.quiet)
 
     def _look(self) -> None:
-        found = {kind for kind, count in self.counts.items() if count >= ENOUGH} if self._learns else set[str]()
-        is_model = "sampling" in found
+        never_asked = {kind for kind, count in self.counts.items() if count >= ENOUGH} if self._learns else set[str]()
+        is_model = "sampling" in never_asked
         quiet = NO_CAPABILITIES.joined(
             ClientCapabilities(
-                form="form" in found,
-                url="url" in found,
+                form="form" in never_asked,
+                url="url" in never_asked,
                 sampling=is_model,
                 sampling_tools=is_model,
                 sampling_context=is_model,
-                roots="roots" in found,
+                roots="roots" in never_asked,
             )
         )
         if quiet is not self.quiet:

@@ -79,31 +79,31 @@ def judge(answer: Raw | BridgeError) -> Discovered | Unsupported | Verdict:
     if isinstance(answer, BridgeError):
         return Verdict.UNKNOWN
     try:
-        said = _decode_discover(answer)
+        body = _decode_discover(answer)
     except msgspec.DecodeError:
         return Verdict.LEGACY  # it answers anything with something
-    shared = [version for version in MODERN if version in said.supported_versions]
+    shared = [version for version in MODERN if version in body.supported_versions]
     if shared:
-        return Discovered(shared[-1], said.capabilities, said.instructions or "", _server_info(said))
-    if any(version in LEGACY for version in said.supported_versions):
+        return Discovered(shared[-1], body.capabilities, body.instructions or "", _server_info(body))
+    if any(version in LEGACY for version in body.supported_versions):
         return Verdict.LEGACY
-    return Unsupported(said.supported_versions)
+    return Unsupported(body.supported_versions)
 
 
-def _server_info(said: _DiscoverResult) -> dict[str, Any]:
-    info = said.meta.get("io.modelcontextprotocol/serverInfo", said.server_info)
+def _server_info(body: _DiscoverResult) -> dict[str, Any]:
+    info = body.meta.get("io.modelcontextprotocol/serverInfo", body.server_info)
     return cast("dict[str, Any]", info) if isinstance(info, dict) else {}
 
 
 def _judge_error(error: bytes) -> Discovered | Unsupported | Verdict:
     try:
-        said = _decode_error(error)
+        body = _decode_error(error)
     except msgspec.DecodeError:
         return Verdict.LEGACY
-    if said.code not in _MODERN_ERRORS:
+    if body.code not in _MODERN_ERRORS:
         return Verdict.LEGACY
     try:
-        versions = _decode_error_data(said.data).supported
+        versions = _decode_error_data(body.data).supported
     except msgspec.DecodeError:
         versions = []
     if versions and not any(version in MODERN for version in versions):

@@ -348,17 +348,17 @@ class UpstreamSession:
         params = encode({"protocolVersion": LATEST_LEGACY, "capabilities": declared, "clientInfo": self._client_info})
         result = await self._peer.request("initialize", params, limits, cancellable=False)
         try:
-            said = _decode_initialize(result)
+            answer = _decode_initialize(result)
         except msgspec.DecodeError as error:
             raise UpstreamUnavailable(self._name, f"its answer to initialize is not valid: {error}") from error
-        if said.protocol_version not in LEGACY:
+        if answer.protocol_version not in LEGACY:
             raise UpstreamUnavailable(
                 self._name,
-                f"it wants protocol revision {said.protocol_version[:40]!r}, which the bridge does not speak",
+                f"it wants protocol revision {answer.protocol_version[:40]!r}, which the bridge does not speak",
             )
-        self.version, self.profile = said.protocol_version, profile
-        self.capabilities, self.server_info = said.capabilities, said.server_info
-        self.instructions = said.instructions if isinstance(said.instructions, str) else ""
+        self.version, self.profile = answer.protocol_version, profile
+        self.capabilities, self.server_info = answer.capabilities, answer.server_info
+        self.instructions = answer.instructions if isinstance(answer.instructions, str) else ""
         self._channel.negotiated(self.version)
         self._peer.notify("notifications/initialized")
 

@@ -52,13 +52,13 @@ def related_task(params: bytes | Raw) -> str:
 class Followed(Job):
     """One task that somebody waits for. Its id is the server's."""
 
-    __slots__ = ("call", "told")
+    __slots__ = ("call", "on_status")
 
-    def __init__(self, id_: str, call: Call, told: Callable[[Raw], None]) -> None:
+    def __init__(self, id_: str, call: Call, on_status: Callable[[Raw], None]) -> None:
         super().__init__(id=id_)
         self.call = call
         """The call that made it. Its client is asked what the task wants to know, and hears of its progress."""
-        self.told = told
+        self.on_status = on_status
         """Gets the params of `notifications/tasks/status`."""
 
 
@@ -76,12 +76,12 @@ class TaskBook:
         return bool(self._tasks.all)
 
     def follow(
-        self, id_: str, call: Call, told: Callable[[Raw], None] = lambda _: None, *, seconds: float | None = None
+        self, id_: str, call: Call, on_status: Callable[[Raw], None] = lambda _: None, *, seconds: float | None = None
     ) -> Followed:
         """From now on what concerns this task goes to the client of `call`; forgotten after so many seconds."""
         if (before := self._tasks.get(id_)) is not None:
             self._tasks.forget(before)
-        followed = self._tasks.add(Followed(id_, call, told))
+        followed = self._tasks.add(Followed(id_, call, on_status))
         followed.on_expired = partial(self.leave, id_)
         self._tasks.forget_in(followed, min(LONGEST, LONGEST if seconds is None else seconds))
         return followed
@@ -118,7 +118,7 @@ class TaskBook:
     def changed(self, params: Raw) -> None:
         """Take a `notifications/tasks/status`."""
         if self and (followed := self._tasks.get(_read(params).task_id)) is not None:
-            followed.told(params)
+            followed.on_status(params)
 
     def progressed(self, params: Raw) -> None:
         """Take progress that belongs to no request under way: that of a task names the call that made it."""

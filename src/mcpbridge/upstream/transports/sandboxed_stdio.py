@@ -90,7 +90,7 @@ class SandboxedTransport(StdioTransport):
                 environment.pop(name, None)
         limits, access, more = _rights(runner, settings.sandbox or SandboxOverrides())
         environment = {**more, **environment}
-        program = _found(settings.command or "", environment, settings.cwd)
+        program = _program_path(settings.command or "", environment, settings.cwd)
         needed = await asyncio.to_thread(brought_along, program, environment.get("PATH", os.defpath))
         directory = _normal(settings.cwd)
         readable = [*access.read_only, *needed, *([directory] if directory else ())]
@@ -114,7 +114,7 @@ def _normal(directory: str | None) -> str:
     return os.path.normpath(directory) if directory else ""
 
 
-def _found(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
+def _program_path(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
     """The file of a program, as it is found outside of the sandbox."""
     found = shutil.which(command, path=environment.get("PATH"))
     if found is None and os.sep in command:

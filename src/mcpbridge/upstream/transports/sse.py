@@ -111,8 +111,8 @@ class SseStream:
         status = response.status_code
         if 200 <= status < 300:
             kind = content_type(response) or "no content type"
-            said = f"it answers GET with {kind} (HTTP {status}) instead of an event stream: is the URL right?"
-            return UpstreamHttpError(self._name, status, said)
+            what = f"it answers GET with {kind} (HTTP {status}) instead of an event stream: is the URL right?"
+            return UpstreamHttpError(self._name, status, what)
         body = await beginning(response)
         return failure_of_status(self._name, response, body, had_session=False, redact=self._redact).error
 

@@ -312,8 +312,8 @@ class _HttpChannel:
         if not body.strip():
             return self._garbled("its answer is empty")
         if "json" not in kind and body.lstrip()[:1] not in {b"{", b"["}:
-            said = f"it answers with {kind or 'no content type'} instead of JSON or an event stream: is the URL right?"
-            return Failure(UpstreamHttpError(self._name, 200, said), sent=True)
+            what = f"it answers with {kind or 'no content type'} instead of JSON or an event stream: is the URL right?"
+            return Failure(UpstreamHttpError(self._name, 200, what), sent=True)
         answers.take(body, is_whole_body=True)
         return None if answers.is_answered else self._garbled("its answer is not to this request")
 
