@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.results import token_ledger as module
-from mcpbridge.results.token_ledger import OTHER, Account, Ledger
+from mcpbridge.results.token_ledger import OTHER, Account, TokenLedger
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
@@ -36,7 +36,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def count(ledger: Ledger, tool: str = "git/log", client: str = "ear", *, came: int = 100, shown: int = 10) -> None:
+def count(ledger: TokenLedger, tool: str = "git/log", client: str = "ear", *, came: int = 100, shown: int = 10) -> None:
     line = ledger.line(tool.partition("/")[0], tool, client)
     line.calls += 1
     line.rewritten += 1
@@ -47,7 +47,7 @@ def count(ledger: Ledger, tool: str = "git/log", client: str = "ear", *, came: i
 
 async def test_what_is_counted_is_told_before_and_after_it_is_written(tmp_path: Path, clock: Clock) -> None:
     store = SqliteStore(tmp_path / "a.db", clock=clock)
-    ledger = Ledger(store, clock=clock)
+    ledger = TokenLedger(store, clock=clock)
     count(ledger)
     count(ledger)
     ledger.line("git", "git/log", "ear").recalled += 30
@@ -56,7 +56,7 @@ async def test_what_is_counted_is_told_before_and_after_it_is_written(tmp_path: 
     await ledger.flush()
     assert await ledger.report() == expected
     await ledger.flush()
-    assert await Ledger(store, clock=clock).report() == expected
+    assert await TokenLedger(store, clock=clock).report() == expected
     assert expected[0].saved == 150
     assert expected[0].percent == 75
     assert Account(()).percent == 0
@@ -65,7 +65,7 @@ async def test_what_is_counted_is_told_before_and_after_it_is_written(tmp_path: 
 
 async def test_a_line_that_is_held_over_a_flush_goes_on(clock: Clock) -> None:
     """A call counts before and after its result is rewritten."""
-    ledger = Ledger(MemoryStore(clock=clock), clock=clock)
+    ledger = TokenLedger(MemoryStore(clock=clock), clock=clock)
     line = ledger.line("git", "git/log", "ear")
     for _ in range(3):
         line.calls += 1
@@ -75,7 +75,7 @@ async def test_a_line_that_is_held_over_a_flush_goes_on(clock: Clock) -> None:
 
 
 async def test_accounts_are_told_apart_by_what_is_asked(clock: Clock) -> None:
-    ledger = Ledger(MemoryStore(clock=clock), clock=clock)
+    ledger = TokenLedger(MemoryStore(clock=clock), clock=clock)
     count(ledger, "git/log", "ear")
     count(ledger, "git/show", "ear", came=1000)
     count(ledger, "k8s/pods", "mouth", came=500)
@@ -99,7 +99,7 @@ async def test_accounts_are_told_apart_by_what_is_asked(clock: Clock) -> None:
 
 
 async def test_what_was_counted_before_midnight_stays_there(clock: Clock) -> None:
-    ledger = Ledger(MemoryStore(clock=clock), clock=clock)
+    ledger = TokenLedger(MemoryStore(clock=clock), clock=clock)
     clock.now = 1_800_000_000 // DAY * DAY + DAY - 1
     count(ledger, came=100)
     clock.now += 1
@@ -116,7 +116,7 @@ async def test_it_is_written_now_and_then_and_at_the_end(
 ) -> None:
     path = tmp_path / "a.db"
     store = LazyStore(StoreSettings(path=str(path)), clock=clock)
-    ledger = Ledger(store, clock=clock)
+    ledger = TokenLedger(store, clock=clock)
     async with ledger.running():
         pass
     assert not path.exists()  # nothing was counted
@@ -134,7 +134,7 @@ async def test_it_is_written_now_and_then_and_at_the_end(
 
 async def test_what_was_counted_is_written_although_the_end_is_a_cancellation(clock: Clock) -> None:
     store = MemoryStore(clock=clock)
-    ledger = Ledger(store, clock=clock)
+    ledger = TokenLedger(store, clock=clock)
     with anyio.CancelScope() as scope:
         async with ledger.running():
             count(ledger)
@@ -145,7 +145,7 @@ async def test_what_was_counted_is_written_although_the_end_is_a_cancellation(cl
 
 async def test_a_line_that_is_held_over_the_change_of_day_still_counts(clock: Clock) -> None:
     """Review of issue 5: a call takes its line, is written down, and midnight comes before its result."""
-    ledger = Ledger(MemoryStore(clock=clock), clock=clock)
+    ledger = TokenLedger(MemoryStore(clock=clock), clock=clock)
     line = ledger.line("git", "git/log", "ear")
     line.calls += 1
     await ledger.flush()
@@ -173,7 +173,7 @@ class Counting(MemoryStore):
 
 async def test_many_rows_are_written_in_parts_and_none_twice(clock: Clock) -> None:
     store = Counting(clock=clock)
-    ledger = Ledger(store, clock=clock)
+    ledger = TokenLedger(store, clock=clock)
     for number in range(1200):
         count(ledger, f"git/{number}")
     await ledger.flush()
@@ -197,7 +197,7 @@ class Failing(MemoryStore):
 
 async def test_what_cannot_be_written_is_written_later_and_told_once(clock: Clock) -> None:
     store = Failing(clock=clock)
-    ledger = Ledger(store, clock=clock)
+    ledger = TokenLedger(store, clock=clock)
     with capture_logs() as logs:
         for _ in range(3):
             count(ledger)
@@ -219,7 +219,7 @@ class Hanging(MemoryStore):
 
 async def test_a_disk_that_hangs_does_not_keep_the_bridge(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WRITING", 0.05)
-    ledger = Ledger(Hanging(clock=clock), clock=clock)
+    ledger = TokenLedger(Hanging(clock=clock), clock=clock)
     with anyio.fail_after(10):
         async with ledger.running():
             count(ledger)
@@ -231,7 +231,7 @@ async def test_what_takes_longer_to_write_than_anybody_waits_counts_once(
 ) -> None:
     """Somebody else holds the file for a while. The thread that writes goes on, whoever waits for it."""
     store = SqliteStore(tmp_path / "a.db", clock=clock)
-    ledger = Ledger(store, clock=clock)
+    ledger = TokenLedger(store, clock=clock)
     count(ledger)
     await ledger.flush()
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
@@ -246,7 +246,7 @@ async def test_what_takes_longer_to_write_than_anybody_waits_counts_once(
     monkeypatch.setattr(module, "_WRITING", 60)
     await ledger.flush()
     assert [account.calls for account in await ledger.report()] == [3]
-    assert [account.calls for account in await Ledger(store, clock=clock).report()] == [3]
+    assert [account.calls for account in await TokenLedger(store, clock=clock).report()] == [3]
     await store.close()
 
 
@@ -255,7 +255,7 @@ async def test_clients_and_tools_without_end_take_no_room_without_end(
 ) -> None:
     monkeypatch.setattr(module, "_MOST_CLIENTS", 5)
     monkeypatch.setattr(module, "_MOST_TOOLS", 8)
-    ledger = Ledger(MemoryStore(clock=clock), clock=clock)
+    ledger = TokenLedger(MemoryStore(clock=clock), clock=clock)
     for number in range(50):
         count(ledger, client=f"client {number}")
         count(ledger, f"git/tool {number}", "client 0")
@@ -272,7 +272,7 @@ async def test_clients_and_tools_without_end_take_no_room_without_end(
 
 async def test_lines_are_bounded_too(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_LINES", 10)
-    ledger = Ledger(MemoryStore(clock=clock), clock=clock)
+    ledger = TokenLedger(MemoryStore(clock=clock), clock=clock)
     for number in range(100):
         count(ledger, f"git/{number % 9}", f"client {number}")
     accounts = await ledger.report(by=["tool", "client"])
@@ -282,7 +282,7 @@ async def test_lines_are_bounded_too(clock: Clock, monkeypatch: pytest.MonkeyPat
 
 async def test_any_name_can_be_written(tmp_path: Path, clock: Clock) -> None:
     store = SqliteStore(tmp_path / "a.db", clock=clock)
-    ledger = Ledger(store, clock=clock)
+    ledger = TokenLedger(store, clock=clock)
     for name in ("a\ud800b", "x" * 100_000, "nul\0", '"[', ""):
         count(ledger, name, name)
     await ledger.flush()
@@ -303,7 +303,7 @@ clock = lambda: 1_800_000_000.0
 
 async def main():
     store = LazyStore(StoreSettings(path=sys.argv[1]), clock=clock)
-    ledger = module.Ledger(store, clock=clock)
+    ledger = module.TokenLedger(store, clock=clock)
     async with ledger.running():
         for number in range(100):
             line = ledger.line("git", f"git/{number % 2}", "ear")
@@ -322,7 +322,7 @@ async def test_several_bridges_add_up(tmp_path: Path, clock: Clock) -> None:
         bridges = [await asyncio.create_subprocess_exec(sys.executable, "-c", BRIDGE, str(path)) for _ in range(2)]
         assert [await bridge.wait() for bridge in bridges] == [0, 0]
     store = SqliteStore(path, clock=clock)
-    accounts = await Ledger(store, clock=clock).report()
+    accounts = await TokenLedger(store, clock=clock).report()
     assert [(account.key, account.calls, account.came) for account in accounts] == [
         (("git/0",), 100, 1000),
         (("git/1",), 100, 1000),

@@ -12,7 +12,7 @@ from anyio import fail_after
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.sandbox.fair_queue import Turns
+from mcpbridge.sandbox.fair_queue import FairQueue
 from mcpbridge.sandbox.javascript.engine import JavaScript
 from mcpbridge.sandbox.javascript.scripts import TransformFailed
 
@@ -28,22 +28,22 @@ async def settled() -> None:
 
 
 class Queue:
-    """Turns, and who has one."""
+    """A fair queue, and who has a place."""
 
     def __init__(self, places: int) -> None:
-        self.turns = Turns(places)
+        self.turns = FairQueue(places)
         self.running: list[str] = []
 
     def add(self, owner: str) -> asyncio.Task[None]:
         async def wait() -> None:
-            await self.turns.take(owner)
+            await self.turns.acquire(owner)
             self.running.append(owner)
 
         return asyncio.create_task(wait())
 
     async def end(self, owner: str) -> None:
         self.running.remove(owner)
-        self.turns.give_back(owner)
+        self.turns.release(owner)
         await settled()
 
 
@@ -94,7 +94,7 @@ def test_no_place_is_lost_or_made(steps: list[tuple[str, str]]) -> None:
             elif step == "cancel at once" and queue.running:  # in the moment in which it gets its turn
                 task = queue.add(owner)
                 await asyncio.sleep(0)
-                queue.turns.give_back(queue.running.pop(0))
+                queue.turns.release(queue.running.pop(0))
                 task.cancel()
             await settled()
             assert len(queue.running) <= 2
@@ -118,7 +118,7 @@ async def test_endless_loops_of_one_owner_keep_no_other_from_its_answer() -> Non
         await asyncio.sleep(0)
         other = asyncio.create_task(engine.evaluate("'other'", "[]", binding="json", owner="b"))
         with fail_after(60):
-            while not (other.done() or engine._turns._running["b"]):
+            while not (other.done() or engine._queue._running["b"]):
                 await asyncio.sleep(0.01)
             ended = [task for task in loops if task.done()]  # not later: its worker may stand still
             assert await other == "other"

@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-from mcpbridge.results.kept_results import Card, Shelf
-from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.results.kept_results import KeptResults, ResultSummary
+from mcpbridge.results.token_ledger import TokenLedger
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import StoreSettings
 
@@ -17,15 +17,17 @@ def result_of(*texts: str, **more: Any) -> bytes:
     return json.dumps({"content": [{"type": "text", "text": text} for text in texts], **more}, indent=1).encode()
 
 
-def keep(data: bytes, *, principal: str = "", **card: Any) -> str:
+def keep(data: bytes, *, principal: str = "", **summary: Any) -> str:
     """Keep a result; returns its handle."""
 
     async def keeping() -> str:
         store = LazyStore(StoreSettings())
         try:
-            shelf = Shelf(store, lifetime=1000)
-            handle = await shelf.handle_of(data, principal=principal)
-            await shelf.keep(data, Card(handle=handle, **{"tool": "files/read", **card}), principal=principal)
+            kept_results = KeptResults(store, lifetime=1000)
+            handle = await kept_results.handle_of(data, principal=principal)
+            await kept_results.keep(
+                data, ResultSummary(handle=handle, **{"tool": "files/read", **summary}), principal=principal
+            )
         finally:
             await store.close()
         return handle
@@ -38,7 +40,7 @@ def count(tool: str, client: str = "ear", *, day: float | None = None, **numbers
 
     async def counting() -> None:
         store = LazyStore(StoreSettings())
-        ledger = Ledger(store) if day is None else Ledger(store, clock=lambda: day)
+        ledger = TokenLedger(store) if day is None else TokenLedger(store, clock=lambda: day)
         try:
             line = ledger.line(tool.partition("/")[0], tool, client)
             for name, number in numbers.items():

@@ -47,7 +47,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Frame, encode, encode_response
 from mcpbridge.protocol.meta import cancelled_id, cancelled_reason
 from mcpbridge.protocol.revisions import LEVELS
-from mcpbridge.results.kept_results import Shelf
+from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.upstream.pool import Pool
 
 log = get_logger("mcpbridge.server")
@@ -74,7 +74,7 @@ class Server:
         plan: CallHandler,
         startup: Startup,
         late: AbandonedCalls,
-        shelf: Shelf,
+        kept_results: KeptResults,
         *,
         around: BridgeContext = NOWHERE,
         works_on: Callable[[Call], bool] | None = None,
@@ -102,7 +102,7 @@ class Server:
         self._tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks)
         self._finding = Finding(catalog, pool, startup, missing)
         self._patience = Patience(late, works_on or pool.works_on)
-        self._results = ResultResources(shelf, self._server_info)
+        self._results = ResultResources(kept_results, self._server_info)
         self._watching = Watching(self._finding, pool, self.listeners, TaskNews(pool, ids, self._tasks), self._scope_of)
         self._is_switching = False
         self._serve(service)

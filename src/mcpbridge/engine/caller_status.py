@@ -14,21 +14,21 @@ from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.engine.generation import Generation
 from mcpbridge.pipeline.observability.metrics import Tallies
-from mcpbridge.results.kept_results import Shelf
+from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.upstream.pool import Pool
 
 _MOST_SERVERS, _MOST_RESULTS = 40, 1000
 
 
 async def caller_status(
-    call: Call, name: str, now: Generation, catalog: Catalog, pool: Pool, shelf: Shelf, tallies: Tallies
+    call: Call, name: str, now: Generation, catalog: Catalog, pool: Pool, kept_results: KeptResults, tallies: Tallies
 ) -> dict[str, Any]:
     """What the tool of this name says to who calls it, by what is in effect `now`."""
     caller = call.caller
     if name == "brief":
         snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
         return brief(now.routing.visible_to(caller), snapshot, pool, now.settings)
-    stored = len(await shelf.cards(principal=caller.principal, limit=_MOST_RESULTS))
+    stored = len(await kept_results.summaries(principal=caller.principal, limit=_MOST_RESULTS))
     return pulse(call, tallies, stored, now.settings)
 
 

@@ -285,7 +285,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             calls.plans,
             self.startup,
             calls.abandoned,
-            self.results.shelf,
+            self.results.kept_results,
             around=self._context,
             works_on=lambda call: self.pool.works_on(call) or self._serving.works_on(call),
             missing=lambda name: self.backends.why_missing(name) or builtins.why_missing(name),
@@ -369,7 +369,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         from mcpbridge.engine.caller_status import caller_status
 
         tallies = self._shared.calls.tallies
-        return await caller_status(call, name, self._generation, self.catalog, self.pool, self.results.shelf, tallies)
+        return await caller_status(
+            call, name, self._generation, self.catalog, self.pool, self.results.kept_results, tallies
+        )
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         self._generation.routing.changed(snapshot, kinds)

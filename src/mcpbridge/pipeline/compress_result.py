@@ -38,7 +38,7 @@ from mcpbridge.results.content import (
     with_blocks,
 )
 from mcpbridge.results.header_line import Form, defused, uri_of
-from mcpbridge.results.kept_results import Card, Shelf
+from mcpbridge.results.kept_results import KeptResults, ResultSummary
 from mcpbridge.results.shorten import Frame, Noted, Shown, noted, script_source, shown, shown_output, shown_summary
 from mcpbridge.results.spoof_check import honest
 from mcpbridge.results.summary import Summarizer, SummaryFailed
@@ -146,7 +146,7 @@ class Rewriter:
 
     def __init__(
         self,
-        shelf: Shelf,
+        kept_results: KeptResults,
         scripts: Scripts,
         summarizer: Summarizer,
         *,
@@ -154,7 +154,7 @@ class Rewriter:
         recall: Callable[[Call], str],
     ) -> None:
         """`recall`: what that tool is called for who makes a call; empty: it has none."""
-        self._shelf, self._scripts, self._summarizer = shelf, scripts, summarizer
+        self._kept_results, self._scripts, self._summarizer = kept_results, scripts, summarizer
         self._tokenizer: Tokenizer = tokenizer
         self._recall = recall
         self._count, self._aside = counter(tokenizer), Aside()
@@ -186,7 +186,7 @@ class Rewriter:
         if not job.is_over and not expression and not problem and not media:
             return None
         if how.stores:
-            job = await self._on_shelf(job)
+            job = await self._keep(job)
             if not job.handle and not expression and contents.chars <= _WHOLE:
                 return None  # better too long than lost
         if not job.handle:
@@ -265,14 +265,14 @@ class Rewriter:
 
     # -- what is kept
 
-    async def _on_shelf(self, job: _Job) -> _Job:
+    async def _keep(self, job: _Job) -> _Job:
         """The job with its handle; the original is kept before anything else is done with it, since that may take long.
 
         Without a handle if it cannot be kept.
         """
         principal = job.call.caller.principal
         try:
-            handle = await self._shelf.handle_of(job.original, principal=principal)
+            handle = await self._kept_results.handle_of(job.original, principal=principal)
             kept = replace(job, above=replace(job.above, handle=handle, recall=self._recall(job.call)))
             await self._put(kept, Noted("", "", 0))
         except StoreFailed as failed:
@@ -291,7 +291,7 @@ class Rewriter:
     async def _put(self, job: _Job, note: Noted) -> None:
         call = job.call
         arguments = call.params.get("arguments") or b""
-        card = Card(
+        summary = ResultSummary(
             handle=job.handle,
             tool=_tool(call),
             arguments=str(memoryview(arguments)[:_LONGEST_ARGUMENTS], "utf-8", "replace"),
@@ -302,7 +302,7 @@ class Rewriter:
             at=time.time(),
             client=call.caller.name,
         )
-        await self._shelf.keep(job.original, card, principal=call.caller.principal)
+        await self._kept_results.keep(job.original, summary, principal=call.caller.principal)
 
     async def _smaller(self, job: _Job, places: Sequence[int]) -> Mapping[int, bytes]:
         """What stands in place of the blocks that are too large."""

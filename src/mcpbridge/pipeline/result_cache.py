@@ -103,7 +103,7 @@ def _closed(begun: bytes) -> bytes:
     return head.removesuffix(b",") + b"}"
 
 
-class KeptResults:
+class CachedResults:
     """Results by key."""
 
     def __init__(self, max_bytes: int, max_result: int) -> None:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from mcpbridge.storage.store import Entry, Store
 
 
-class Card(Struct, frozen=True, omit_defaults=True):
+class ResultSummary(Struct, frozen=True, omit_defaults=True):
     """One kept result. Kept as JSON beside it (`label` in the store), so new fields need defaults."""
 
     handle: str
@@ -52,7 +52,7 @@ _HANDLE_BYTES = 16
 _SLOW = 256 * 1024
 """Bytes from which they are hashed in a thread."""
 _LONGEST_TEXT = 300
-"""Characters of arguments and headlines that are kept in a card."""
+"""Characters of arguments and headlines that are kept in a summary."""
 _LONGEST_NAME = 200
 """Characters of names: servers and clients name things as long as they like."""
 _MARGIN = 4096
@@ -63,7 +63,7 @@ _MOST_WORDS, _LONGEST_WORD = 20, 100
 """Words that are looked for, and characters of each that are; the rest would find nothing less."""
 
 
-class Shelf:
+class KeptResults:
     """The results kept in a store."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Shelf:
         redact: Callable[[str], str] = lambda text: text,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`lifetime`: seconds that a result is kept after it was last used. `redact` masks secrets in cards."""
+        """`lifetime`: seconds that a result is kept after it was last used. `redact` masks secrets in summaries."""
         self._store, self._redact, self._clock = store, redact, clock
         self.lifetime = lifetime
         """Seconds that a result is kept after it was last used."""
@@ -98,16 +98,16 @@ class Shelf:
             return await anyio.to_thread.run_sync(_handle, self._secret, principal, data, abandon_on_cancel=True)
         return _handle(self._secret, principal, data)
 
-    async def keep(self, data: bytes, card: Card, *, principal: str) -> None:
-        """Keep the bytes of a result under `card.handle` (of `handle_of`). Kept again, it lives anew with this card.
+    async def keep(self, data: bytes, summary: ResultSummary, *, principal: str) -> None:
+        """Keep the bytes of a result under `summary.handle` (of `handle_of`). Kept again, it starts a new lifetime.
 
-        A card without a time gets the present one. Names and texts of the card are masked and cut.
+        A summary without a time gets the present one. Names and texts of the summary are masked and cut.
 
         Raises:
             ValueTooLarge, StoreFailed: it cannot be kept.
         """
-        store, handle = self._store, card.handle
-        label = msgspec.json.encode(self._presentable(card))
+        store, handle = self._store, summary.handle
+        label = msgspec.json.encode(self._presentable(summary))
         if await store.renew(RESULTS, handle, principal=principal, expires_in=self.lifetime, label=label):
             return
         await store.put(RESULTS, data, principal=principal, expires_in=self.lifetime, handle=handle, label=label)
@@ -116,12 +116,12 @@ class Shelf:
         """The result as the server sent it, and it counts as used; None if there is none for this principal."""
         return await self._store.get(RESULTS, handle, principal=principal, renew=self.lifetime)
 
-    async def card(self, handle: str, *, principal: str) -> Card | None:
-        """What is known of one; of results that have no card, the handle and times alone."""
+    async def summary(self, handle: str, *, principal: str) -> ResultSummary | None:
+        """What is known of one; of results that have no summary, the handle and times alone."""
         entry = await self._store.entry(RESULTS, handle, principal=principal)
-        return None if entry is None else _card(entry)
+        return None if entry is None else _summary(entry)
 
-    async def cards(self, *, principal: str | None, search: str = "", limit: int = 50) -> list[Card]:
+    async def summaries(self, *, principal: str | None, search: str = "", limit: int = 50) -> list[ResultSummary]:
         """Those whose tool, arguments, outcome, headline, kind or client have all words of `search`; the newest first.
 
         `principal` None: of everybody, for who administers the bridge. The 10,000 newest are searched, and for 20
@@ -131,24 +131,24 @@ class Shelf:
         looked_at = max(limit, _SEARCHED) if words else limit
         entries = await self._store.entries(RESULTS, principal=principal, limit=looked_at, newest_first=True)
         if not words:
-            return [_card(entry) for entry in entries]
+            return [_summary(entry) for entry in entries]
         return await anyio.to_thread.run_sync(_matching, entries, words, limit, abandon_on_cancel=True)
 
     async def drop(self, handle: str, *, principal: str) -> bool:
         """Forget one. False if there was none."""
         return await self._store.drop(RESULTS, handle, principal=principal)
 
-    def _presentable(self, card: Card) -> Card:
-        return Card(
-            handle=card.handle,
-            tool=self._cut(card.tool, _LONGEST_NAME),
-            arguments=self._cut(card.arguments, _LONGEST_TEXT),
-            outcome=card.outcome,
-            kind=card.kind[:_LONGEST_NAME],
-            headline=self._cut(card.headline, _LONGEST_TEXT),
-            chars=card.chars,
-            at=card.at or self._clock(),
-            client=self._cut(card.client, _LONGEST_NAME),
+    def _presentable(self, summary: ResultSummary) -> ResultSummary:
+        return ResultSummary(
+            handle=summary.handle,
+            tool=self._cut(summary.tool, _LONGEST_NAME),
+            arguments=self._cut(summary.arguments, _LONGEST_TEXT),
+            outcome=summary.outcome,
+            kind=summary.kind[:_LONGEST_NAME],
+            headline=self._cut(summary.headline, _LONGEST_TEXT),
+            chars=summary.chars,
+            at=summary.at or self._clock(),
+            client=self._cut(summary.client, _LONGEST_NAME),
         )
 
     def _cut(self, text: str, most: int) -> str:
@@ -171,23 +171,23 @@ def _handle(secret: bytes, principal: str, data: bytes) -> str:
     return base64.b32encode(digest.digest()).decode().rstrip("=").lower()
 
 
-def _card(entry: Entry) -> Card:
+def _summary(entry: Entry) -> ResultSummary:
     """What the label says, as far as it can be trusted to be about this value."""
     try:
-        card = msgspec.json.decode(entry.label, type=Card)
+        summary = msgspec.json.decode(entry.label, type=ResultSummary)
     except (msgspec.DecodeError, UnicodeDecodeError):  # late results have none
-        return Card(handle=entry.handle, tool="", at=entry.created)
-    return msgspec.structs.replace(card, handle=entry.handle)
+        return ResultSummary(handle=entry.handle, tool="", at=entry.created)
+    return msgspec.structs.replace(summary, handle=entry.handle)
 
 
-def _matching(entries: Sequence[Entry], words: Sequence[str], limit: int) -> list[Card]:
-    found: list[Card] = []
+def _matching(entries: Sequence[Entry], words: Sequence[str], limit: int) -> list[ResultSummary]:
+    found: list[ResultSummary] = []
     for entry in entries:
-        card = _card(entry)
-        texts = [card.tool, card.arguments, card.outcome, card.headline, card.kind, card.client]
+        summary = _summary(entry)
+        texts = [summary.tool, summary.arguments, summary.outcome, summary.headline, summary.kind, summary.client]
         text = "\n".join(texts).casefold()
         if all(word in text for word in words):
-            found.append(card)
+            found.append(summary)
             if len(found) == limit:
                 break
     return found

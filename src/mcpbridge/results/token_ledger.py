@@ -100,7 +100,7 @@ _Names = tuple[str, str, str]
 """Server, tool and client."""
 
 
-class Ledger:
+class TokenLedger:
     """The lines of one bridge. For one event loop."""
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter, deque
 
 
-class Turns:
+class FairQueue:
     """Places for one event loop, free at first."""
 
     def __init__(self, places: int) -> None:
@@ -17,8 +17,8 @@ class Turns:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """By owner, in the order of their next turns."""
 
-    async def take(self, owner: str) -> None:
-        """Return when it is this owner's turn; `give_back` ends it. Within one owner in order of arrival."""
+    async def acquire(self, owner: str) -> None:
+        """Return when it is this owner's turn; `release` ends it. Within one owner in order of arrival."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(turn)
         self._pass_on()
@@ -28,10 +28,10 @@ class Turns:
             if turn.cancelled():
                 self._forget(owner, turn)
             else:  # it came in the same moment
-                self.give_back(owner)
+                self.release(owner)
             raise
 
-    def give_back(self, owner: str) -> None:
+    def release(self, owner: str) -> None:
         """The turn is over."""
         self._running[owner] -= 1
         if not self._running[owner]:

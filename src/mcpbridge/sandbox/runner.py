@@ -42,7 +42,7 @@ class Wrapped(NamedTuple):
 
 
 class Isolation:
-    """Runs jobs in the first sandbox that stops every canary; a `Runner`."""
+    """Runs jobs in the first sandbox that passes its self-test; a `Runner`."""
 
     def __init__(
         self, settings: SandboxSettings, *, cache: Path | None = None, tiers: Sequence[Tier] | None = None

@@ -9,8 +9,8 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mcpbridge.app.admin.http_api import make_api
-from mcpbridge.results.kept_results import Card, Shelf
-from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.results.kept_results import KeptResults, ResultSummary
+from mcpbridge.results.token_ledger import TokenLedger
 from mcpbridge.storage.memory_store import MemoryStore
 from support.kept_results import result_of
 
@@ -29,18 +29,20 @@ class World:
 
     def __init__(self) -> None:
         store = MemoryStore()
-        self.shelf = Shelf(store, lifetime=1000)
-        self.ledger = Ledger(store, clock=lambda: 1_800_000_000.0)  # no midnight comes between
+        self.kept_results = KeptResults(store, lifetime=1000)
+        self.ledger = TokenLedger(store, clock=lambda: 1_800_000_000.0)  # no midnight comes between
 
-    async def keep(self, data: bytes, *, principal: str = "", **card: Any) -> str:
-        handle = await self.shelf.handle_of(data, principal=principal)
-        await self.shelf.keep(data, Card(handle=handle, **{"tool": "files/read", **card}), principal=principal)
+    async def keep(self, data: bytes, *, principal: str = "", **summary: Any) -> str:
+        handle = await self.kept_results.handle_of(data, principal=principal)
+        await self.kept_results.keep(
+            data, ResultSummary(handle=handle, **{"tool": "files/read", **summary}), principal=principal
+        )
         return handle
 
     @asynccontextmanager
     async def client(self, *, admin: bool = True) -> AsyncIterator[httpx2.AsyncClient]:
         desk: Any = None  # no path of it is asked for
-        app = seen_as(make_api(desk, self.shelf, self.ledger), admin=admin)
+        app = seen_as(make_api(desk, self.kept_results, self.ledger), admin=admin)
         async with httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app), base_url="http://bridge", timeout=60
         ) as client:

@@ -13,7 +13,7 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.requests import result_resources as module
 from mcpbridge.downstream.requests.result_resources import ResultResources
 from mcpbridge.results.header_line import uri_of
-from mcpbridge.results.kept_results import RESULTS, Card, Shelf
+from mcpbridge.results.kept_results import RESULTS, KeptResults, ResultSummary
 from mcpbridge.storage.memory_store import MemoryStore
 
 PIXEL = base64.b64encode(b"\x89PNG").decode()
@@ -36,17 +36,17 @@ def me() -> Client:
 
 
 class Place:
-    """A shelf and the resources on it."""
+    """Kept results and the resources that read them."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
-        self.shelf = Shelf(self.store, lifetime=1000)
-        self.resources = ResultResources(self.shelf, b'{"name":"b","version":"1"}')
+        self.kept_results = KeptResults(self.store, lifetime=1000)
+        self.resources = ResultResources(self.kept_results, b'{"name":"b","version":"1"}')
 
     async def keeps(self, result: object) -> str:
         data = result if isinstance(result, bytes) else json.dumps(result).encode()
-        handle = await self.shelf.handle_of(data, principal="me")
-        await self.shelf.keep(data, Card(handle=handle, tool="s/t"), principal="me")
+        handle = await self.kept_results.handle_of(data, principal="me")
+        await self.kept_results.keep(data, ResultSummary(handle=handle, tool="s/t"), principal="me")
         return uri_of(handle)
 
     async def reads(self, uri: str, client: Client | None = None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Elicitor, Question
 from mcpbridge.core.model import Call
 from mcpbridge.core.settings_precedence import resolve
-from mcpbridge.pipeline.result_cache import CACHE_META, Kept, KeptResults, opened
+from mcpbridge.pipeline.result_cache import CACHE_META, CachedResults, Kept, opened
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.stages.cache import Cache
@@ -64,7 +64,7 @@ def kept(tool: str, size: int = 1000, until: float = 100.0) -> Kept:
 
 
 def test_what_was_not_used_for_longest_goes_first_and_nothing_is_counted_twice() -> None:
-    found = KeptResults(5000, 5000)
+    found = CachedResults(5000, 5000)
     for name in "abc":
         assert found.put((name,), kept("s/t"))
     assert found.get(("a",), 1)
@@ -77,17 +77,17 @@ def test_what_was_not_used_for_longest_goes_first_and_nothing_is_counted_twice()
 
 
 def test_what_is_too_old_or_too_large_is_not_there() -> None:
-    found = KeptResults(5000, 2000)
+    found = CachedResults(5000, 2000)
     assert not found.put(("a",), kept("s/t", 2001))
     assert found.put(("b",), kept("s/t", until=7))
     assert found.get(("b",), 6.9)
     assert found.get(("b",), 7) is None
     assert (len(found), found.bytes) == (0, 0)
-    assert not KeptResults(0, 2000).put(("a",), kept("s/t", 1))
+    assert not CachedResults(0, 2000).put(("a",), kept("s/t", 1))
 
 
 def test_a_server_is_forgotten_without_the_others() -> None:
-    found = KeptResults(1 << 20, 1 << 20)
+    found = CachedResults(1 << 20, 1 << 20)
     for tool in ("s/a", "s/b", "t/a"):
         found.put((tool,), kept(tool))
     assert found.by_tool(1) == dict.fromkeys(("s/a", "s/b", "t/a"), (1, 1600))
@@ -98,7 +98,7 @@ def test_a_server_is_forgotten_without_the_others() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3000), st.integers(0, 9)), max_size=40))
 def test_the_bound_holds_whatever_comes(puts: list[tuple[str, int, int]]) -> None:
-    found = KeptResults(6000, 2500)
+    found = CachedResults(6000, 2500)
     for number, (name, size, until) in enumerate(puts):
         found.put((name,), kept(f"{name}/t", size, until))
         found.get((name,), number % 10)

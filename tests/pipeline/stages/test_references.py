@@ -21,7 +21,7 @@ from mcpbridge.core.settings_precedence import resolve
 from mcpbridge.pipeline.stages import references as module
 from mcpbridge.pipeline.stages.references import References
 from mcpbridge.protocol.body import Body
-from mcpbridge.results.kept_results import Card, Shelf
+from mcpbridge.results.kept_results import KeptResults, ResultSummary
 from mcpbridge.storage.memory_store import MemoryStore
 
 VALUE = {"rows": [{"id": 12345678901234567890, "price": 1}, {"name": "é"}], "note": "seen"}
@@ -54,18 +54,18 @@ def options() -> CallOptions:
 
 
 class Place:
-    """A shelf, and the stage above a tool that gives its arguments back."""
+    """Kept results, and the stage above a tool that gives its arguments back."""
 
     def __init__(self) -> None:
-        self.shelf = Shelf(MemoryStore(), lifetime=1000)
-        stage = References(self.shelf).stage(Echo(), options())
+        self.kept_results = KeptResults(MemoryStore(), lifetime=1000)
+        stage = References(self.kept_results).stage(Echo(), options())
         assert stage is not None
         self.stage = stage
 
     async def keep(self, text: str, principal: str = "ann") -> str:
         data = json.dumps({"content": [{"type": "text", "text": text}]}).encode()
-        handle = await self.shelf.handle_of(data, principal=principal)
-        await self.shelf.keep(data, Card(handle=handle, tool="s/t"), principal=principal)
+        handle = await self.kept_results.handle_of(data, principal=principal)
+        await self.kept_results.keep(data, ResultSummary(handle=handle, tool="s/t"), principal=principal)
         return handle
 
     async def sent(self, arguments: Any) -> Any:
@@ -198,7 +198,7 @@ async def test_others_are_served_while_large_arguments_are_looked_through(monkey
 
 
 async def test_results_that_cannot_be_loaded_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a thousand results one item each: a few bytes of output, the whole shelf in memory."""
+    """Of a thousand results one item each: a few bytes of output, all kept results in memory."""
     monkeypatch.setattr(module, "MOST_LOADED", 10_000)
     place = Place()
     handles = [await place.keep(json.dumps([number] * 1000)) for number in range(5)]
@@ -234,6 +234,6 @@ async def test_what_they_stand_for_is_not_looked_through_again() -> None:
 
 
 def test_the_bridges_own_tools_get_handles_as_such() -> None:
-    stage = References(Shelf(MemoryStore(), lifetime=1000)).stage
+    stage = References(KeptResults(MemoryStore(), lifetime=1000)).stage
     assert stage(Echo(BRIDGE), options()) is None
     assert stage(None, options()) is None

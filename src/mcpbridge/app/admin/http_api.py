@@ -20,8 +20,8 @@ from mcpbridge.app.admin.result_routes import Endpoint, result_routes, stats_rou
 from mcpbridge.app.admin.server_routes import registry_routes
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
-from mcpbridge.results.kept_results import Shelf
-from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.results.kept_results import KeptResults
+from mcpbridge.results.token_ledger import TokenLedger
 
 _LARGEST_BODY = 64 * 1024
 _NOT_ADMIN = (
@@ -31,13 +31,16 @@ _NOT_ADMIN = (
 
 
 def make_api(
-    desk: PendingApprovals, shelf: Shelf | None = None, ledger: Ledger | None = None, bridge: Bridge | None = None
+    desk: PendingApprovals,
+    kept_results: KeptResults | None = None,
+    ledger: TokenLedger | None = None,
+    bridge: Bridge | None = None,
 ) -> Starlette:
     """The application; its paths begin with `/api`. What is not given has no paths."""
     return Starlette(
         routes=[
             *_approval_routes(desk),
-            *(result_routes(shelf, _for_admins) if shelf is not None else ()),
+            *(result_routes(kept_results, _for_admins) if kept_results is not None else ()),
             *(stats_routes(ledger, _for_admins) if ledger is not None else ()),
             *(registry_routes(bridge, _for_admins, _object_of) if bridge is not None else ()),
         ],

@@ -8,9 +8,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mcpbridge.app.admin.errors import Problem
-from mcpbridge.app.admin.stats import BY, accounts_of, card_as_json
-from mcpbridge.results.kept_results import Shelf
-from mcpbridge.results.token_ledger import By, Ledger
+from mcpbridge.app.admin.stats import BY, accounts_of, summary_as_json
+from mcpbridge.results.kept_results import KeptResults
+from mcpbridge.results.token_ledger import By, TokenLedger
 from mcpbridge.storage.store import MAX_DAYS
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -19,7 +19,7 @@ _MOST = 1000
 """Results that one answer lists."""
 
 
-def result_routes(shelf: Shelf, guarded: Callable[[Endpoint], Endpoint]) -> list[Route]:
+def result_routes(kept_results: KeptResults, guarded: Callable[[Endpoint], Endpoint]) -> list[Route]:
     """`GET /api/results`, and `GET` and `DELETE` of `/api/results/HANDLE`.
 
     Results belong to principals: `principal` in the query names one; without it they are those of the local user.
@@ -28,19 +28,21 @@ def result_routes(shelf: Shelf, guarded: Callable[[Endpoint], Endpoint]) -> list
     async def listed(request: Request) -> Response:
         asked = request.query_params
         limit = _number(asked.get("limit", "50"), "limit", _MOST)
-        cards = await shelf.cards(principal=_principal(request), search=asked.get("search", ""), limit=limit)
-        return JSONResponse({"results": [card_as_json(card) for card in cards]})
+        summaries = await kept_results.summaries(
+            principal=_principal(request), search=asked.get("search", ""), limit=limit
+        )
+        return JSONResponse({"results": [summary_as_json(summary) for summary in summaries]})
 
     async def one(request: Request) -> Response:
         """The result of the call, byte for byte as the server sent it."""
-        data = await shelf.get(request.path_params["handle"], principal=_principal(request))
+        data = await kept_results.get(request.path_params["handle"], principal=_principal(request))
         if data is None:
             raise _unknown(request)
         return Response(data, media_type="application/json", headers={"cache-control": "no-store"})
 
     async def drop(request: Request) -> Response:
         handle = request.path_params["handle"]
-        if not await shelf.drop(handle, principal=_principal(request)):
+        if not await kept_results.drop(handle, principal=_principal(request)):
             raise _unknown(request)
         return JSONResponse({"forgotten": [handle]})
 
@@ -51,7 +53,7 @@ def result_routes(shelf: Shelf, guarded: Callable[[Endpoint], Endpoint]) -> list
     ]
 
 
-def stats_routes(ledger: Ledger, guarded: Callable[[Endpoint], Endpoint]) -> list[Route]:
+def stats_routes(ledger: TokenLedger, guarded: Callable[[Endpoint], Endpoint]) -> list[Route]:
     """`GET /api/stats`: tokens of the last `days` (7), told apart `by` (tool; several with commas between)."""
 
     async def stats(request: Request) -> Response:

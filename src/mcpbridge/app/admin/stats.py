@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any, get_args
 
 from mcpbridge.pipeline.observability.metrics import Metrics, Total
-from mcpbridge.results.kept_results import Card
+from mcpbridge.results.kept_results import ResultSummary
 from mcpbridge.results.token_count import estimated_tokens
-from mcpbridge.results.token_ledger import Account, By, Ledger
+from mcpbridge.results.token_ledger import Account, By, TokenLedger
 
 
 def stats_of(metrics: Metrics) -> dict[str, Any]:
@@ -53,7 +53,7 @@ BY: tuple[By, ...] = get_args(By)
 _NUMBERS = ("calls", "rewritten", "came", "shown", "stored", "recalled", "saved")
 
 
-async def accounts_of(ledger: Ledger, *, days: int = 7, by: Sequence[By] = ("tool",)) -> dict[str, Any]:
+async def accounts_of(ledger: TokenLedger, *, days: int = 7, by: Sequence[By] = ("tool",)) -> dict[str, Any]:
     """Tokens of the last so many days: a row of each day, server, tool or client as `by` says, and the sum of all.
 
     All are estimates. `saved` is what clients were not sent, less what they asked for later; `saved_share` is what part
@@ -69,17 +69,17 @@ def _numbers(accounts: Sequence[Account]) -> Mapping[str, Any]:
     return {**sums, "saved_share": round(sums["saved"] / sums["came"], 4) if sums["came"] else 0.0}
 
 
-def card_as_json(card: Card) -> dict[str, Any]:
+def summary_as_json(summary: ResultSummary) -> dict[str, Any]:
     """What is known of a kept result."""
-    at = datetime.fromtimestamp(card.at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    at = datetime.fromtimestamp(summary.at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return {
-        "handle": card.handle,
+        "handle": summary.handle,
         "at": at,
-        "tool": card.tool,
-        "arguments": card.arguments,
-        "outcome": card.outcome,
-        "kind": card.kind,
-        "headline": card.headline,
-        "chars": card.chars,
-        "client": card.client,
+        "tool": summary.tool,
+        "arguments": summary.arguments,
+        "outcome": summary.outcome,
+        "kind": summary.kind,
+        "headline": summary.headline,
+        "chars": summary.chars,
+        "client": summary.client,
     }

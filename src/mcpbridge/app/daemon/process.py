@@ -100,7 +100,7 @@ async def serve_over_http(bridge: Bridge, at: "Entrance", on_ready: Callable[[st
     def api() -> "App":
         from mcpbridge.app.admin.http_api import make_api
 
-        return make_api(bridge.approvals, bridge.results.shelf, bridge.results.ledger, bridge)
+        return make_api(bridge.approvals, bridge.results.kept_results, bridge.results.ledger, bridge)
 
     def metrics() -> "App":
         from mcpbridge.app.admin.prometheus import make_metrics

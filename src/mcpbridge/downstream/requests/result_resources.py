@@ -21,7 +21,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_array, encode
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.results.header_line import URI
-from mcpbridge.results.kept_results import Shelf
+from mcpbridge.results.kept_results import KeptResults
 
 RESULT_URIS = URI
 """What URIs of kept results begin with; the handle follows."""
@@ -48,11 +48,11 @@ _Contents = dict[str, object]
 
 
 class ResultResources:
-    """Reads them off the shelf."""
+    """Reads them from the kept results."""
 
-    def __init__(self, shelf: Shelf, server_info: bytes) -> None:
+    def __init__(self, kept_results: KeptResults, server_info: bytes) -> None:
         """`server_info`: the bridge's own, encoded."""
-        self._shelf, self._server_info = shelf, server_info
+        self._kept_results, self._server_info = kept_results, server_info
 
     async def read(self, client: Client, uri: str) -> bytes | Raw:
         """The answer to `resources/read`.
@@ -62,7 +62,7 @@ class ResultResources:
                 that of a server which is a bridge itself.
         """
         named = _PART.fullmatch(uri, len(URI)) if uri.startswith(URI) else None
-        data = await self._shelf.get(named[1], principal=client.principal) if named else None
+        data = await self._kept_results.get(named[1], principal=client.principal) if named else None
         if named is None or data is None:
             raise UnknownName("resource", uri)
         make = partial(self._answer, data, uri, named, is_modern=client.modern)

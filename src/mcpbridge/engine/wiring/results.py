@@ -1,4 +1,4 @@
-"""All that large results need, built from the settings: the shelf, the ledger, scripts, summaries, and `recall`."""
+"""All that large results need, built from the settings: keeping, token counts, scripts, summaries, and `recall`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -21,9 +21,9 @@ from mcpbridge.engine.leases import Lease, until_closed
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.stages.compress import Compress, LargeTools
 from mcpbridge.pipeline.stages.references import References
-from mcpbridge.results.kept_results import RESULTS, Shelf
+from mcpbridge.results.kept_results import RESULTS, KeptResults
 from mcpbridge.results.token_count import Tokenizer, counter, estimated_tokens
-from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.results.token_ledger import TokenLedger
 from mcpbridge.sandbox.javascript.scripts import LazyScripts, Scripts
 from mcpbridge.storage.store import Store
 from mcpbridge.tools.builtin.builtin import Builtin
@@ -56,10 +56,10 @@ class ResultParts:
     def __init__(
         self, store: Store, catalog: Catalog, metrics: Metrics, *, lifetime: float, redact: Callable[[str], str]
     ) -> None:
-        """Touches nothing: no file, no process. `lifetime`: see `Shelf`."""
+        """Touches nothing: no file, no process. `lifetime`: see `KeptResults`."""
         self._store, self._catalog, self._metrics = store, catalog, metrics
-        self.shelf = Shelf(store, lifetime=lifetime, redact=redact)
-        self.ledger = Ledger(store)
+        self.kept_results = KeptResults(store, lifetime=lifetime, redact=redact)
+        self.ledger = TokenLedger(store)
         self._tasks = OwnedTasks()
         self._scripts = LazyScripts(_javascript)
         self._large = LargeTools(store, self._tasks, catalog.expect_large)
@@ -84,18 +84,18 @@ class ResultParts:
         options = result_options(settings)
         compress = Compress(lambda: rewriting.rewriter, self.ledger, self._rewrote, is_used=_is_used(settings, servers))
         recall = Recall(
-            self.shelf,
+            self.kept_results,
             self._scripts if options.transforms else None,
             room=lambda call: options.budget,
             recalled=self._recalled,
             logged=None if call_log is None else partial(_logged, call_log),
         )
-        return ResultConcerns(settings, compress, References(self.shelf), {"recall": recall})
+        return ResultConcerns(settings, compress, References(self.kept_results), {"recall": recall})
 
     def take_effect(self, concerns: ResultConcerns) -> None:
         """Keep results as these settings say from now on."""
         self._store.bound(RESULTS, concerns.settings.max_bytes)
-        self.shelf.lifetime = concerns.settings.lifetime
+        self.kept_results.lifetime = concerns.settings.lifetime
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -117,7 +117,7 @@ class ResultParts:
         """What makes large results short, with what this bridge keeps."""
         from mcpbridge.pipeline.compress_result import Rewriter
 
-        return Rewriter(self.shelf, self._scripts, summarizer, tokenizer=tokenizer, recall=self._recall_name)
+        return Rewriter(self.kept_results, self._scripts, summarizer, tokenizer=tokenizer, recall=self._recall_name)
 
     def _recall_name(self, call: Call) -> str:
         """What who calls knows `recall` as; empty where it is not listed."""

@@ -27,7 +27,7 @@ from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
-from mcpbridge.pipeline.result_cache import Kept, KeptResults, Key, SharedRun, SharedRuns
+from mcpbridge.pipeline.result_cache import CachedResults, Kept, Key, SharedRun, SharedRuns
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -100,7 +100,7 @@ class Cache:
     ) -> None:
         self.settings, self._servers, self._calls, self.clock = settings, servers, calls, clock
         self.runs = SharedRuns()
-        self.kept = KeptResults(settings.max_bytes, settings.max_result)
+        self.kept = CachedResults(settings.max_bytes, settings.max_result)
         self.uses: dict[str, _Use] = {}
         self._names: dict[str, frozenset[str]] = {}
         self._epochs = Counter[str]()

@@ -24,7 +24,7 @@ from mcpbridge.pipeline.task_polling import is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import TRANSFORM, WHOLE, app_uris
 from mcpbridge.results.header_line import may_hold_frame
-from mcpbridge.results.token_ledger import Ledger, Line
+from mcpbridge.results.token_ledger import Line, TokenLedger
 from mcpbridge.storage.store import Store
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ Told = Callable[[Call, "Rewritten"], None]
 class Compress:
     """Makes the stages: what becomes of large results."""
 
-    def __init__(self, rewriter: "Callable[[], Rewriter]", ledger: Ledger, told: Told, *, is_used: bool = True) -> None:
+    def __init__(
+        self, rewriter: "Callable[[], Rewriter]", ledger: TokenLedger, told: Told, *, is_used: bool = True
+    ) -> None:
         """`rewriter`: made with the first large result. `is_used`: results of some tool may be rewritten."""
         self._rewriter, self._ledger, self._told, self._is_used = rewriter, ledger, told, is_used
 
@@ -75,7 +77,7 @@ class _Compress:
         tool: Tool,
         how: ResultOptions,
         rewriter: "Callable[[], Rewriter]",
-        ledger: Ledger,
+        ledger: TokenLedger,
         told: Told,
         *,
         is_guarded: bool,

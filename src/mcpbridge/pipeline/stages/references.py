@@ -21,7 +21,7 @@ from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.exact_json import NotReadable, NotThere, parse_json, pointed_at, write_json
-from mcpbridge.results.kept_results import Shelf
+from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.storage.compression import Workers
 
 if TYPE_CHECKING:  # loaded with the first reference
@@ -50,8 +50,8 @@ _MOST_DOUBTFUL = 100
 class References:
     """Makes the stages: puts what handles stand for into the arguments of calls."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, kept_results: KeptResults) -> None:
+        self._kept_results = kept_results
         self._workers = Workers()
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
@@ -96,7 +96,7 @@ class References:
             doubtful += not is_meant
             if doubtful > _MOST_DOUBTFUL and not is_meant:
                 continue
-            kept = await self._shelf.get(handle, principal=principal)
+            kept = await self._kept_results.get(handle, principal=principal)
             if kept is None:
                 if is_meant:
                     raise _unknown(handle)

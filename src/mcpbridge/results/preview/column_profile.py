@@ -36,7 +36,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]{1,10}://\S+")
 _PLENTY = Context(prec=200, traps=[])
 
 
-class Profile(Struct):
+class ColumnProfile(Struct):
     """A column, looked at."""
 
     column: Column
@@ -75,7 +75,7 @@ class Profile(Struct):
         return len(self.counts) == len(self.present) > 1
 
 
-def profile_of(column: Column) -> Profile:
+def profile_of(column: Column) -> ColumnProfile:
     """Look at a column: one pass over its values for each question."""
     values, rows = column.values, column.rows
     counts = Counter[Any](values)
@@ -83,12 +83,12 @@ def profile_of(column: Column) -> Profile:
     if nulls or empties:
         kept = [place for place, value in enumerate(values) if value is not None and value != ""]
         values, rows = [values[i] for i in kept], [rows[i] for i in kept]
-    profile = Profile(column, "mixed", values, rows, counts, nulls, empties)
+    profile = ColumnProfile(column, "mixed", values, rows, counts, nulls, empties)
     profile.sort = _sort_of(profile)
     return profile
 
 
-def _sort_of(profile: Profile) -> Sort:
+def _sort_of(profile: ColumnProfile) -> Sort:
     values, counts = profile.present, profile.counts
     if not values:
         return "empty"
@@ -105,7 +105,7 @@ def _sort_of(profile: Profile) -> Sort:
     return _sort_of_numbers(profile)
 
 
-def _sort_of_numbers(profile: Profile) -> Sort:
+def _sort_of_numbers(profile: ColumnProfile) -> Sort:
     numbers, distinct = profile.numbers, len(profile.counts)
     words = [word.lower() for word in _WORDS.findall(profile.path)][-1:]
     low, high = profile.low, profile.high
@@ -137,7 +137,7 @@ def _evenly_rising(numbers: Sequence[Number]) -> bool:
     return span <= 20 * len(numbers)
 
 
-def _sort_of_texts(profile: Profile) -> Sort:
+def _sort_of_texts(profile: ColumnProfile) -> Sort:
     values, counts = profile.present, profile.counts
     distinct = len(counts)
     first = values[0]
@@ -194,7 +194,7 @@ _DERIVED = {"last": 0.8, "max": 0.7, "min": 0.55, "≈mean": 0.5, "first": 0.4}
 _WORD = re.compile(r"[A-Za-z][a-z]*")
 
 
-def identities(profiles: Sequence[Profile]) -> list[Profile]:
+def identities(profiles: Sequence[ColumnProfile]) -> list[ColumnProfile]:
     """The columns with a different value in every row, best first."""
     ranked = [
         (-_rank(profile), place)
@@ -205,9 +205,9 @@ def identities(profiles: Sequence[Profile]) -> list[Profile]:
     return [profiles[place] for _, place in ranked]
 
 
-def row_columns(profiles: Sequence[Profile], chosen: list[Profile]) -> list[tuple[Profile, float]]:
+def row_columns(profiles: Sequence[ColumnProfile], chosen: list[ColumnProfile]) -> list[tuple[ColumnProfile, float]]:
     """The columns worth showing of single rows, with their worth, best first: what the row is called, then the rest."""
-    columns: list[tuple[Profile, float]] = []
+    columns: list[tuple[ColumnProfile, float]] = []
     for place, profile in enumerate(chosen[:6]):
         worth = 1.0 if place == 0 else 0.7 if profile.sort == "text" else 0.5 / place
         if place and (_told_by(profile, profiles) if profile.sort == "url" else _within(profile, chosen[0])):
@@ -238,7 +238,7 @@ def row_columns(profiles: Sequence[Profile], chosen: list[Profile]) -> list[tupl
     return columns
 
 
-def cell(profile: Profile, row: int, limit: int = 56, say: Callable[[Any, int], str] = said) -> str:
+def cell(profile: ColumnProfile, row: int, limit: int = 56, say: Callable[[Any, int], str] = said) -> str:
     """What the row has in this column; several values of a list with `+` between them, nothing as `-`."""
     rows = profile.rows
     if isinstance(rows, range):
@@ -249,10 +249,10 @@ def cell(profile: Profile, row: int, limit: int = 56, say: Callable[[Any, int], 
     return "+".join(say(value, limit) for value in values) if values else "-"
 
 
-def mark_copies(profiles: Sequence[Profile]) -> None:
+def mark_copies(profiles: Sequence[ColumnProfile]) -> None:
     """Note of columns that group the rows as another one does, such as a login and its number."""
     _mark_equal(profiles)
-    groups: dict[tuple[int, ...], list[Profile]] = {}
+    groups: dict[tuple[int, ...], list[ColumnProfile]] = {}
     for profile in profiles:
         distinct = len(profile.counts)
         if profile.sort in {"category", "url", "text", "id", "ident", "time"} and 1 < distinct < len(profile.present):
@@ -261,7 +261,7 @@ def mark_copies(profiles: Sequence[Profile]) -> None:
     for group in groups.values():
         if len(group) < 2:
             continue
-        told: dict[tuple[int, ...], Profile] = {}
+        told: dict[tuple[int, ...], ColumnProfile] = {}
         for profile in sorted(group, key=_plainness):
             seen: dict[Any, int] = {}
             pattern = tuple(seen.setdefault(value, len(seen)) for value in profile.present)
@@ -270,9 +270,9 @@ def mark_copies(profiles: Sequence[Profile]) -> None:
                 profile.same_as = first.path
 
 
-def _mark_equal(profiles: Sequence[Profile]) -> None:
+def _mark_equal(profiles: Sequence[ColumnProfile]) -> None:
     """Columns with the same values throughout."""
-    seen: dict[tuple[Any, ...], Profile] = {}
+    seen: dict[tuple[Any, ...], ColumnProfile] = {}
     for profile in sorted((profile for profile in profiles if profile.all_different), key=_plainness):
         key = (len(profile.present), *profile.present[:3])
         first = seen.setdefault(key, profile)
@@ -280,7 +280,7 @@ def _mark_equal(profiles: Sequence[Profile]) -> None:
             profile.same_as = first.path
 
 
-def _tells_rows_apart(profile: Profile) -> bool:
+def _tells_rows_apart(profile: ColumnProfile) -> bool:
     if not profile.every or profile.sort in {"mixed", "flag", "constant", "empty"}:
         return False
     if profile.all_different:
@@ -291,7 +291,7 @@ def _tells_rows_apart(profile: Profile) -> bool:
     return profile.sort != "text" or max(map(len, islice(profile.present, 200))) <= 160
 
 
-def _rank(profile: Profile) -> float:
+def _rank(profile: ColumnProfile) -> float:
     rank = {"id": 3.0, "ident": 2.6, "category": 2.5, "text": 1.2, "url": 0.6}.get(profile.sort, 1.0)
     name = profile.path.rpartition(".")[2]
     rank += _CALLED_BY[name.lower()] if name.lower() in _CALLED_BY else _CALLED_BY.get(_last_word(name), 0.0) / 2
@@ -304,13 +304,13 @@ def _rank(profile: Profile) -> float:
     return rank - sum(sample) / len(sample) / 22
 
 
-def _says_where(profile: Profile) -> bool:
+def _says_where(profile: ColumnProfile) -> bool:
     """It counts the rows, and so says of each only where it stands, which is known."""
     present = profile.present
     return profile.sort == "ident" and present[0] in {0, 1} and present[-1] in {len(present), len(present) - 1}
 
 
-def _plainness(profile: Profile) -> tuple[bool, bool, bool, int, int, str]:
+def _plainness(profile: ColumnProfile) -> tuple[bool, bool, bool, int, int, str]:
     """Plain columns first: names before ids, text before numbers, shallow before deep, short before long."""
     values = list(islice(profile.counts, 20))
     return (
@@ -323,7 +323,7 @@ def _plainness(profile: Profile) -> tuple[bool, bool, bool, int, int, str]:
     )
 
 
-def _within(profile: Profile, first: Profile) -> bool:
+def _within(profile: ColumnProfile, first: ColumnProfile) -> bool:
     """Its values can be read in those of the first column: a prefix of the name."""
     values, names = profile.present[:4], first.present[:4]
     texts = [(said(value, 200), said(name, 200)) for value, name in zip(values, names, strict=True)]
@@ -335,7 +335,7 @@ def _last_word(path: str) -> str:
     return words[-1].lower() if words else ""
 
 
-def _told_by(profile: Profile, others: Sequence[Profile]) -> bool:
+def _told_by(profile: ColumnProfile, others: Sequence[ColumnProfile]) -> bool:
     """A URL that holds what another column says."""
     urls = profile.present[:4]
     for other in others:

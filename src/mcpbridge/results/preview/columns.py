@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from mcpbridge.results.preview.column_profile import Number, Profile, exact_sum
+from mcpbridge.results.preview.column_profile import ColumnProfile, Number, exact_sum
 from mcpbridge.results.preview.facts import Line, Lines
 from mcpbridge.results.preview.wording import mean_said, number, said, time_said, type_said
 
@@ -22,7 +22,7 @@ _SAMPLE = 500
 """Values, by which it is seen whether a closer look at all of them says something."""
 
 
-def worth_of(profile: Profile) -> float:
+def worth_of(profile: ColumnProfile) -> float:
     """How much the column matters against others, 1 being usual: less the deeper it lies, and for copies of others."""
     depth = profile.path.count(".") + profile.path.count("[]")
     worth = 1.0 / (1 + 0.12 * max(0, depth - 1))
@@ -37,7 +37,7 @@ def worth_of(profile: Profile) -> float:
     return worth
 
 
-def column_line(profile: Profile) -> Line:
+def column_line(profile: ColumnProfile) -> Line:
     """All that can be said of a column by itself, apart from the rows that its extremes stand in."""
     line = Line(profile.path or "values", names=profile.path)
     worth = worth_of(profile)
@@ -71,25 +71,25 @@ def column_line(profile: Profile) -> Line:
     return line
 
 
-def _span(profile: Profile) -> str:
+def _span(profile: ColumnProfile) -> str:
     """From which to which short ids of one length go."""
     low, high = min(profile.counts), max(profile.counts)
     alike = len(low) == len(high) <= 24 and low[-1:].isdigit() and low[:2] == high[:2]
     return f"{low}–{high}, all different" if alike else ""
 
 
-def is_rate(profile: Profile) -> bool:
+def is_rate(profile: ColumnProfile) -> bool:
     """A quantity that nobody adds up, such as a score or a temperature."""
     return not _RATES.isdisjoint(_words(profile))
 
 
-def is_added_up(profile: Profile) -> bool:
+def is_added_up(profile: ColumnProfile) -> bool:
     """A quantity whose sums by two categories somebody may want, such as money."""
     words = _words(profile)
     return not _ADDED_UP.isdisjoint(words) and _RATES.isdisjoint(words)
 
 
-def _words(profile: Profile) -> list[str]:
+def _words(profile: ColumnProfile) -> list[str]:
     return [word.lower() for word in _WORD.findall(profile.path)]
 
 
@@ -100,7 +100,7 @@ def counted(counts: Counter[Any], most: int = _MOST_COUNTS, limit: int = 48) -> 
     return shown + (f", … +{more} more" if more > 0 else "")
 
 
-def _presence(line: Line, profile: Profile, worth: float) -> None:
+def _presence(line: Line, profile: ColumnProfile, worth: float) -> None:
     column, present = profile.column, len(profile.present)
     if profile.sort == "empty":
         line.add("null" if profile.nulls else "empty", 0.7 * worth)
@@ -120,7 +120,7 @@ def _presence(line: Line, profile: Profile, worth: float) -> None:
         line.add(f"{present} in all", 1.2 * worth)
 
 
-def _categories(line: Line, profile: Profile, worth: float) -> None:
+def _categories(line: Line, profile: ColumnProfile, worth: float) -> None:
     counts = profile.counts
     distinct = len(counts)
     if profile.sort == "mixed":
@@ -164,7 +164,7 @@ _ADDED_UP = frozenset(_ADDED_UP_LISTED.split())
 """Quantities that are kept to be added up."""
 
 
-def _quantity(line: Line, profile: Profile, worth: float) -> None:
+def _quantity(line: Line, profile: ColumnProfile, worth: float) -> None:
     numbers, counts, low, high = profile.numbers, profile.counts, profile.low, profile.high
     line.add(f"{number(low)}–{number(high)}" if low >= 0 else f"{number(low)} to {number(high)}", 9 * worth)
     total = exact_sum(numbers)
@@ -181,7 +181,7 @@ def _quantity(line: Line, profile: Profile, worth: float) -> None:
             line.add(f"{said(top)} in {times}", 2 * worth)
 
 
-def _texts(line: Line, profile: Profile, worth: float) -> None:
+def _texts(line: Line, profile: ColumnProfile, worth: float) -> None:
     values = profile.present
     if profile.sort == "text":
         line.add(_beginnings(profile), 5 * worth)
@@ -202,7 +202,7 @@ def _texts(line: Line, profile: Profile, worth: float) -> None:
         line.add("hosts " + counted(hosts, 5), 2 * worth)
 
 
-def _beginnings(profile: Profile) -> str:
+def _beginnings(profile: ColumnProfile) -> str:
     """How often texts begin with the same word, where few words begin most of them: kinds of commits, prefixes."""
     total = len(profile.present)
     if total < 8:
@@ -225,7 +225,7 @@ def _heads(counts: Mapping[str, int]) -> Counter[str]:
     return heads
 
 
-def _extensions(profile: Profile) -> str:
+def _extensions(profile: ColumnProfile) -> str:
     """How often names end the same way, as those of files do."""
     total = len(profile.present)
     if total < 4:
@@ -253,7 +253,7 @@ _MOST_GROUPS = 8
 _MOST_CELLS = 24
 
 
-def group_lines(profiles: Sequence[Profile]) -> Lines:
+def group_lines(profiles: Sequence[ColumnProfile]) -> Lines:
     """Lines for the first categories and quantities of a table whose rows have one value each."""
     categories = [profile for profile in profiles if _groups(profile)][:4]
     quantities = [profile for profile in profiles if profile.sort == "number" and profile.every and profile.present]
@@ -278,13 +278,13 @@ def group_lines(profiles: Sequence[Profile]) -> Lines:
     return lines
 
 
-def _groups(profile: Profile) -> bool:
+def _groups(profile: ColumnProfile) -> bool:
     if not profile.every or profile.same_as or profile.column.derived:
         return False
     return profile.sort in {"category", "flag"} and 2 <= len(profile.counts) <= _MOST_GROUPS
 
 
-def _sums(category: Profile, quantity: Profile) -> Line:
+def _sums(category: ColumnProfile, quantity: ColumnProfile) -> Line:
     groups: dict[Any, list[Number]] = {value: [] for value, _ in category.counts.most_common()}
     for value, figure in zip(category.present, quantity.numbers, strict=True):
         groups[value].append(figure)
@@ -295,7 +295,7 @@ def _sums(category: Profile, quantity: Profile) -> Line:
     return line
 
 
-def _pairs(one: Profile, other: Profile, quantity: Profile | None, worth: float) -> Line:
+def _pairs(one: ColumnProfile, other: ColumnProfile, quantity: ColumnProfile | None, worth: float) -> Line:
     counts = Counter(zip(one.present, other.present, strict=True))
     cells: dict[tuple[Any, Any], list[Number]] = {pair: [] for pair in counts}
     if quantity is not None:

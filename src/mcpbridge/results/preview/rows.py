@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mcpbridge.results.exact_json import NotReadable, write_json
-from mcpbridge.results.preview.column_profile import Profile, cell
+from mcpbridge.results.preview.column_profile import ColumnProfile, cell
 from mcpbridge.results.preview.facts import cost_of
 from mcpbridge.results.preview.wording import brief, cut, is_long_id
 from mcpbridge.results.token_count import estimated_tokens_of
@@ -47,7 +47,7 @@ _WORTH_A_LIST = -4.0
 class Rows(Struct):
     """The rows of one table."""
 
-    columns: list[tuple[Profile, float]]
+    columns: list[tuple[ColumnProfile, float]]
     """Best first, with their worth."""
     count: int
     start: int | None = 0
@@ -58,7 +58,7 @@ class Rows(Struct):
 
         `items`: how many first rows there are at most, where they are short.
         """
-        profiles: list[Profile] = []
+        profiles: list[ColumnProfile] = []
         text = ""
         for profile, _ in self.columns:
             if profiles and _says_little(profile):
@@ -163,7 +163,7 @@ class Rows(Struct):
         names = [profile.path for profile, _ in self.columns[:width]]
         return self._table(names, rows, lambda row: self._row(width, row))
 
-    def _brief(self, profiles: Sequence[Profile], rows: int) -> str:
+    def _brief(self, profiles: Sequence[ColumnProfile], rows: int) -> str:
         def told(row: int) -> str:
             return self._placed(row, [cell(profile, row, _ENDS_CELL, brief) for profile in profiles])
 
@@ -179,7 +179,7 @@ class Rows(Struct):
         return "\n".join(lines)
 
 
-def _says_little(profile: Profile) -> bool:
+def _says_little(profile: ColumnProfile) -> bool:
     """In a row that has a name already: addresses, hashes and numbers of other things."""
     if profile.sort == "url":
         return True

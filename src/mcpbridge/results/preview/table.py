@@ -11,7 +11,14 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from mcpbridge.results.preview.column_profile import Profile, cell, identities, mark_copies, profile_of, row_columns
+from mcpbridge.results.preview.column_profile import (
+    ColumnProfile,
+    cell,
+    identities,
+    mark_copies,
+    profile_of,
+    row_columns,
+)
 from mcpbridge.results.preview.columns import column_line, group_lines, worth_of
 from mcpbridge.results.preview.facts import Line, Lines, series_columns
 from mcpbridge.results.preview.flatten import Column, Lists, Table, table_of
@@ -70,7 +77,7 @@ def table_section(
     return section
 
 
-def _lines(profiles: Sequence[Profile], columns: Sequence[tuple[Profile, float]], table: Table) -> Lines:
+def _lines(profiles: Sequence[ColumnProfile], columns: Sequence[tuple[ColumnProfile, float]], table: Table) -> Lines:
     """What can be said of the columns, one by one, in groups, and of the lengths of lists."""
     lines: Lines = []
     for profile in profiles:
@@ -86,7 +93,7 @@ def _lines(profiles: Sequence[Profile], columns: Sequence[tuple[Profile, float]]
     return lines
 
 
-def _fields(profiles: Sequence[Profile], lines: Lines, table: Table) -> list[Field]:
+def _fields(profiles: Sequence[ColumnProfile], lines: Lines, table: Table) -> list[Field]:
     """All fields of the rows; lists where nothing is said of what is in them."""
     paths = [profile for profile in profiles if not profile.column.derived and profile.path not in {"", "{key}"}]
     fields = [_field(profile) for profile in paths]
@@ -143,7 +150,7 @@ def _size(value: Any, depth: int) -> int:
     return 1
 
 
-def _add_extremes(line: Line, profile: Profile, columns: Sequence[tuple[Profile, float]]) -> None:
+def _add_extremes(line: Line, profile: ColumnProfile, columns: Sequence[tuple[ColumnProfile, float]]) -> None:
     """In which row the largest number is, and the smallest."""
     if profile.sort != "number" or len(profile.numbers) < 2:
         return
@@ -159,7 +166,7 @@ def _add_extremes(line: Line, profile: Profile, columns: Sequence[tuple[Profile,
             line.add(f"({', '.join(called[1:])})", 3.5 * worth, joint=True)
 
 
-def _callers(columns: Sequence[tuple[Profile, float]], profile: Profile) -> list[Profile]:
+def _callers(columns: Sequence[tuple[ColumnProfile, float]], profile: ColumnProfile) -> list[ColumnProfile]:
     """What to call a row by: its first column, and two more that say who or what it is."""
     plain = [
         other
@@ -171,13 +178,13 @@ def _callers(columns: Sequence[tuple[Profile, float]], profile: Profile) -> list
     )
 
 
-def _short(profile: Profile) -> bool:
+def _short(profile: ColumnProfile) -> bool:
     if profile.sort == "text":
         return max(map(len, profile.counts)) <= 80
     return profile.sort in {"id", "ident", "category", "url", "time"}
 
 
-def _add_exceptions(lines: Lines, profile: Profile, columns: Sequence[tuple[Profile, float]]) -> None:
+def _add_exceptions(lines: Lines, profile: ColumnProfile, columns: Sequence[tuple[ColumnProfile, float]]) -> None:
     """Which rows differ where most are alike: pods that do not run, requests that failed, counts above zero."""
     counts, total = profile.counts, len(profile.present)
     if not profile.every or total < 5 or len(counts) < 2 or not columns:
@@ -222,7 +229,7 @@ def _add_lists(lines: Lines, lists: Lists) -> None:
     lines.append(line)
 
 
-def _field(profile: Profile) -> Field:
+def _field(profile: ColumnProfile) -> Field:
     kind = type_said(profile.present[0]) if profile.present else "str" if profile.empties else "null"
     if profile.sort == "mixed":
         kind = "mixed"
@@ -231,7 +238,7 @@ def _field(profile: Profile) -> Field:
     return Field(profile.path, kind, worth_of(profile) * (0.5 if profile.sort == "empty" else 1.0), _always(profile))
 
 
-def _always(profile: Profile) -> str:
+def _always(profile: ColumnProfile) -> str:
     """The one value of a column, as JSON; empty if there are several, or none in some rows."""
     if profile.sort == "constant":
         value = profile.present[0]

@@ -32,7 +32,7 @@ class Globs:
     """Some patterns, any of which may match."""
 
     def __init__(self, patterns: Iterable[str] = (), *, folds: bool = False) -> None:
-        """`folds`: names are compared as `paths_names.fold` has them.
+        """`folds`: names are compared as `names.fold` has them.
 
         Raises:
             WrongGlob: one of them is too long, or stands for too many.

@@ -37,7 +37,7 @@ class TierReport(Struct, frozen=True):
 
     tier: str
     holds: tuple[str, ...] = ()
-    """Properties of which every canary was stopped."""
+    """Properties of which every attempt was stopped."""
     fails: Mapping[str, str] = {}
     """The others, and what got through, or why that could not be found out."""
     lacks: str = ""

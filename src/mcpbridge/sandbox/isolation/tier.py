@@ -145,5 +145,5 @@ class Tier(Protocol):
         ...
 
     def fingerprint(self) -> Sequence[str]:
-        """What, if it changes, makes the answer of the canaries out of date."""
+        """What, if it changes, makes the result of the self-test out of date."""
         ...

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
-from mcpbridge.sandbox.fair_queue import Turns
+from mcpbridge.sandbox.fair_queue import FairQueue
 from mcpbridge.sandbox.javascript import worker_main as program
 from mcpbridge.sandbox.javascript.scripts import Binding, TransformFailed
 from mcpbridge.sandbox.javascript.worker import Worker, WorkerEnded
@@ -125,7 +125,7 @@ LARGEST_EXPRESSION = 100_000
 """Characters."""
 DEADLINE = 10.0
 """Seconds by the clock until a worker is killed, more for large results: its time to compute is limited by itself
-(`javascript_worker.SECONDS`), and one that was idle for long may have to be read back into memory first."""
+(`worker_main.SECONDS`), and one that was idle for long may have to be read back into memory first."""
 _GONE_WITHIN = 3.0
 """Seconds for a worker that was killed to be gone."""
 PATIENCE = 20.0
@@ -144,7 +144,7 @@ class JavaScript:
     def __init__(self, *, workers: int = 2, deadline: float = DEADLINE, idle: float = IDLE) -> None:
         """`workers`: how many run at most; the second one starts when a call finds the first one busy."""
         self._deadline, self._idle_for = deadline, idle
-        self._turns = Turns(workers)
+        self._queue = FairQueue(workers)
         self._idle: list[tuple[Worker, asyncio.TimerHandle]] = []
         self._workers: set[Worker] = set()
         self._is_closed = False
@@ -177,13 +177,13 @@ class JavaScript:
             raise TransformFailed(f"the result has {size:,} characters; expressions take at most {LARGEST_INPUT:,}")
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._turns.take(owner)
+                await self._queue.acquire(owner)
         except TimeoutError:
             raise TransformFailed("too many expressions run at the moment; try again later") from None
         try:
             kind, payload = await self._ask(binding, source, rows, text)
         finally:
-            self._turns.give_back(owner)
+            self._queue.release(owner)
         if kind == "value":
             return payload
         raise TransformFailed(complaint(source, kind, payload))

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from msgspec import Raw, Struct
 
-from mcpbridge.sandbox.fair_queue import Turns
+from mcpbridge.sandbox.fair_queue import FairQueue
 from mcpbridge.sandbox.python.messages import Called, Done, Failed, Frame, Looked, Printed, Slept, Waiting, framed
 from mcpbridge.sandbox.python.process import PACKAGE, ProcessOver, ProgramProcess
 
@@ -332,7 +332,7 @@ class Programs:
     """Runs programs; `close` at the end. Processes start with the first program."""
 
     def __init__(self, *, idle: float = IDLE) -> None:
-        self._turns, self._of_one = Turns(LIVE), Counter[str]()
+        self._queue, self._of_one = FairQueue(LIVE), Counter[str]()
         self._idle_for = idle
         self._processes: set[ProgramProcess] = set()
         self._starting: set[asyncio.Task[ProgramProcess]] = set()
@@ -372,13 +372,13 @@ class Programs:
     async def _in_turn(self, code: str, toolbox: Toolbox, limits: ProgramLimits, watch: Watch, owner: str) -> Ended:
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._turns.take(owner)
+                await self._queue.acquire(owner)
         except TimeoutError:
             return Ended(error="Too many programs run at the moment; try again later")
         try:
             return await self._run(code, toolbox, limits, watch)
         finally:
-            self._turns.give_back(owner)
+            self._queue.release(owner)
 
     async def _run(self, code: str, toolbox: Toolbox, limits: ProgramLimits, watch: Watch) -> Ended:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.results.token_ledger import TokenLedger
 from support.harness import Finished, Place, python_server
 from support.kept_results import count
 
@@ -21,7 +21,7 @@ DAY = 86400
 def _no_midnight(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is counted and what is told later is of one day."""
     now = time.time()
-    monkeypatch.setitem(Ledger.__init__.__kwdefaults__, "clock", lambda: now)
+    monkeypatch.setitem(TokenLedger.__init__.__kwdefaults__, "clock", lambda: now)
 
 
 def tokens(alone: Run, *words: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import TRANSFORM
 from mcpbridge.results.content import document_of
-from mcpbridge.results.kept_results import RESULTS, Card, Shelf
+from mcpbridge.results.kept_results import RESULTS, KeptResults, ResultSummary
 from mcpbridge.sandbox.javascript.engine import JavaScript
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.tools.builtin.recall import offload as recall_apart
@@ -40,24 +40,26 @@ def result(*texts: str, **more: Any) -> bytes:
 
 
 class Kept:
-    """Results on a shelf, and the tool that reads them."""
+    """Kept results, and the tool that reads them."""
 
     def __init__(self, room: int = 2000, javascript: JavaScript | None = None) -> None:
         store = MemoryStore()
         store.bound(RESULTS, 100 * 1024**2)
-        self.shelf = Shelf(store, lifetime=1000)
+        self.kept_results = KeptResults(store, lifetime=1000)
         self.told: list[int] = []
         self.recall = Recall(
-            self.shelf,
+            self.kept_results,
             javascript,
             room=lambda call: room,
             recalled=lambda call, chars: self.told.append(chars),
             read=document_of,
         )
 
-    async def keep(self, data: bytes, *, principal: str = "", at: float = 1.0, **card: Any) -> str:
-        handle = await self.shelf.handle_of(data, principal=principal)
-        await self.shelf.keep(data, Card(handle, card.pop("tool", "github/list"), at=at, **card), principal=principal)
+    async def keep(self, data: bytes, *, principal: str = "", at: float = 1.0, **summary: Any) -> str:
+        handle = await self.kept_results.handle_of(data, principal=principal)
+        await self.kept_results.keep(
+            data, ResultSummary(handle, summary.pop("tool", "github/list"), at=at, **summary), principal=principal
+        )
         return handle
 
     async def call(

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import click
 
-from mcpbridge.app.admin.stats import card_as_json
+from mcpbridge.app.admin.stats import summary_as_json
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.calls.store import absence, kept_results
+from mcpbridge.app.cli.calls.store import absence, result_stores
 from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
@@ -19,7 +19,7 @@ from mcpbridge.app.cli.output import first_line, note, print_json, print_table, 
 from mcpbridge.app.exit_codes import OK, TOOL_ERROR, USAGE
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
-from mcpbridge.results.kept_results import Card, Shelf
+from mcpbridge.results.kept_results import KeptResults, ResultSummary
 
 _ALL = 1_000_000
 """More than there are."""
@@ -70,9 +70,9 @@ def show(
     if raw and preview is not None:
         raise click.UsageError("--raw and --preview exclude each other.")
 
-    async def work(shelf: Shelf) -> int:
-        whole = await _whole_handle(shelf, handle, principal)
-        data = await shelf.get(whole, principal=principal)
+    async def work(kept_results: KeptResults) -> int:
+        whole = await _whole_handle(kept_results, handle, principal)
+        data = await kept_results.get(whole, principal=principal)
         if data is None:
             _fail_unknown(handle)
         shown = data if raw else _text_of(data, preview)
@@ -84,7 +84,7 @@ def show(
             print_text(shown.decode(errors="replace") if isinstance(shown, bytes) else shown)
         return OK
 
-    return _with_shelf(work, config)
+    return _with_kept_results(work, config)
 
 
 @results_command.command("rm")
@@ -101,55 +101,57 @@ def remove(
     if everything == bool(handles):
         raise click.UsageError("Name the results, or all of them by --all.")
 
-    async def work(shelf: Shelf) -> int:
+    async def work(kept_results: KeptResults) -> int:
         if everything:
-            found = [card.handle for card in await shelf.cards(principal=principal, limit=_ALL)]
+            found = [summary.handle for summary in await kept_results.summaries(principal=principal, limit=_ALL)]
             if found and not yes:
                 _ask(len(found))
         else:
-            found = [await _whole_handle(shelf, handle, principal) for handle in handles]
-        dropped = [handle for handle in dict.fromkeys(found) if await shelf.drop(handle, principal=principal)]
+            found = [await _whole_handle(kept_results, handle, principal) for handle in handles]
+        dropped = [handle for handle in dict.fromkeys(found) if await kept_results.drop(handle, principal=principal)]
         if as_json:
             print_json({"forgotten": dropped})
         else:
             note(f"{len(dropped)} {'result' if len(dropped) == 1 else 'results'} forgotten")
         return OK
 
-    return _with_shelf(work, config, as_json=as_json)
+    return _with_kept_results(work, config, as_json=as_json)
 
 
 def _list(*, search: str, limit: int, principal: str, config: str | None, as_json: bool) -> int:
-    async def work(shelf: Shelf) -> int:
-        cards = await shelf.cards(principal=principal, search=search, limit=limit)
+    async def work(kept_results: KeptResults) -> int:
+        summaries = await kept_results.summaries(principal=principal, search=search, limit=limit)
         if as_json:
-            print_json({"results": [card_as_json(card) for card in cards]})
-        elif cards:
-            print_table(["Handle", "Time", "Tool", "What", "Arguments"], [_row(card) for card in cards])
+            print_json({"results": [summary_as_json(summary) for summary in summaries]})
+        elif summaries:
+            print_table(["Handle", "Time", "Tool", "What", "Arguments"], [_row(summary) for summary in summaries])
         else:
             note("there is none of that kind" if search else "no result is kept")
         return OK
 
-    return _with_shelf(work, config, as_json=as_json)
+    return _with_kept_results(work, config, as_json=as_json)
 
 
-def _with_shelf(work: Callable[[Shelf], Awaitable[int]], config: str | None, *, as_json: bool = False) -> int:
+def _with_kept_results(
+    work: Callable[[KeptResults], Awaitable[int]], config: str | None, *, as_json: bool = False
+) -> int:
     async def doing(loaded: Loaded, redact: Redactor) -> int:
         if why := absence(loaded.settings):
             note(why)
-        async with kept_results(loaded.settings, redact) as kept:
-            return await work(kept.shelf)
+        async with result_stores(loaded.settings, redact) as stores:
+            return await work(stores.kept_results)
 
     return run(doing, config, as_json=as_json, load=load_or_default)
 
 
-async def _whole_handle(shelf: Shelf, typed: str, principal: str) -> str:
+async def _whole_handle(kept_results: KeptResults, typed: str, principal: str) -> str:
     """The handle that is, or begins with, what was typed. Ends the command if that is none, or several."""
     typed = typed.strip().lower()
     if len(typed) >= _WHOLE:
-        found = [typed] if await shelf.card(typed, principal=principal) is not None else []
+        found = [typed] if await kept_results.summary(typed, principal=principal) is not None else []
     else:
-        cards = await shelf.cards(principal=principal, limit=_ALL)
-        found = [card.handle for card in cards if typed and card.handle.startswith(typed)]
+        summaries = await kept_results.summaries(principal=principal, limit=_ALL)
+        found = [summary.handle for summary in summaries if typed and summary.handle.startswith(typed)]
     if len(found) > 1:
         fail(USAGE, f"several results begin with {typed!r}: {', '.join(found[:5])}", "Type more of it.")
     return found[0] if found else _fail_unknown(typed)
@@ -193,7 +195,13 @@ def _ask(count: int) -> None:
     click.confirm(f"Forget {count} results?", abort=True, err=True)
 
 
-def _row(card: Card) -> list[str]:
-    what = f"{card.headline or card.kind or '-'}{'' if card.outcome == 'ok' else ' (error)'}"
-    at = f"{datetime.fromtimestamp(card.at).astimezone():%Y-%m-%d %H:%M:%S}"
-    return [card.handle, at, first_line(card.tool or "-", 40), first_line(what, 60), first_line(card.arguments, 60)]
+def _row(summary: ResultSummary) -> list[str]:
+    what = f"{summary.headline or summary.kind or '-'}{'' if summary.outcome == 'ok' else ' (error)'}"
+    at = f"{datetime.fromtimestamp(summary.at).astimezone():%Y-%m-%d %H:%M:%S}"
+    return [
+        summary.handle,
+        at,
+        first_line(summary.tool or "-", 40),
+        first_line(what, 60),
+        first_line(summary.arguments, 60),
+    ]

@@ -9,7 +9,7 @@ import click
 from mcpbridge.app.admin.control_socket import Document, ask_all
 from mcpbridge.app.admin.stats import BY, accounts_of
 from mcpbridge.app.cli.bridge_session import run
-from mcpbridge.app.cli.calls.store import absence, kept_results
+from mcpbridge.app.cli.calls.store import absence, result_stores
 from mcpbridge.app.cli.config.config_path import load_or_default
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
@@ -67,8 +67,8 @@ def stats_command(*, days: int | None, by: Sequence[By], config: str | None, as_
 
     async def show(loaded: Loaded, redact: Redactor) -> int:
         bridges = ask_all(runtime_directory(os.environ), {"do": "stats"})  # which write down what they have counted
-        async with kept_results(loaded.settings, redact) as kept:
-            tokens = await accounts_of(kept.ledger, days=days or _DAYS, by=by or ("tool",))
+        async with result_stores(loaded.settings, redact) as stores:
+            tokens = await accounts_of(stores.ledger, days=days or _DAYS, by=by or ("tool",))
         if as_json:
             print_json({**({} if is_about_tokens else {"bridges": bridges}), "tokens": tokens})
             return OK if bridges or tokens["rows"] else UNREACHABLE

@@ -20,8 +20,8 @@ from mcpbridge.base.settings import LogSettings
 from mcpbridge.config.schema import Settings
 from mcpbridge.pipeline.approvals.grants import Grants, recording
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
-from mcpbridge.results.kept_results import Shelf
-from mcpbridge.results.token_ledger import Ledger
+from mcpbridge.results.kept_results import KeptResults
+from mcpbridge.results.token_ledger import TokenLedger
 from mcpbridge.storage.audit_log import CallLog
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import call_log_path, store_path
@@ -29,19 +29,19 @@ from mcpbridge.storage.sqlite.database import may_exist
 
 
 @dataclass(frozen=True, slots=True)
-class KeptResults:
+class ResultStores:
     """What the store of a configuration has of results."""
 
-    shelf: Shelf
-    ledger: Ledger
+    kept_results: KeptResults
+    ledger: TokenLedger
 
 
 @asynccontextmanager
-async def kept_results(settings: Settings, redact: Redactor) -> AsyncGenerator[KeptResults]:
+async def result_stores(settings: Settings, redact: Redactor) -> AsyncGenerator[ResultStores]:
     """Open for the time of the context. Looking makes no file."""
     store = LazyStore(settings.store)
     try:
-        yield KeptResults(Shelf(store, lifetime=settings.results.lifetime, redact=redact), Ledger(store))
+        yield ResultStores(KeptResults(store, lifetime=settings.results.lifetime, redact=redact), TokenLedger(store))
     finally:
         await store.close()
 

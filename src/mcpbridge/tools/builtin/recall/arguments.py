@@ -14,7 +14,7 @@ from mcpbridge.protocol.meta import TRANSFORM
 from mcpbridge.results.errors import QueryRefused, clipped
 from mcpbridge.results.exact_json import NotReadable, parse_json
 from mcpbridge.results.header_line import URI
-from mcpbridge.results.kept_results import Card, searched_words
+from mcpbridge.results.kept_results import ResultSummary, searched_words
 from mcpbridge.results.query.request import Query, loosened, read_query
 from mcpbridge.tools.builtin.recall.definition import ARGUMENTS
 
@@ -176,30 +176,34 @@ def with_logged(text: str, calls: Sequence[LoggedCall], room: int) -> str:
     return "\n".join([text, *lines]) if len(lines) > 1 else text
 
 
-def listing(cards: Sequence[Card], wanted: Wanted, room: int) -> str:
+def listing(summaries: Sequence[ResultSummary], wanted: Wanted, room: int) -> str:
     """One line for each kept result, the newest first, as many as fit."""
-    if not cards:
+    if not summaries:
         return "Nothing is kept" + (" that has all these words." if wanted.search else ".")
     start = wanted.query.offset or 0
-    end = len(cards) if wanted.query.limit is None else min(len(cards), start + wanted.query.limit)
-    many = f"{len(cards)}{' or more' if len(cards) == LOOKED_AT else ''}"
-    space = room - len(f"[{len(cards)}-{len(cards)} of {many}; offset={len(cards)} for the next]")
+    end = len(summaries) if wanted.query.limit is None else min(len(summaries), start + wanted.query.limit)
+    many = f"{len(summaries)}{' or more' if len(summaries) == LOOKED_AT else ''}"
+    space = room - len(f"[{len(summaries)}-{len(summaries)} of {many}; offset={len(summaries)} for the next]")
     lines = list[str]()
-    for card in cards[start:end]:
-        line = _line(card)
+    for summary in summaries[start:end]:
+        line = _line(summary)
         space -= len(line) + 1
         if space < 0 and lines:
             break
         lines.append(clipped(line, max(room - 80, 40)))
     at = start + len(lines)
-    which = f"all {many}" if not start and at == len(cards) else f"{start}-{at - 1} of {many}" if lines else f"{many}"
-    rest = f"; offset={at} for the next" if at < len(cards) else ""
+    which = (
+        f"all {many}" if not start and at == len(summaries) else f"{start}-{at - 1} of {many}" if lines else f"{many}"
+    )
+    rest = f"; offset={at} for the next" if at < len(summaries) else ""
     return "\n".join([*lines, f"[{which}{rest}]"])
 
 
-def _line(card: Card) -> str:
-    at = datetime.fromtimestamp(max(0, card.at), UTC).strftime("%Y-%m-%d %H:%MZ")
-    called = " ".join(part for part in (card.tool, clipped(card.arguments, 100)) if part)
-    outcome = "" if card.outcome == "ok" else card.outcome
-    size = f"{card.chars:,} chars" if card.chars else ""
-    return " · ".join(part for part in (card.handle, called, clipped(card.headline, 80), size, outcome, at) if part)
+def _line(summary: ResultSummary) -> str:
+    at = datetime.fromtimestamp(max(0, summary.at), UTC).strftime("%Y-%m-%d %H:%MZ")
+    called = " ".join(part for part in (summary.tool, clipped(summary.arguments, 100)) if part)
+    outcome = "" if summary.outcome == "ok" else summary.outcome
+    size = f"{summary.chars:,} chars" if summary.chars else ""
+    return " · ".join(
+        part for part in (summary.handle, called, clipped(summary.headline, 80), size, outcome, at) if part
+    )

@@ -12,7 +12,7 @@ from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.results.kept_results import Shelf
+from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.sandbox.javascript.scripts import Scripts, TransformFailed
 from mcpbridge.tools.builtin.builtin import UNTREATED
 from mcpbridge.tools.builtin.recall.definition import definition
@@ -32,7 +32,7 @@ class Recall:
 
     def __init__(
         self,
-        shelf: Shelf,
+        kept_results: KeptResults,
         javascript: Scripts | None,
         *,
         room: Callable[[Call], int],
@@ -46,7 +46,7 @@ class Recall:
         some words; None: none are logged. `read`: the document of a kept result that is not read in a process of its
         own; None: `contents.document_of`, which that uses.
         """
-        self._shelf, self._javascript = shelf, javascript
+        self._kept_results, self._javascript = kept_results, javascript
         self._room, self._recalled, self._read, self._logged = room, recalled, read, logged
 
     @property
@@ -115,7 +115,7 @@ class Recall:
 
         kept: dict[str, bytes] = {}
         for handle in dict.fromkeys(handles):
-            data = await self._shelf.get(handle, principal=call.caller.principal)
+            data = await self._kept_results.get(handle, principal=call.caller.principal)
             if data is None:
                 raise QueryRefused(
                     f"Nothing is kept under {handle[:60]!r}: handles are 26 characters, and expire. recall without "
@@ -128,7 +128,9 @@ class Recall:
 
     async def _forget(self, call: Call, handles: Sequence[str]) -> str:
         principal = call.caller.principal
-        gone = [handle for handle in dict.fromkeys(handles) if await self._shelf.drop(handle, principal=principal)]
+        gone = [
+            handle for handle in dict.fromkeys(handles) if await self._kept_results.drop(handle, principal=principal)
+        ]
         missing = [handle[:60] for handle in dict.fromkeys(handles) if handle not in gone]
         told = f"Forgotten: {', '.join(gone) or 'none'}."
         return f"{told} Not kept: {', '.join(missing)}." if missing else told
@@ -137,8 +139,8 @@ class Recall:
         from mcpbridge.tools.builtin.recall.arguments import LOOKED_AT, listing, with_logged
 
         principal = call.caller.principal
-        cards = await self._shelf.cards(principal=principal, search=wanted.search, limit=LOOKED_AT)
-        text = listing(cards, wanted, self._room(call))
+        summaries = await self._kept_results.summaries(principal=principal, search=wanted.search, limit=LOOKED_AT)
+        text = listing(summaries, wanted, self._room(call))
         if not wanted.search or self._logged is None:
             return text
         return with_logged(text, await self._logged(principal, wanted.search), self._room(call))
