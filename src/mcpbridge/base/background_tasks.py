@@ -1,4 +1,4 @@
-"""Tasks that outlive whoever began them, with one owner that ends them all."""
+"""Tasks that outlive the function that started them. One owner ends them all."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine

@@ -1,7 +1,8 @@
-"""Where this user's files of mcpbridge are. The standard library alone, and little of it: the shim waits for this.
+"""Where this user's files of mcpbridge are: configuration, state, cache, sockets.
 
-The places are those of platformdirs (XDG on Linux), whose import would take longer than the rest of a start; a test
-holds them against it. What the shim asks for is text; `pathlib` is loaded for those who want a `Path`.
+The places are those of platformdirs (XDG on Linux). Its import would take longer than the rest of a start, so they
+are written down here, and a test compares them with it. The stdio proxy waits for this module: standard library only,
+and `pathlib` only for those who ask for a `Path`.
 """
 
 # for that reason:

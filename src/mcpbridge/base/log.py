@@ -1,8 +1,8 @@
 """Loggers of our modules: `log = get_logger("mcpbridge.peer")`, then `log.info("what happened", key=value)`.
 
-Lines go to structlog, in which a program that uses the library says what becomes of them. It is imported with the
-first of them, because that takes a sixth of the time in which `mcpbridge serve` gives its first answer. A command
-that writes lines by itself sets a sink instead: see `telemetry.py`.
+Lines go to structlog, and the program that uses the library decides where they end. structlog is imported with the
+first line, because that takes a sixth of the time in which `mcpbridge serve` gives its first answer. A command that
+writes lines by itself sets a sink instead (`app/logging_setup.py`).
 """
 
 from typing import Any, ClassVar, Literal, Protocol

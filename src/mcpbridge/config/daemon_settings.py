@@ -1,6 +1,6 @@
 """The `daemon` section: when the background process exits, serves HTTP, reloads and warms up servers.
 
-It lies here and not in `app/daemon`, which reads most of it: `schema.py` imports nothing above `config`.
+It lies here and not in `app/daemon`, which reads most of it, because `schema.py` imports nothing above `config`.
 """
 
 from pydantic import BaseModel, ConfigDict, Field

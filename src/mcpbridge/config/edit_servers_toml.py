@@ -1,6 +1,6 @@
-"""Changes to the text of a configuration, which leave all else as it stands: comments, order, spelling. No I/O.
+"""Changes the text of `servers.toml` and leaves all else as it stands: comments, order, spelling. No I/O.
 
-Whoever writes the outcome to the file checks it before (`config/load.py`): what is changed here is text.
+The result is only text. Whoever writes it to the file checks it before (`write_servers_toml.py`).
 """
 
 import tomllib

@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a configuration, as one `ConfigError` that a person can act on.
+"""The wording of mistakes in a configuration: what pydantic found, as one `ConfigError` that a person can act on.
 
 It names file, line, key, the value as it was written (never an expanded one, which may be a secret) and the nearest
 valid key.

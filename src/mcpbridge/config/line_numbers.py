@@ -1,7 +1,7 @@
-"""On which line of a configuration file a key stands, so that an error can say it.
+"""The line on which a key of a configuration file stands, for error messages.
 
 The parsers of the standard library do not tell. The search here is exact for JSON. For TOML it reads headers and
-assignments and nothing else, so it may find nothing (None), for instance inside an inline table over several lines.
+assignments only, so it may return None, for instance inside an inline table over several lines.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""The `mcpServers` JSON of other programs, turned into what `servers.toml` would say.
+"""Turns the `mcpServers` JSON of other programs into what `servers.toml` would say.
 
-Such a file is shared with those programs, so what we do not know in it is a warning and never an error, and a server
-that we cannot serve yet is unavailable instead of wrong. Sources: the settings of Claude Code and Claude Desktop,
-Cursor, VS Code (`servers`, `type`), Gemini CLI (`httpUrl`, `includeTools`, milliseconds), Windsurf (`serverUrl`,
+Such a file is shared with those programs. So an unknown key is a warning and never an error, and a server that we
+cannot serve yet is unavailable instead of wrong. Sources: the settings of Claude Code and Claude Desktop, Cursor, VS
+Code (`servers`, `type`), Gemini CLI (`httpUrl`, `includeTools`, milliseconds), Windsurf (`serverUrl`,
 `disabledTools`), Cline (`timeout` in seconds, `autoApprove`).
 """
 

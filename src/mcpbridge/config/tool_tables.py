@@ -1,6 +1,6 @@
 """The tables of `[tools]`, and those that spec files stand for: each is checked by the settings of its kind.
 
-What is wrong in a spec file is told with that file and the key in it.
+A mistake in a spec file is reported with that file and the key in it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

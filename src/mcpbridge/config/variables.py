@@ -1,9 +1,9 @@
 """Variables in configuration values: `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:PATH}`.
 
-Expansion is one pass: what a variable brings in is never expanded again. `$${` stands for a plain `${`.
+Expansion is one pass: the value of a variable is never expanded again. `$${` stands for a plain `${`.
 
-`${PROJECT_ROOT}` is not known before a client comes. The text that it stands in is kept in pieces, so that nothing that
-another variable brought in can pass for a reference later.
+`${PROJECT_ROOT}` is not known before a client connects. Text with it is kept in pieces, so that nothing that another
+variable brought in can pass for a reference later.
 """
 
 import re

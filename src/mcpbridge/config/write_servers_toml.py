@@ -1,4 +1,4 @@
-"""Changes of the user's own servers.toml: checked as a whole before, a copy kept, written whole or not at all."""
+"""Writes changes of the user's own servers.toml: checked as a whole before, with a backup, whole or not at all."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What surrounds a call: whose it is, what lasts over the calls of a client, what the program gave, and who listens.
+"""The context of a call: whose it is, the run and the client it belongs to, and who listens.
 
-A call has its context from the moment somebody asks for it (`Call.context`); until then it costs nothing. What clients
-say of themselves in `_meta` is what they say: only the principal, and a tenant fixed by a token, are proved.
+A call gets its context when somebody first asks for it (`Call.context`); until then it costs nothing. What clients
+write about themselves in `_meta` is their claim. Only the principal, and a tenant fixed by a token, are proved.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""What happens in a bridge, told to whoever listens: hooks, local tools and the bridge publish, programs subscribe.
+"""The event bus of a bridge: hooks, local tools and the bridge publish, programs subscribe.
 
-Who publishes waits for nobody: a subscription holds so many events, and the oldest go if they are not taken in time.
+Publishing never waits. A subscription holds a fixed number of events; the oldest are dropped if they are not read in
+time.
 """
 
 import asyncio

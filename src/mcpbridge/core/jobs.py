@@ -1,9 +1,9 @@
-"""Work that outlives the request that began it: whose it is, who waits for it, what came of it, how long it is known.
+"""Work that outlives the request that began it: its owner, who waits for it, its outcome, and how long it is known.
 
-Five parts of the bridge have such work: calls whose client stopped waiting, calls that wait until their client answers
-a question, one run that several callers share, tasks of servers, and paused calls that a person answers. What a job
-means is their business. This module alone creates jobs, runs them, waits for them, forgets them in time and cancels
-them.
+Five parts of the bridge have such work: calls whose client stopped waiting, calls that wait until their client
+answers a question, one run that several callers share, tasks of servers, and paused calls that a person answers. What
+a job means is left to them. This module alone creates jobs, runs them, waits for them, forgets them in time and
+cancels them.
 
 The life of a job::
 
@@ -11,8 +11,8 @@ The life of a job::
       │                                                                 ▲
       └── forget_in: known for so many seconds more, unless `keep` ─────┘
 
-Those who wait are woken when there is an outcome. A job that nobody waits for any more can be told (`on_deserted`), so
-that work for nobody ends. A table has one timer, whatever the number of its jobs.
+Whoever waits is woken when there is an outcome. `on_deserted` is called when nobody waits for a job any more, so that
+work for nobody ends. A table has one timer, whatever the number of its jobs.
 """
 
 import asyncio

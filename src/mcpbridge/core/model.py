@@ -1,4 +1,4 @@
-"""The values that travel through the bridge with a call."""
+"""The values that travel through the bridge with a call: the tool, the caller, the call itself."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol

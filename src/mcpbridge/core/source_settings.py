@@ -1,4 +1,4 @@
-"""What can be set of whoever offers tools: a server, or tools that are not behind one."""
+"""What can be set for a source of tools: a server, or tools that are not behind one."""
 
 from pydantic import BaseModel, ConfigDict, Field
 

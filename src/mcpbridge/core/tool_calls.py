@@ -1,4 +1,4 @@
-"""Calls of tools as programs see them: what a model wants called, what a tool gives, and what came of a call."""
+"""Tool calls as programs see them: what a model wants called, what a tool returns, and the result of a call."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,10 @@
-"""One spelling for all that say the same: the arguments of a call, told apart by what they mean.
+"""JSON values: one canonical spelling for arguments that mean the same, and JSON as Python values.
 
-Members are sorted, blanks gone, strings spelled in one way. Numbers stay as exact as they came: `1` and `1.0` are
-different here, since a server may tell them apart. What is bound to a call (an approval, a kept result) is bound to
-this, so two that might reach a server as different arguments must never be equal here. Pure.
+`canonical` sorts members, drops blanks and spells strings in one way. Numbers stay as they came: `1` and `1.0` are
+different, since a server may tell them apart. An approval or a kept result is bound to this spelling, so two
+arguments that might reach a server as different must never be equal here.
 
-JSON as Python values, for programs: numbers that no Python number is come as `Decimal`, not as an error.
+`decoded` gives Python values; a number that neither int nor float holds becomes a `Decimal`. Pure.
 """
 
 import json

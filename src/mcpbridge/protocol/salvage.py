@@ -1,8 +1,8 @@
-"""What can be saved of a message that does not decode.
+"""Repairs a message that does not decode, or finds the ids in it.
 
-A line is repaired where the repair leaves no doubt (a byte order mark, a wrong UTF-8 byte, half a surrogate pair, NaN);
-where it cannot be, the ids in it are found so that the right call fails at once (issue 2). Only lines that failed
-to decode come here: nothing in this file costs a healthy server anything.
+A line is repaired where the repair leaves no doubt: a byte order mark, a wrong UTF-8 byte, half a surrogate pair,
+NaN. Otherwise the ids in it are found, so that the right call fails at once (issue 2). Only lines that failed to
+decode come here: a healthy server pays nothing for this file.
 """
 
 import json

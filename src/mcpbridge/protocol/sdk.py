@@ -1,9 +1,9 @@
-"""The only place that leans on parts of the SDK that may move between releases.
+"""The only module that uses parts of the MCP SDK that may move between releases.
 
-`mcp.shared.inbound` holds the header rules of the modern era (MCP 2026-07-28, transports). Importing it
-by its name runs the packages above it, which takes a second and wants a client, a server and their
-dependencies; the file itself needs `mcp_types` alone. So it is loaded by its location, at the first use.
-A contract test holds the names used here against the installed release.
+`mcp.shared.inbound` holds the header rules of the modern era (MCP 2026-07-28, transports). Importing it by its name
+runs the packages above it, which takes a second and needs a client, a server and their dependencies; the file itself
+needs `mcp_types` alone. So it is loaded by its location, at the first use. A contract test compares the names used
+here with the installed release.
 """
 
 import importlib.util

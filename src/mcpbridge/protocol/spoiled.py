@@ -1,6 +1,6 @@
-"""What cannot be read: a spoiled message with the request ids that are found in it, or mere noise.
+"""A message that cannot be read, with the request ids found in it; or noise, which is no message at all.
 
-Whoever waits for a spoiled answer must not wait for its deadline (issue 2): the ids say whose call fails at once.
+The caller of a spoiled answer must not wait until its deadline (issue 2): the ids say whose call fails at once.
 `protocol/salvage.py` repairs what can be repaired.
 """
 

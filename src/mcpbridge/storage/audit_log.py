@@ -1,8 +1,8 @@
-"""The call log: what was called, by whom, how it went, in a file that only grows.
+"""The audit log: which tool was called, by whom and with what outcome, in a file that only grows.
 
-Appending is handing over: sizes, digests and encoding are the database thread's work, a tenth of a second later and
-many at a time. A killed process loses what it had not handed over yet, never the file. If the disk cannot follow,
-records are dropped and counted; calls never wait for their log.
+Appending never waits: sizes, digests and encoding are the database thread's work, a tenth of a second later and many
+records at a time. A killed process loses what the thread did not have yet, never the file. If the disk cannot follow,
+records are dropped and counted. The row is decided in `audit_log_format.py`, rotation in `audit_log_retention.py`.
 """
 
 import asyncio

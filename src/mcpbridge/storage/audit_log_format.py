@@ -1,9 +1,9 @@
-"""What the call log keeps of a call: the record, the tables of the file, and how a record becomes a row.
+"""The format of the audit log: the record of a call, the tables of the file, and how a record becomes a row.
 
-A row has sizes and digests; content only where that is asked for. Rows are never changed. Triggers refuse it, and
-refuse to delete what `forgotten` does not name first, which is what retention does (`audit_log_retention.py`): whoever
-looks at the file sees how far it went, and numbers that are missing elsewhere were taken out. That keeps from
-accidents, not from somebody who has the file and wants to.
+A row has sizes and digests; content only where the configuration asks for it. Rows are never changed: triggers refuse
+that, and refuse to delete rows that the table `forgotten` does not name first, as retention does
+(`audit_log_retention.py`). So a reader of the file sees how far retention went, and numbers missing elsewhere were
+taken out. This guards against accidents, not against somebody who has the file and means to change it.
 """
 
 import json

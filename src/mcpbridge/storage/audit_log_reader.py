@@ -1,4 +1,4 @@
-"""Reads the call log, also while bridges write it and when none runs."""
+"""Reads the audit log, while bridges write it and when none runs."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Rotation of the call log: what is too old, or too much, is removed, oldest first.
+"""Retention of the audit log: removes what is too old or too much, oldest first.
 
 How old and how much is set in `[call_log]` (`storage/settings.py`).
 """

@@ -1,7 +1,7 @@
-"""How the bytes of a value are written: as they are, or compressed. Which, is kept beside each value.
+"""How the bytes of a value are written: plain or compressed. The method is kept beside each value.
 
-The fastest level of zlib takes tool results to a sixth at some 180 MB a second; its slower ones gain a tenth of that
-and take twice the time. Where Python brings zstd (3.14), that does better still; an older Python that shares the file
+The fastest level of zlib takes tool results to a sixth at some 180 MB a second; its slower levels gain a tenth of
+that and take twice the time. Where Python brings zstd (3.14) it does better; an older Python that shares the file
 cannot read such values.
 """
 

@@ -1,8 +1,8 @@
-"""Values that only who has the key can read: AES-256-GCM, bound to the name they are kept under.
+"""Encrypts stored values: AES-256-GCM, bound to the name of the value.
 
 The key is made of the configured secret and of a salt that belongs to the file. A secret of 32 bytes, as hex or
-base64, is a key already; anything else is a passphrase, which scrypt makes hard to guess. What is sealed cannot be
-read, changed, or passed off as another value; kinds, handles, principals, sizes and times stay readable.
+base64, is a key already; anything else is a passphrase, which scrypt makes hard to guess. A sealed value cannot be
+read, changed, or passed off as another one; kinds, handles, principals, sizes and times stay readable.
 """
 
 import base64

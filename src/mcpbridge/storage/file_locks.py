@@ -1,4 +1,4 @@
-"""Locks that all processes of one user see. The system frees them when their holder dies, however it dies."""
+"""Locks that all processes of one user see. The system frees a lock when its holder dies."""
 
 import os
 from collections.abc import AsyncGenerator

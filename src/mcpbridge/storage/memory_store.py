@@ -1,4 +1,4 @@
-"""A `Store` in memory: for bridges that shall leave nothing behind, and for when the file cannot be used."""
+"""A `Store` in memory: for bridges that must leave nothing behind, and for when the file cannot be used."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

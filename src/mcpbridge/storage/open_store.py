@@ -1,7 +1,7 @@
-"""The bridge's store: opened when there is something to keep, and never a reason not to start.
+"""The bridge's store: opened at the first use. A store that does not open never keeps the bridge from starting.
 
-While the file cannot be used (no rights, damaged, disk full), values are kept in memory, which is said once. It is
-tried again now and then, and values that came meanwhile stay where they are until they expire.
+While the file cannot be used (no rights, damaged, disk full), values are kept in memory, and that is logged once. The
+file is tried again now and then; values that came meanwhile stay in memory until they expire.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""The `[store]` section: where the bridge keeps what outlives a call; and this user's directory for it.
-
-The `[call_log]` section: whether calls are written down, where, and for how long.
-"""
+"""The `store` and `call_log` sections of the configuration, and the paths of both files."""
 
 import os
 import sys

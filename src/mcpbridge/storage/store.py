@@ -1,12 +1,10 @@
-"""The Store protocol: what must outlive a call or a process, by kind and handle.
+"""The Store protocol: values that must outlive a call or a process, by kind and handle; and counts by day.
 
-Values are bytes. Each belongs to a principal and nobody else gets it, expires, and has a handle that cannot be guessed
-unless the caller names one. Whether there is none, it has expired, it cannot be read any more (written with another
-key, damaged), or it is another's looks the same from outside.
+Values are bytes. Each belongs to a principal and nobody else gets it. It expires, and has a handle that cannot be
+guessed unless the caller names one. A value that does not exist, has expired, cannot be read any more (written with
+another key, damaged), or belongs to another principal looks the same from outside.
 
-Names of stored values that nobody can guess.
-
-Numbers that processes add up, by day and what they are counted of: the rows of `Store.count`.
+Counts are numbers that processes add up, by day and subject: the rows of `Store.count`.
 """
 
 import base64

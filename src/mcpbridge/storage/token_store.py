@@ -1,8 +1,8 @@
-"""Keeps tokens and client registrations: encrypted files in the user's data directory, or memory.
+"""Keeps tokens and client registrations: in encrypted files in the user's data directory, or in memory.
 
-Each secret is one file, named by a digest of its key and sealed with AES-GCM; the key of the encryption is in the
-keyring or in a file beside them (`storage/encryption_keys.py`). A file is replaced whole: a crash leaves the old or the
-new one.
+Each secret is one file, named by a digest of its key and sealed with AES-GCM. The encryption key is in the keyring or
+in a file beside them (`storage/encryption_keys.py`). A file is replaced whole: a crash leaves the old one or the new
+one.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""How much memory a server holds, with all that it started.
+"""Measures how much memory a server holds, with all that it started.
 
-Looked at every few seconds, and only for servers with a limit; those that are looked at in the same moment share one
-look at /proc. What several processes of a server share counts once, where the system tells (PSS); finding that out
-costs more, so it is asked only of what seems to be too much, or where somebody wants to know (`held_by`).
+Servers with a limit are measured every few seconds; those that are due at the same moment share one look at /proc.
+Memory that several processes share counts once where the system tells (PSS). That costs more, so it is asked only of
+a server that seems to be over its limit, or when somebody wants to know (`held_by`).
 """
 
 import asyncio

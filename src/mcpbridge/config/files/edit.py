@@ -1,8 +1,8 @@
-"""Put one entry into a document, or take it out, and leave every other character alone.
+"""Puts one entry into a document or takes it out, and leaves every other character alone.
 
-What is specific to JSON, TOML and YAML is in the editor of each, which says what to replace by what. Here is what
-holds for all of them: an edit counts only if the edited text, read again, holds the entry as it should be and
-everything else as it was. One that does not is not made.
+The editors of JSON, TOML and YAML say which characters to replace. What holds for all of them is here: an edit counts
+only if the edited text, read again, holds the entry as it should be and everything else as it was. Any other edit is
+refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

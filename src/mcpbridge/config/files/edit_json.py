@@ -1,8 +1,7 @@
-"""Read JSON with comments and commas behind last members, and remember where everything stands.
+"""Edits JSON, with or without comments: one entry in or out, in the style of what stands around it.
 
-The parsers of the standard library tell no positions, and no kept package edits such a text without writing it anew.
-
-Edit JSON, with or without comments: one entry in or out, in the manner of what stands around it.
+`scan` reads JSON with comments and trailing commas, and remembers positions. It is our own because the parsers of the
+standard library tell no positions, and no maintained package edits such a text without writing it anew.
 """
 
 import json

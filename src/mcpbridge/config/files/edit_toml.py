@@ -1,12 +1,10 @@
-"""Where the statements of a TOML text stand: headers, assignments, and the members of inline tables.
+"""Edits TOML: one table in or out, by ranges of characters.
 
-Reads texts that the TOML parser has accepted, so it looks only for where things end. Blank lines and comments belong
-to no statement.
+`statements` finds where headers, assignments and members of inline tables stand. It reads texts that the TOML parser
+has accepted, so it looks only for where things end; blank lines and comments belong to no statement. It is our own
+because tomlkit would write the file anew, and does not keep every file as it was.
 
-Edit TOML: one table in or out, by ranges of characters.
-
-A table is added at the end of the file, where it cannot come between others and their comments. tomlkit would write
-the file anew, and does not keep every one as it was.
+A table is added at the end of the file, where it cannot come between others and their comments.
 """
 
 import json

@@ -1,8 +1,6 @@
-"""What PyYAML tells of a YAML text: its nodes, with the places where they stand.
+"""Edits YAML: one entry of a map or a list in or out, in block or flow style.
 
-Values as YAML text, in block and in flow style, such that every YAML reader reads the same.
-
-Edit YAML: one entry of a map or a list in or out, in block or flow style, by the positions that PyYAML tells.
+PyYAML gives the nodes and their positions. Values are written such that every YAML reader reads the same.
 
 An entry is added as the first of its table, directly below the key of the table: where the last one ends depends on
 comments, block scalars and blank lines, and where the first begins does not.

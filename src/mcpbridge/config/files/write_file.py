@@ -1,4 +1,4 @@
-"""Read and replace files of other programs: whole or not at all, and never over what somebody else just wrote."""
+"""Reads and replaces files of other programs: whole or not at all, and never over a change made meanwhile."""
 
 import os
 import shutil

@@ -1,10 +1,8 @@
-"""Asks a service of language models over HTTP: with a second try where that may help, and never for more than it may.
+"""Asks a language model: the client's own, by sampling, or a service over HTTP that the configuration names.
 
-What the service says of a failure goes to the log, not to clients: it may hold anything, the key too.
-
-The one way to ask a model: the client's own, by sampling, or that of a service that the configuration names.
-
-It is for who asks to fall back to something else: asking a model may always fail.
+A service gets a second try where that may help, and never more time than it may take. What it says of a failure goes
+to the log, not to clients: it may hold anything, even the key. Asking may always fail, so every caller has a
+fallback.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""What a model is given and what it wrote, as every way of asking understands it; pure.
+"""Prompts and answers of language models as values, and the two formats of services (OpenAI, Anthropic); pure.
 
-What servers and clients send is data to a model: it stands between two marks, and cannot end it (`defuser`).
-
-The two ways in which services of language models are asked: requests and answers as values, no I/O.
+What servers and clients send is data to a model: it stands between two marks that it cannot forge (`defuser`).
 """
 
 import re

@@ -1,9 +1,7 @@
-"""Which addresses a server may send us to: those of its own origin. Credentials go nowhere else.
+"""Puts a server's bearer token on its requests, and keeps it from every other origin.
 
-Puts the bearer token of one server on its requests, and takes a refusal to whoever can get another token.
-
-How a token is obtained is not known here. A request is repeated only after a refusal, so that nothing runs twice; a
-token goes to the origin of its server and nowhere else.
+A redirect is followed within the server's own origin only (`redirect_target`). A request is repeated only after the
+server refused it, so nothing runs twice. How a token is obtained is left to the `Authorizer` (`upstream/auth/`).
 """
 
 from typing import Protocol

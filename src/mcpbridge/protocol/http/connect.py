@@ -1,11 +1,11 @@
-"""Connecting a TCP socket by name, all its addresses considered (RFC 8305, "happy eyeballs").
+"""Connects a TCP socket by name: directly, or through a proxy.
 
-asyncio has this built in and uvloop has not; without it, one dead IPv6 route makes a healthy server unreachable.
+Directly: all addresses of the name are tried in turn (RFC 8305, "happy eyeballs"). asyncio has this built in and
+uvloop has not; without it, one dead IPv6 route makes a healthy server unreachable.
 
-A socket to a server through a proxy: HTTP `CONNECT`, or SOCKS5 with the name resolved by the proxy (RFC 1928, 1929).
-
-For WebSocket, whose library has no transport of its own here; HTTP goes through proxies by httpx2. The proxy must not
-speak before we do beyond its own answer, which holds for every protocol that the client begins.
+Through a proxy: HTTP `CONNECT`, or SOCKS5 with the name resolved by the proxy (RFC 1928, 1929). This is for
+WebSocket, whose library has no proxies; HTTP goes through them by httpx2. It holds for protocols in which the client
+speaks first.
 """
 
 import asyncio

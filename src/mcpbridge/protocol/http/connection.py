@@ -1,7 +1,7 @@
 """One HTTP/1.1 client connection: one exchange at a time, kept for the next when both sides allow it.
 
-An `Exchange` is the answer to one request and owns what arrived of its body, so that the connection is free
-again the moment the last byte is parsed, whether or not anyone has read the body yet.
+An `Exchange` is the answer to one request. It owns the body that arrived, so the connection is free again as soon as
+the last byte is parsed, whether or not anyone has read the body. Why we have our own connection: `client.py`.
 """
 
 import asyncio

@@ -1,12 +1,10 @@
-"""What arrives on one HTTP answer, handed to the receiver message by message.
+"""What one HTTP answer means: its messages for the receiver, or an error in a few words.
 
-Each answer belongs to one request (or to none: the stream of a GET), so an answer that lost its id can still
-be told whose it is, and an answer that cannot be read fails just that request.
+Each answer belongs to one request (or to none: the stream of a GET). So an answer that lost its id still finds its
+caller, and an answer that cannot be read fails just that request.
 
-What went wrong over HTTP, as an error that says so in a few words. Decides only; no I/O.
-
-Each function also tells whether the server can have acted on the request: a refusal by status means that it
-did not, a connection that broke after the request was written means that nobody knows.
+Every failure also says whether the server can have acted on the request. A refusal by status means that it did not; a
+connection that broke after the request was written means that nobody knows. No I/O.
 """
 
 import re

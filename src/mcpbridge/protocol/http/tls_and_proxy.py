@@ -1,6 +1,6 @@
-"""How to reach a remote server beside its address: what TLS trusts and shows, and which proxy stands between.
+"""How a remote server is reached: which certificates TLS trusts and shows, and which proxy is used.
 
-No I/O but the reading of certificates.
+The only I/O is reading certificates.
 """
 
 import os

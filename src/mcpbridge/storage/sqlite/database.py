@@ -1,11 +1,8 @@
-"""Opens an SQLite file that several processes share: private to its user, in WAL mode, with the tables it should have.
+"""One SQLite file that several processes share, and the thread that works on it.
 
-Everything here waits for the disk and for other processes: to be called on the thread that owns the connection.
-
-One SQLite file and the thread that works on it; the event loop never waits for the disk.
-
-What is handed over while the thread is busy, or between two turns of the loop, becomes one transaction. The file is
-opened, and the thread started, with the first piece of work: what stores nothing costs nothing.
+`open_file` makes it private to its user, in WAL mode, with the tables it should have. A `Database` owns the thread:
+the event loop never waits for the disk. Work that comes while the thread is busy, or between two turns of the loop,
+becomes one transaction. File and thread start with the first piece of work, so storing nothing costs nothing.
 """
 
 import asyncio

@@ -1,11 +1,8 @@
-"""The tables of the store's file, and the statements on them.
+"""The tables of the store's file, the statements on them, and how a value becomes a row and comes back.
 
-What is known of a value and its bytes are two tables: to list values, to add up what they take and to find those that
-go first touches none of the bytes. Everything here is called inside a transaction of `storage/database.py`.
-
-A value as it is written: compressed, sealed if there is a key, with what is known of it; and back. Pure functions.
-
-They take long for large values: for a worker thread.
+The facts of a value and its bytes are two tables: listing values, adding up their sizes and choosing which go first
+touches none of the bytes. Statements run inside a transaction of `storage/sqlite/database.py`. `wrap` and `unwrap`
+compress and seal; they are pure and take long for large values, so they belong on a worker thread.
 """
 
 from collections.abc import Mapping

@@ -1,13 +1,11 @@
-"""The way to a store's file: the thread that has it, the seal that belongs to it, and what is wrong in it, said once.
+"""A `Store` in an SQLite file, which all bridges of one user share.
 
-The seal is made of the configured secret and the file's salt, so it has to be another one when the file was removed and
-made anew. Every piece of work looks whether it still is the right one, and is done again with the new one if not.
+Every change is one transaction that takes the file's write lock first, so of several takers, in whatever process, one
+gets the value. Expired values are never returned; they are removed at the first use and every ten minutes of use.
+Compressing and sealing large values happens in threads beside the one that has the file.
 
-A `Store` in an SQLite file, which all bridges of one user share.
-
-Every change is one transaction that takes the file's write lock first, so that of several takers, in whatever process,
-one gets the value. Expired values are never given out; they are removed at the first use and every ten minutes of use.
-What takes long with a large value (compressing, sealing, and back) happens in threads beside the one that has the file.
+The seal is made of the configured secret and the file's salt. A file that was removed and made anew has another salt,
+so each piece of work checks that it has the right seal, and is done again with the new one if not (`Access`).
 """
 
 import time
