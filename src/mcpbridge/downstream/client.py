@@ -1,9 +1,9 @@
-"""One subscriber of one resource, at the server that has it.
+"""What the bridge knows of one client, and how it reaches it.
 
-What the server core knows of one client, and how it reaches it.
-
-A front (stdio, HTTP) makes one `Client` for each legacy session, and one for each modern request,
-since a modern request declares everything anew (MCP 2026-07-28, `_meta` envelope).
+Each front (stdio, HTTP) makes one `Client` for each legacy session, and one for each modern request, since a modern
+request declares everything anew (MCP 2026-07-28, `_meta` envelope). What lasts over the requests of a modern client
+is found again in `sessions.py`. `Watched` is one resource subscription of a client at the server that owns the
+resource.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""One client on one channel that carries messages both ways, both eras (spec, stdio transport; 3.5 for the era).
+"""One client on a channel that carries messages both ways; of both eras (MCP, stdio transport).
 
-A request with the modern envelope is modern, whatever came before; `initialize` opens the one legacy session
-of this channel. Both may be mixed. Requests run side by side, each in one task; answers leave as they come.
-What the channel is (pipes, a WebSocket, an event stream with POSTs) is the front's business.
+A request with the modern envelope is modern, whatever came before. `initialize` opens the one legacy session of this
+channel. Both may be mixed. Requests run side by side, each in one task, and each answer leaves when it is ready. The
+channel itself belongs to `stdio.py`, `http/websocket.py` and `http/sse.py`.
 """
 
 import asyncio

@@ -1,17 +1,13 @@
-"""A tool call that failed, as a result: the model reads what happened and what to do (spec, tools, error handling).
+"""Errors as clients get them: the one place where an exception becomes an answer.
 
-An upstream's own JSON-RPC error, as the client of the call must get it; pure.
+A failed tool call is a *result* with `isError`, so that the model reads what happened and what to do (MCP 2026-07-28,
+Tools, Error Handling). Everything else is a JSON-RPC error. `to_answer` is the table of both.
 
-Which codes are reserved: MCP 2026-07-28, Base Protocol, Error Codes. A code that means the same to the client stays,
-with its message and data as they came. One that belongs to the hop between bridge and upstream, or means something else
-in the client's era, is replaced; one that the server made up is kept outside the reserved ranges and told to be that
-server's. What it says of a tool call stands where results do, so nothing in it may look like the bridge's word. Pages
-that the user must visit first (-32042) are for `pages.py`.
-
-From the bridge's errors to JSON-RPC; the one place where an exception becomes an answer.
-
-A failed tool call is a *result* with `isError` (MCP 2026-07-28, Tools, Error Handling), so that the model reads what
-happened and what to do; everything else is a JSON-RPC error. What an upstream answered itself is in `passed_on.py`.
+`passed_on` decides about the JSON-RPC error of an upstream. A code that means the same to the client stays, with its
+message and data (MCP 2026-07-28, Base Protocol, Error Codes, says which are reserved). A code that belongs to the hop
+between bridge and upstream, or that means something else in the client's era, is replaced. A code that the server
+made up is kept outside the reserved range and is said to be that server's. In the result of a tool call, nothing of
+it may look like the bridge's own word. Pages that the user must visit first (-32042) are in `revisions/downgrade.py`.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,8 @@
-"""What all request handlers share: their shape, and reading params with errors that a client understands.
+"""What all request handlers share: their shape, reading params, and finding names.
 
-Who has a name: the snapshot of the moment, or a server that is still starting.
+`text` reads a string of the params, with an error that a client understands. `Finding` looks a name up in the
+snapshot of the moment and waits for servers that are still starting. The handlers themselves are in `requests/`,
+`notifications/` and `tasks/`; `server.py` has the table of methods.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,7 +23,7 @@ from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 
 Handler = Callable[[Client, Frame, Notify], Awaitable[bytes | Raw]]
-"""Answers one request with the bytes of its result. Errors are raised; `errors_to_wire` turns them into answers."""
+"""Answers one request with the bytes of its result. Errors are raised; `errors.to_answer` turns them into answers."""
 
 
 class Startup(Protocol):

@@ -1,7 +1,7 @@
-"""What a client hears while its call runs: progress and log messages, filtered and with its own token.
+"""What a client hears while its call runs: progress and log messages, filtered and throttled.
 
-Spec: the value of progress must increase, only tokens of open requests may be named, and too frequent
-notifications should be held back. A call that asked for nothing has no such object at all.
+Progress has the client's own token. MCP says: the value of progress must increase, only tokens of open requests may
+be named, and frequent notifications should be throttled. A call that asked for nothing has no such object at all.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""The server that clients see: MCP requests to the view, the pipeline, or an answer of its own.
+"""The server that clients see: the table of methods, and the way of each request to its handler.
 
-One `Server` for all clients and both eras. A front decodes messages and hands them in; whatever goes wrong
-becomes an answer in `errors_to_wire`, the one place for that.
+There is one `Server` for all clients and both eras. A front decodes messages and hands them in. What goes wrong
+becomes an answer in `errors.py`, the one place for that. Handlers are in `requests/`, `notifications/` and `tasks/`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the fronts need of the layers behind them."""
+"""What the fronts need of the layers behind them: the server that answers, and a running bridge."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol

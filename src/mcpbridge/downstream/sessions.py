@@ -1,12 +1,12 @@
-"""What lasts over the requests of modern clients that have no connection of their own.
+"""Sessions of modern clients that have no connection of their own, and turns of a model.
 
 A modern request declares everything anew and belongs to no session (MCP 2026-07-28). What the bridge keeps for a
-client over its calls is found again by who was authenticated, the client's name, and the conversation it names; never
-by the name alone, so that nobody gets at another principal's.
+client over its calls is found by the authenticated principal, the client's name, and the conversation that it names.
+The name alone is never enough, so nobody gets at what belongs to another principal. Legacy sessions over HTTP are in
+`http/with_sessions.py`.
 
-A JSON-RPC batch (MCP 2025-03-26, basic) is one turn of a model: only a few of its calls run at a time.
-
-So that limits find it as they find every other turn, its calls are given the name of one.
+`make_one_turn` marks the calls of one JSON-RPC batch (MCP 2025-03-26, basic) as one turn of a model, so that the
+limit for a turn counts them together.
 """
 
 import secrets

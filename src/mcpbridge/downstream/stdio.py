@@ -1,10 +1,8 @@
-"""A conversation on descriptors, one message a line: standard input and output, or a socket of the daemon.
+"""The stdio front: a conversation on a pair of file descriptors, one message a line (MCP, stdio transport).
 
-Descriptors are borrowed: whoever opened one closes it, after `close` here.
-
-The stdio front: a conversation on a pair of descriptors, one message a line (spec, stdio transport).
-
-Several clients never share it, so its end is the end of the bridge.
+The descriptors are standard input and output, or one socket of the daemon. They are borrowed: whoever opened them
+closes them, after `close` here. `LineChannel` serves one client of the daemon; `serve_stdio` serves the only client
+of a bridge, so its end is the end of the bridge.
 """
 
 import asyncio

@@ -1,13 +1,12 @@
-"""Results that are kept for a while, in bounded memory; the one that was not used for longest goes first.
+"""Cached results in bounded memory, and one run for all who want the same result at the same time.
 
-A result is kept as bytes, cut at the place where it is told of that it was kept: a hit splices that in and leaves the
-rest as it came. No I/O; the time is passed in.
+`ResultCache` drops the result that was not used for longest first. A result is kept as bytes, cut at the place where
+a hit says that it was kept: a hit splices that in and leaves the rest as it came. It does no I/O, and the time is
+passed in.
 
-One run for all who want the same at the same time.
-
-The run has a task of its own, so it outlives whoever came first; it is cancelled when the last of those who wait has
-left. A run that turns out to be for one alone (its client is asked something, or is refused by its own limits) lets the
-others go, and they run themselves.
+The shared run has a task of its own, so it outlives whoever came first. It is cancelled when the last one who waits
+has left. A run that turns out to be for one caller alone (its client is asked something, or is refused by its own
+limits) lets the others go, and they run themselves. When a result may be cached is decided in `stages/cache.py`.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
-"""A question as the client's revision knows it; pure.
+"""Questions of servers in the form of the client's revision, and the requests that bring them to legacy clients.
 
-The message of an elicitation begins with the name of the server that asks, because to the client all of them are the
-bridge. Everything else stays as the server sent it, but for what belongs to one hop or what the revision does not have.
-
-Requests of the bridge to a legacy client: real ones, on the stream of the call that they belong to.
+`phrase` makes the params; it is pure. The message of an elicitation begins with the name of the server that asks,
+because to the client all servers are the bridge. Everything else stays as the server sent it, except for members that
+belong to one hop or that the client's revision does not have. `ClientRequests` sends requests to a legacy client and
+waits for the answers. Modern clients take no requests: `parking.py` and `relay.py` ask them in the answer to their
+call.
 """
 
 import asyncio

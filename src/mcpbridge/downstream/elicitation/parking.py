@@ -1,11 +1,12 @@
-"""Calls of modern clients that can be asked something: relayed where the upstream is modern too, else parked.
+"""Calls of modern clients that may be asked something: relayed if the upstream is modern too, else parked.
 
-A modern client takes no requests. What its call needs to know comes as the answer (`input_required`), and the
-client comes back with the answers and a `requestState` (MCP 2026-07-28, multi round-trip requests).
+A modern client takes no requests. The question comes as the answer to its call (`input_required`), and the client
+comes back with its answers and a `requestState` (MCP 2026-07-28, multi round-trip requests).
 
-A modern upstream works the same way: its questions and its state pass through, the state sealed, and nothing is kept
-here, so that any replica can go on. A legacy upstream waits in the middle of the call: that call is **parked**, and
-the sealed state names it. Each state opens once, for the same request of the same principal, and not for long.
+A modern upstream works the same way: its questions and its state pass through, the state sealed (`relay.py`). Nothing
+is kept here, so any replica can go on. A legacy upstream waits in the middle of the call. That call is **parked**: it
+goes on in a task of its own, and the sealed state names it. Each state opens once, only for the same request of the
+same principal, and it expires.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The program that the bridge runs in, as a client: who answers there what upstreams ask during its calls."""
+"""The program that the bridge runs in, as a client: its functions answer what upstreams ask during its calls."""
 
 import inspect
 from collections.abc import Awaitable, Callable

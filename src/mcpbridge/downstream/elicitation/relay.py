@@ -1,18 +1,15 @@
-"""The parts of a multi round-trip request: what a modern client is asked, and what it comes back with.
+"""The parts of a multi round-trip request: questions, answers, and the sealed `requestState` (MCP 2026-07-28).
 
-MCP 2026-07-28, multi round-trip requests: `input_required` with `inputRequests` and a `requestState`; the same request
-again with that state and `inputResponses`.
+A call is answered with `input_required`, which has `inputRequests` and a `requestState`. The client sends the same
+request again with that state and `inputResponses`.
 
-What a client keeps for the bridge and brings back: sealed, so that only the bridge can read or make it.
+`Sealer` decides the format of the state. The bridge must not trust what a client brings back (MCP 2026-07-28, multi
+round-trip requests), so AES-256-GCM hides the content and proves that it is ours. Principal, method, target and
+arguments are bound in as associated data: a state does not open with any other request.
 
-A modern server must take a client's `requestState` for an attacker's (MCP 2026-07-28, multi round-trip requests).
-AES-256-GCM keeps and proves the content; what it belongs to (principal, method, target, arguments) is bound in as
-associated data, so a state that is shown with any other request does not open.
-
-What one answer can ask of a modern client while nothing is kept here: the upstream's state, sealed into ours.
-
-A modern upstream asks in the same way as the bridge does, so its questions pass through. A 2025-11-25 upstream that
-wants pages visited first (-32042) forgets the call as well. Any replica can take the next round.
+`Relaying` passes questions of an upstream through and keeps nothing: the upstream's state is sealed into ours, and
+any replica can take the next round. That serves modern upstreams, and upstreams of 2025-11-25 that want pages visited
+first (-32042), since those forget the call as well.
 """
 
 import base64
@@ -158,7 +155,7 @@ class Sealer:
 
 
 class Relaying:
-    """Makes the answers. Each is for one client, bound to its request (`round_trips.Binding`), of one round."""
+    """Makes the answers. Each is for one client, bound to its request (`Binding`), for one round."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer

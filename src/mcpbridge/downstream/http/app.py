@@ -1,17 +1,14 @@
-"""Other ASGI applications under paths of their own, such as the API of those who administer the bridge.
+"""The HTTP front as a plain ASGI application: which rule decides first, and which path leads where.
 
-Each is made at the first request for it, since most bridges never get one. What the front found out about who calls is
-handed on in the scope's `state`: `principal`, and `is_admin`.
+`Host` and `Origin` come first (`host_check.py`), then who is calling (`bearer_tokens.py`), then the route. A body is
+read only for someone who may send it. On the MCP route each request decides its own era, so both eras share one URL:
+`stateless.py` and `with_sessions.py` answer.
 
-Which path is which endpoint: the merged one, those of single servers, and those of profiles. Pure.
+`Routes` decides the paths of endpoints: the merged one, one for each server, and one for each profile. Each endpoint
+is a server of its own, so a session that was opened at one of them does not exist at the others.
 
-An endpoint is a server of its own: what a client may see there is settled by the path alone, and a session that was
-opened at one of them does not exist at the others.
-
-The HTTP front as a plain ASGI application: which rule decides what, in order.
-
-Host and Origin first, then who is calling, then the route; a body is read only for someone who may send it.
-On the MCP route each request decides its own era, so both eras share one URL.
+`Mounts` has other ASGI applications, such as the admin API. Each is made at the first request for it, since most
+bridges never get one. They learn who calls from the scope's `state`: `principal`, and `is_admin`.
 """
 
 import asyncio

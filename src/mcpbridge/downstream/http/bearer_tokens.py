@@ -1,8 +1,8 @@
-"""Who is calling: static bearer tokens, of which only SHA-256 digests are kept.
+"""Who is calling: static bearer tokens, compared by their SHA-256 digests.
 
-A token has at least the strength of a random key, so a plain fast hash is enough; comparing digests in
-constant time leaves nothing to measure. Tokens are read from the `Authorization` header only (spec,
-authorization: never from the query string), and are never logged.
+A token is as strong as a random key, so a fast hash is enough. Digests are compared in constant time, so their timing
+tells nothing. Tokens are read from the `Authorization` header only, never from the query string (MCP, authorization),
+and are never logged.
 """
 
 import hashlib

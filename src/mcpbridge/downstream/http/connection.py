@@ -1,12 +1,10 @@
-"""One connection: bounds on what comes before a request is known.
+"""One TCP connection: limits on the head of a request, and a cheap deadline for the body.
 
-The HTTP server under us reads heads of any size for any time; a stranger without a token could fill the memory with
-headers. Bodies are bounded where they are read.
+The HTTP server under us reads heads of any size for any time, so a stranger without a token could fill the memory
+with headers. The size of a body is limited where it is read (`exchange.py`, by `http.max_body`).
 
-A limit on many short waits at the price of one timer.
-
-Reading a request's body takes microseconds, and the timer that would guard it costs more than the reading
-(12 µs with `asyncio.timeout`, a tenth of a whole request). So one coarse timer looks after all of them.
+`Deadline` limits many short waits with one timer. Reading a body takes microseconds, and a timer for each costs more
+than the reading (12 µs with `asyncio.timeout`, a tenth of a whole request).
 """
 
 import asyncio

@@ -1,19 +1,14 @@
-"""What a client gets instead of an answer that is too large for an event stream.
-
-Clients bound the size of an event (SDK clients: 1 MiB) and give up the stream that brings a larger one, so that
-the caller never learns what became of its call. An error in place of the answer reaches it. Pure.
-
-Event streams that outlive the connections that carry them.
+"""Event streams that outlive the connections that carry them, and can be resumed.
 
 A `Stream` is the ordered events of one response, or of a session's own channel. The bridge puts messages in;
-whichever connection reads it takes them out. When that connection breaks, the next one names the last event
-it saw and goes on from there (MCP 2025-11-25, transports, resumability). An event's id is `<stream>-<number>`,
-so finding its place needs no table.
+whichever connection reads it takes them out. When that connection breaks, the next one names the last event that it
+saw and goes on from there (MCP 2025-11-25, transports, resumability). An event's id is `<stream>-<number>`, so
+finding its place needs no table.
 
-Everything is bounded: a client that does not read loses the oldest notifications of that stream, never the
-answer at its end, since nothing follows an answer.
-
-An event stream as the whole of a response: written until it is finished, or its client leaves.
+All buffers are bounded. A client that does not read loses the oldest notifications of that stream, but never the
+answer at its end, since nothing follows an answer. Clients bound the size of an event too (SDK clients: 1 MiB) and
+give up the stream that brings a larger one; `fitting` puts an error in place of such an answer, so that the caller
+learns of it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """One HTTP request and its response, on the plain ASGI interface.
 
-No framework stands between: a request through the bridge costs about as much as reading its headers.
-What does not depend on the request (a parsed `Accept`, a header list) is computed once and kept.
+There is no framework in between: a request through the bridge costs about as much as reading its headers. What does
+not depend on the request (a parsed `Accept`, a list of headers) is computed once and kept.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping

@@ -1,8 +1,8 @@
-"""Whom the HTTP front talks to: `Host` and `Origin` rules against DNS rebinding and foreign web pages. Pure.
+"""Which `Host` and `Origin` headers are accepted: the rules against DNS rebinding and foreign web pages. Pure.
 
-A web page that the user happens to visit can send requests to loopback addresses, and by rebinding its own
-name to 127.0.0.1 it can even read the answers. Its `Origin` and its `Host` give it away (spec, transports: a
-present `Origin` that is not allowed gets 403).
+Any web page that the user visits can send requests to loopback addresses. If it rebinds its own name to 127.0.0.1, it
+can even read the answers. Its `Origin` and its `Host` give it away (MCP, transports: an `Origin` that is present and
+not allowed gets 403). Who is calling is checked in `bearer_tokens.py`.
 """
 
 import ipaddress

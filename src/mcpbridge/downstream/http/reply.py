@@ -1,11 +1,11 @@
-"""The response to one POSTed request: one JSON document if the answer is all there is to say, else a stream.
+"""The response to one POST: one JSON document if the answer is all there is to say, else an event stream.
 
-Most calls answer at once and say nothing before. For them nothing runs here but the call itself, in the task that
-the HTTP server started. Only when a call has taken some milliseconds does a second task begin to watch whether
-the client is still there, and only a message before the answer, or a long silence, opens a stream.
-JSON is preferred for a reason besides cost: SDK clients refuse an event over 1 MiB, but no JSON body (`http_fit`).
+Most calls answer at once and send nothing before. For them nothing runs here but the call itself, in the task that
+the HTTP server started. Only when a call has taken some milliseconds does a second task begin to watch whether the
+client is still there. Only a message before the answer, or a long silence, opens a stream. JSON costs less, and it
+has no size limit: SDK clients refuse an event over 1 MiB, but no JSON body (`event_streams.py`).
 
-What the body of a POST holds: one JSON-RPC message, or a batch. Pure.
+`decode_body` reads what a POST holds: one JSON-RPC message, or a batch. It is pure.
 """
 
 import asyncio

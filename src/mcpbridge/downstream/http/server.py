@@ -1,10 +1,7 @@
-"""Take the address that the HTTP front listens on: a port, or a path in the file system.
+"""Serve the HTTP front: take the address, run the HTTP server in this event loop, stop it gently.
 
-A path is for programs of the same user: the file system keeps everyone else out.
-
-Serve the HTTP front: take the address, run the HTTP server in this event loop, stop it gently.
-
-`mcpbridge.downstream.http.app` answers the requests; this file owns the socket and the server's life.
+The address is a port, or a path in the file system. A path is for programs of the same user; the file system keeps
+everyone else out. This file owns the socket and the server's life; `app.py` answers the requests.
 """
 
 import asyncio

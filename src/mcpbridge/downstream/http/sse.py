@@ -1,7 +1,8 @@
-"""The HTTP+SSE front of revision 2024-11-05: a conversation that is heard by POST and speaks on an event stream.
+"""The HTTP+SSE front of revision 2024-11-05: messages come in by POST and leave on an event stream.
 
-`GET /sse` opens the stream; its first event names where to POST, with a session id that nobody can guess and that is
-bound to who opened it. A POST is answered 202, its answer comes on the stream. The session ends with the stream.
+`GET /sse` opens the stream. Its first event says where to POST, with a session id that nobody can guess and that is
+bound to the principal who opened it. A POST is answered 202; its answer comes on the stream. The session ends with
+the stream.
 """
 
 import asyncio

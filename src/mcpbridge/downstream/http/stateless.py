@@ -1,7 +1,7 @@
 """The modern era over HTTP (MCP 2026-07-28, Streamable HTTP): every POST stands alone and declares everything itself.
 
-No sessions, no GET, no DELETE. The headers repeat parts of the body for those who route by them, and a
-request that disagrees with itself is refused; the rules are the SDK's. Leaving the response is the cancel.
+There are no sessions, no GET and no DELETE. Headers repeat parts of the body for those who route by them, and a
+request whose headers and body disagree is refused, by the rules of the SDK. A client cancels by leaving the response.
 """
 
 from functools import partial

@@ -1,7 +1,8 @@
 """The WebSocket front: a conversation on a WebSocket, one message a text frame (in no revision; SEP-1288 proposes it).
 
-The rules are those of stdio: the era by the request, cancelling by notification. Host, Origin and token were checked at
-the upgrade, before anything here runs. Frames are not compressed: on loopback that costs more than it saves.
+The rules are those of stdio: the request decides its era, and a notification cancels. Host, Origin and token were
+checked at the upgrade (`app.py`), before anything here runs. Frames are not compressed: on loopback that costs more
+than it saves.
 """
 
 import asyncio

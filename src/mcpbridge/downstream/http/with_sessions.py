@@ -1,13 +1,12 @@
-"""Legacy sessions over HTTP: who they belong to, how long they live, how many there may be.
+"""The legacy era over HTTP (MCP 2025-03-26 to 2025-11-25, Transports): sessions, and streams that can be resumed.
 
-A session id is 128 random bits and is never proof of who calls: a session answers only the principal that
-opened it, and to anyone else it does not exist (spec, security best practices).
+`initialize` opens a session, and every later request names it. `Sessions` decides how many there may be, how long an
+idle one lives, and the format of its id: 128 random bits. The id is never proof of who calls: a session answers only
+the principal that opened it, and to anyone else it does not exist (MCP, security best practices).
 
-The legacy era over HTTP (MCP 2025-03-26 to 2025-11-25, Transports): sessions, streams that resume, a channel by GET.
-
-`initialize` opens a session; every later request names it. A client that loses a stream comes back by GET with
-the id of the last event it saw. Its call goes on meanwhile: a broken connection is no cancellation (MCP 2025-11-25,
-transports), only `notifications/cancelled` and the end of the session are.
+A client that loses a stream comes back by GET with the id of the last event that it saw (`event_streams.py`). Its
+call goes on meanwhile: a broken connection is no cancellation (MCP 2025-11-25, transports). Only
+`notifications/cancelled` and the end of the session cancel it.
 """
 
 import asyncio

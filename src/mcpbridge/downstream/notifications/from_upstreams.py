@@ -1,9 +1,11 @@
-"""What upstreams tell by themselves, and which clients it concerns; as `upstream.supervisor.Observer` has it.
+"""Notifications of upstreams to the clients that they concern; and the client's project to the upstreams.
 
-Telling the servers which project a client works in, before it asks what they offer.
+`UpstreamNews` is an `upstream.supervisor.Observer`: it decides which clients hear that a resource changed, a log
+message came, or a page has done its work.
 
-A server that needs `${PROJECT_ROOT}` lists nothing until there is a project. What is known of the client is told at
-once; a client that has to be asked for its roots is asked only where a server waits for them.
+A server that needs `${PROJECT_ROOT}` lists nothing until there is a project. `tell_project` tells the servers at once
+what is known of a client's project, before the client asks what they offer. A client is asked for its roots only if a
+server waits for them.
 """
 
 from collections.abc import Callable

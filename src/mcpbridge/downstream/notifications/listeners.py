@@ -1,7 +1,8 @@
-"""Who is told of what: legacy sessions by plain notifications, modern clients on their listen streams.
+"""Which client gets which notification: legacy sessions directly, modern clients on their listen streams.
 
-MCP 2026-07-28, `subscriptions/listen`: acknowledgement first, the stream's id on every message, nothing
-that was not asked for. Events are level triggers ("look again"), so losing a repeated one loses nothing.
+MCP 2026-07-28, `subscriptions/listen`: the acknowledgement comes first, every message has the stream's id, and
+nothing is sent that was not asked for. Such a notification says "look again", so a repeated one may be dropped. Who
+may subscribe, and to how much, is decided in `subscriptions.py`.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """Subscriptions: `resources/subscribe` of legacy sessions and `subscriptions/listen` of modern clients.
 
-Both count as subscribers at the upstream that owns the resource; it hears of the first and of the last one only. Where
-a server keeps its clients apart, the instance that gets a client's calls is the one that it subscribes to.
+Both count as subscribers at the upstream that owns the resource; the upstream hears of the first and of the last one
+only. If a server keeps its clients apart, the bridge subscribes at the instance that gets the client's calls. How
+notifications reach the subscribers is decided in `listeners.py`.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """`notifications/tasks` on the listen streams of modern clients (extension `io.modelcontextprotocol/tasks`).
 
-Each listen stream that names tasks has streams of its own to the servers of these tasks, which end with it.
+A listen stream that names tasks has its own streams to the servers of these tasks, which end with it.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Calls of tools, prompts and resources, and completions: what a request is for, and off to `delivery`.
+"""Handlers of calls: tools, prompts, resources and completions.
 
-Which tool a `tools/call` means is decided in `catalog/resolve.py`, once, against the snapshot of that moment; what
-follows knows only the server and its own name. Here a name that nobody has waits for tools of the session and for
-servers that still start, and a client is kept to its profile.
+`catalog/resolve.py` decides once which tool a `tools/call` means, against the snapshot of that moment; what follows
+knows only the server and its own name. If nobody has the name, this file waits for tools of the session and for
+servers that still start. It also keeps a client to its profile. `delivery.py` takes the call from here.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

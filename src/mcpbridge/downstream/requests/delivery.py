@@ -1,7 +1,7 @@
-"""One call of a client: with whoever can be asked about it to the plan, and its result in this client's form.
+"""One call of a client: through the plan with whoever may be asked about it, and its result in this client's form.
 
-What the client hears meanwhile, who it is, what an older or newer revision needs changed: all that depends on who calls
-is decided here, so that the layers below get a `Call` and nothing else.
+Everything that depends on who calls is decided here: who can be asked, what the client hears meanwhile, what an older
+or newer revision needs changed. So the layers below get a `Call` and nothing else.
 """
 
 import asyncio

@@ -1,10 +1,9 @@
-"""How the bridge introduces itself: what it can do and how to use it, in `initialize` and in `server/discover`.
+"""How a client begins: `initialize`, `server/discover`, and the wording of instructions.
 
-Capabilities are those of everything that may ever be behind the bridge, since servers come and go; each is told to
-revisions that have it. Instructions are the bridge's own and, within a budget, an excerpt of each server's: clients cut
-what is long, and often put the whole into every prompt.
-
-How a client begins: the handshake of legacy sessions, `server/discover` of modern ones.
+Legacy sessions send `initialize`, modern clients `server/discover`. Capabilities are those of everything that may
+ever be behind the bridge, since servers come and go. Each is declared to the revisions that have it. `compose` makes
+the instructions: the bridge's own, and within a budget an excerpt of each server's. Clients cut long instructions,
+and often put the whole into every prompt.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,8 @@
-"""The list methods: which tools, prompts and resources a client is told of.
+"""Handlers of the list methods: which tools, prompts and resources a client is shown.
 
-A list depends on who asks, the endpoint and the catalog, and, if its `_meta` says what the client is about to do
-(`mcpbridge/query`), on that; never on earlier calls (MCP 2026-07-28, Tools, Capabilities).
+A list depends on who asks, the endpoint and the catalog, and on what the client is about to do if its `_meta` says so
+(`mcpbridge/query`); never on earlier calls (MCP 2026-07-28, Tools, Capabilities). The lists are made in
+`catalog/listing/`.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

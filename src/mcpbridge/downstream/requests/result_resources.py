@@ -1,10 +1,10 @@
-"""Kept results as resources, for the principal whose they are. They are in no list.
+"""Kept results as resources, for the principal that they belong to. They are in no list.
 
     mcpbridge://results/HANDLE             the whole result of the call as JSON, byte for byte what the server sent
     mcpbridge://results/HANDLE/text        its text: the text blocks, one below the other
     mcpbridge://results/HANDLE/content/N   the content block at place N, from 0: a text, an image, a file
 
-Reading counts as use: what is read stays kept.
+Reading counts as use: a result that is read is kept longer.
 """
 
 import re

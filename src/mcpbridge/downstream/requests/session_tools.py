@@ -1,8 +1,9 @@
 """Tools that a program computes for one client or session, beside those of the catalog.
 
-The program's resolver is asked once a session, when it first lists or calls a name that the catalog does not have, and
-again after `forget`. What it gives is listed to that session only, and called the way of every tool: its ids are
-`tools/NAME`, so rules of the policy name them as they do others. A tool of the catalog with the same name wins.
+The program's resolver is asked once a session: when the session first lists tools or calls a name that the catalog
+does not have. It is asked again after `forget`. Its tools are listed to that session only and called like every other
+tool. Their ids are `tools/NAME`, so rules of the policy name them as they do others. A tool of the catalog with the
+same name wins.
 """
 
 import asyncio

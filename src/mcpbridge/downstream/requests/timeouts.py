@@ -1,11 +1,16 @@
 """Clients that stop waiting for a call before it is over.
 
-Whoever cancels a call does not want it done: it is cancelled at its server. But most clients also send
-`notifications/cancelled` when their own time for an answer is over; the reason tells the two apart. Then the call goes
-on (`pipeline/late`), if it runs at a server already: one that still waits for its turn, an approval, or an answer of
-that very client has brought nothing yet, so nothing is lost by cancelling it. The same goes for a client over HTTP that
-closed the one response which the answer could have come in. A legacy client is told where the result is as a log
-message, the one thing that it can be told unasked. Nobody is asked anything about such a call any more.
+Whoever cancels a call does not want it done, so it is cancelled at its server. But most clients also send
+`notifications/cancelled` when their own timeout is over. The reason tells the two apart:
+
+1. A cancelled call is cancelled at its server.
+2. A call that timed out at its client goes on if it already runs at a server (`pipeline/stages/abandoned_calls.py`).
+3. A call that timed out while it waited for its turn, for an approval or for an answer of that client is cancelled: it
+   has done nothing yet, so nothing is lost.
+
+A client over HTTP that closes the only response which could bring the answer counts as one that timed out. A legacy
+client learns where the result is from a log message, the one thing that it can be sent unasked. Nobody is asked
+anything about such a call any more.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Requests of revisions and extensions to come: carried where it is plain whose they are.
+"""Methods that the bridge does not know, of revisions and extensions to come: passed on if it is plain whose they are.
 
-Which of several servers a method belongs to that nobody here knows cannot be told, so it is refused there. An endpoint
-that shows one server is as good as that server: what it does not know is the server's to refuse, and the params and the
-result cross as they are.
+With several servers behind an endpoint nobody can tell which one a method belongs to, so it is refused. An endpoint
+that shows one server passes it on: that server may refuse it. Params and result cross as they are.
 """
 
 from collections.abc import Collection

@@ -1,14 +1,13 @@
-"""Results as a client of an older revision must get them; pure.
+"""Results and errors in the form of the client's older revision; pure.
 
-A server that speaks a newer revision than the client may answer with what the client cannot read: a strict one refuses
-the whole result over it. Such parts are said in what the client's revision has, so that nothing is lost to its reader.
-Everything else stays the bytes that came, and a client that is not older than the server costs one comparison.
+A strict client refuses a whole result over one part that its revision does not have. `lower` says such parts in what
+the revision does have, so that nothing is lost to the reader. Everything else stays the bytes that came. A client
+that is not older than the server costs one comparison.
 
-A server that wants pages visited before it runs a call (-32042, revision 2025-11-25 only).
-
-To a client of that revision that opens URLs the error goes as it is, and it is told when the server says that the page
-has done its work. Any other gets a failed call that names the pages. Modern clients that open URLs are asked in
-their own way, in `relaying`.
+`pages_first` is for servers that want pages visited before they run a call (-32042, revision 2025-11-25 only). A
+client of that revision that opens URLs gets the error as it is, and hears when the page has done its work. Any other
+legacy client gets a failed call that names the pages. Modern clients that open URLs are asked by
+`elicitation/relay.py`.
 """
 
 from base64 import b64decode, urlsafe_b64encode

@@ -1,6 +1,7 @@
-"""Reading the envelope of a modern request (MCP 2026-07-28, basic: per-request protocol fields).
+"""Read the `_meta` envelope of a modern request (MCP 2026-07-28, basic: per-request protocol fields).
 
-For channels without headers. The HTTP front checks its headers first and makes its `Client` the same way.
+This is for channels without headers. `http/stateless.py` checks its headers first and makes its `Client` the same
+way.
 """
 
 from typing import Any, cast

@@ -1,7 +1,7 @@
-"""URIs inside results, spelled as clients must spell them (`catalog/uris.py`); pure.
+"""URIs inside results, changed to those that clients know (`catalog/uris.py`); pure.
 
-Only results of a server that has a rewritten URI come here, so the usual result is never parsed for it. What has
-no URI to change keeps its bytes.
+Only results of a server whose URIs are rewritten come here, so other results are never parsed for it. Where no URI
+changes, the bytes stay.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,9 @@
-"""Tasks of sessions of revision 2025-11-25: made with `task` in a call, looked at, listed, waited for and cancelled.
+"""Tasks of sessions of revision 2025-11-25: created with `task` in a call, polled, listed, waited for and cancelled.
 
-The task lives at its server, in the very session that made it. Here stands whose it is: a session sees its own tasks,
-and those of its principal if the front knows one. What the server says of a task at any later time (a question, its
-progress, its status) goes to that session: on a stream that asks for the task if there is one, else beside all others.
+The task lives at its server, in the very session that created it. This file knows the owner: a session sees its own
+tasks, and those of its principal if there is one. Whatever the server sends about a task later (a question, its
+progress, its status) goes to that session: on the stream of a request about the task if there is one, else outside
+any request.
 """
 
 import asyncio

@@ -1,13 +1,12 @@
-"""The ids of tasks as clients know them: sealed, so that they lead back to the server and serve their owner alone.
+"""Tasks that a client follows itself: who may, the sealed task ids, and the handlers of modern clients.
+
+A client that knows the task dialect of the server behind a tool gets the task with its id sealed, and its requests
+about the task go to that server (MCP 2025-11-25, Tasks; SEP-2663). For every other client the bridge follows the task
+(`pipeline/task_polling.py`). Sessions of 2025-11-25 are in `session_tasks.py`.
 
 A task id is a bearer token for what a server keeps (2025-11-25 and the extension of 2026-07-28, security
-considerations). Sealed, it cannot be guessed and opens for the principal that made the task, with no memory of it here.
-
-Tasks that a client follows itself: who may, and the handlers of modern clients.
-
-A client that knows the task dialect of the server behind a tool gets the task, with its id sealed, and what it asks
-about it goes to that server (MCP 2025-11-25, Tasks; SEP-2663). For every other client the bridge follows the task
-itself, in `pipeline/task_driving.py`. Sessions of 2025-11-25 are in `session_tasks.py`.
+considerations). `TaskIds` seals it: it cannot be guessed and opens only for the principal that created the task, and
+the bridge need not remember it.
 """
 
 import re
