@@ -4,7 +4,8 @@
     python scripts/routing_table.py ARCHIVE.npz --check    exit with 1 if it is not what would be written
 
 The archive has `table` (rows of int8), `scale` and `weight` (a half-precision number a row) and `vocab` (the entry of
-each row). The form that is written is told in `routing/vectors.py`; it loads with one look and without numpy.
+each row). The form that is written is told in `catalog/search/lexical/word_vectors.py`; it loads with one look and
+without numpy.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""The contract with the installed SDK: the rules that `wire/sdk.py` borrows exist and behave."""
+"""The contract with the installed SDK: the rules that `protocol/sdk.py` borrows exist and behave."""
 
 import subprocess
 import sys

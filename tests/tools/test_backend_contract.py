@@ -1,4 +1,4 @@
-"""What every backend promises (`backends/backend.py`), whatever kind it is of."""
+"""What every backend promises (`tools/backend.py`), whatever kind it is of."""
 
 import asyncio
 import threading

@@ -12,7 +12,7 @@ RFC 6570 variables survive all of it, so templates are treated alike.
 Whose an unlisted URI is, learned from results: a link that a tool returns need not be in any list (spec, tools).
 
 A hint that is good as long as the process lives. It decides only where nothing that is listed does, and a URI that
-two servers returned is kept from the second by giving it the form that names its server (`uri_index.py`).
+two servers returned is kept from the second by giving it the form that names its server.
 
 Whose is this URI? Clients ask for listed ones, for expansions of templates, and for ones out of results.
 

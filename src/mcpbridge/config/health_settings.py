@@ -1,6 +1,6 @@
 """The `health` section: how often servers and tools are checked.
 
-It lies here and not in `engine/health`, which reads it, because `schema.py` imports nothing above `config`.
+It lies here and not in `engine/health_checks.py`, which reads it, because `schema.py` imports nothing above `config`.
 """
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -100,7 +100,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         `secrets` keeps what signing in brings (by default files of the user), `show` opens authorization pages, which
         happens unasked only with `is_interactive` or where a server's settings say so. `dependencies` is what hooks and
         local tools find in `call.context.dependencies`. `approver` is asked first whether a call may be made that
-        somebody must agree to. `hooks` see calls, after those of the configuration: see `hooks/calls.py`.
+        somebody must agree to. `hooks` see calls, after those of the configuration: see `pipeline/hooks/call.py`.
         `is_whole`: these are all servers that there are; otherwise what rules and hooks name may be of others.
         `manifest` remembers what servers offered, so that they need not run to be listed; None: nothing does.
         `tools` are backends of the program, by name, beside those of the settings; see `set_backend` for later ones.

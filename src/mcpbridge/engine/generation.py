@@ -2,7 +2,7 @@
 
 A `Generation` is built beside the one in effect and changes nothing before `take_effect`, which does not wait for
 anything: no call ever sees half of each. What outlives it (the store, the catalog, upstreams, sessions, what calls left
-behind) is in `SharedState`, and what runs is held by its lease (`holdings.py`).
+behind) is in `SharedState`, and what runs is held by its lease (`leases.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

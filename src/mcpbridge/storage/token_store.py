@@ -41,7 +41,7 @@ def secrets_directory(environ: Mapping[str, str]) -> Path:
 
 
 class SealedFiles:
-    """A `SecretStore` (`upstream/auth_grant.py`) of encrypted files. Nothing is made before it is needed."""
+    """A `SecretStore` (`upstream/auth/grant.py`) of encrypted files. Nothing is made before it is needed."""
 
     def __init__(self, directory: Path | None = None, source: KeySource | None = None) -> None:
         """`directory`: where the files are; left out, this user's own."""

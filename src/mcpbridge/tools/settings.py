@@ -11,7 +11,7 @@ from mcpbridge.core.source_settings import OfferSettings
 
 
 class BackendSettings(OfferSettings, BaseModel):
-    """One backend. Each kind, in `backends/<kind>_settings.py`, has a key of its own that tells it."""
+    """One backend. Each kind, in `tools/<kind>/settings.py`, has a key of its own that tells it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -191,7 +191,7 @@ def hear():
 
 @pytest.fixture
 def liar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes every process one that runs this instead of `program_worker.py`."""
+    """Makes every process one that runs this instead of `sandbox/python/worker_main.py`."""
 
     def become(source: str) -> None:
         file = tmp_path / "liar.py"

@@ -1,4 +1,4 @@
-"""What every upstream transport promises, over all four of them (`wire/transport.py`)."""
+"""What every upstream transport promises, over all four of them (`protocol/transport.py`)."""
 
 import asyncio
 import json

@@ -1,6 +1,6 @@
 """The parts of the HTTP API about servers and tools: what there is, what comes and goes, and whether it works.
 
-Nothing here can add or change what is run on this machine: see `over_http.py`.
+Nothing here can add or change what is run on this machine: see `engine/registry/http_rules.py`.
 """
 
 from collections.abc import Callable, Mapping

@@ -38,7 +38,7 @@ def items(value: object) -> list[object]:
 
 
 def dump(value: object) -> bytes:
-    """A value as one line of JSON, as `wire/frame.py` writes it."""
+    """A value as one line of JSON, as `protocol/jsonrpc.py` writes it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
 
 

@@ -69,7 +69,7 @@ _HOST = re.compile(
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
-"""As `config/expand.py` finds them; a test holds the two together."""
+"""As `config/variables.py` finds them; a test holds the two together."""
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-.*)?", re.DOTALL)
 _SLIP = re.compile(r"[A-Za-z_-]{1,60}")
 """What a key looks like that somebody has merely written wrongly."""

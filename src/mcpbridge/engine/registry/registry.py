@@ -3,7 +3,7 @@
 What is said here lies over the file (`overlay.py`), and putting it into effect is a reload with other settings, so
 nothing else is disturbed. It lasts as long as the bridge, or is kept in its store, or is written into the file itself.
 
-Nothing that arrives over HTTP can add or change what is run on this machine (`over_http.py`): programs, Python
+Nothing that arrives over HTTP can add or change what is run on this machine (`http_rules.py`): programs, Python
 code, files that are read. Those come from the user's files, commands and programs alone (CVE-2026-42271 and its
 family). Nor does anything out of the store, which others may be able to write to: the same is refused there.
 """

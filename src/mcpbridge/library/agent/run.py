@@ -1,13 +1,13 @@
 """How a run goes: round by round, and how it is gone on with after a pause.
 
 A pause is a turn of which some calls wait for an answer from outside. Its history ends with the model's message: most
-APIs take the results of a turn all together or not at all. What the other calls came to is kept beside (`finished.py`),
+APIs take the results of a turn all together or not at all. What the other calls came to is kept beside (`calls.py`),
 and so is what the paused ones wait for; who goes on, in this process or another, finds both and repeats nothing.
 
 The loop of an agent: ask the model, make the calls that it wants, tell it what came of them, until it is done.
 
 `run` makes a `Run`: awaited it gives the outcome, iterated it tells of events while it goes on. The history is the
-model's own messages from the first to the last; nothing in it is translated. How one round goes is `running_loop.py`.
+model's own messages from the first to the last; nothing in it is translated. How one round goes is `Loop`.
 """
 
 import asyncio

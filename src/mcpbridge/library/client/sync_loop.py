@@ -4,7 +4,7 @@ It is entered and left in one task, as task groups want it. Whoever waits for wo
 interrupt (Ctrl-C) while waiting cancels that work alone. What is still open when the interpreter exits is left then.
 
 Work need not heed its cancellation, and leaving may wait for such work: each is given some time, and then the loop is
-closed around it. Processes that somebody in the loop owned are killed when it goes (`wire/process.py`).
+closed around it. Processes that somebody in the loop owned are killed when it goes (`base/process/process.py`).
 
 A run for programs that are not asynchronous: `Run`, in the loop of another thread.
 """

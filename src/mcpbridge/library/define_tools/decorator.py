@@ -1,7 +1,7 @@
 """`@tool`: a Python function as a tool, which stays the function that it is.
 
-Types, defaults and docstring make its schema (`backends/signatures.py`). Functions may be `async`, yield events, take a
-context, and return any value, or a `ToolResult`.
+Types, defaults and docstring make its schema (`tools/python/signature.py`). Functions may be `async`, yield events,
+take a context, and return any value, or a `ToolResult`.
 
 The annotation of the result is kept to: what is not of that type (as JSON, or read from it: `-> date` may return a
 text) is an error of the tool, which says so. Clients are told a schema where that is an object with known members; of

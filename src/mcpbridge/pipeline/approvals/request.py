@@ -120,7 +120,7 @@ def new_id() -> str:
 def binding_of(principal: str, tool: str, definition: bytes, digest: str, policy: str, tenant: str = "") -> str:
     """A digest of what a grant is for: who calls which tool, as it is defined, with what, under which policy.
 
-    `digest`: of the arguments, by `wire/canonical.py`: order and blanks do not count, numbers as they are written do.
+    `digest`: of the arguments, by `canonical_digest`: order and blanks do not count, numbers as they are written do.
     """
     parts = (principal, tool, sha256(definition).hexdigest(), digest, policy, *([tenant] if tenant else []))
     whole = sha256()

@@ -99,7 +99,7 @@ class Row:
     used: float
     expires: float
     form: int
-    """How the bytes are written, see `storage/packing.py`."""
+    """How the bytes are written, see `storage/compression.py`."""
     seal: int
     """`Seal.id` of the key that they were sealed with; 0: they are not."""
     label: bytes

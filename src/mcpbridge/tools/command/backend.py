@@ -1,7 +1,7 @@
 """A program as a tool: run for each call, without a shell, in the sandbox.
 
-It sees the programs of the system, what it brings along itself (`sandbox/installed.py`), the directory it works in, and
-what its settings allow; the network only if they say so.
+It sees the programs of the system, what it brings along itself (`sandbox/isolation/readable_files.py`), the directory
+it works in, and what its settings allow; the network only if they say so.
 """
 
 import asyncio

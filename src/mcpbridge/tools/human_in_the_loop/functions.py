@@ -88,7 +88,7 @@ class HumanTool(Struct, frozen=True):
     output_check: Check | None
     is_wrapped: bool
     promise: Promise | None
-    """What the annotations say of its results where `output_check` says nothing; see `function_checks.py`."""
+    """What the annotations say of its results where `output_check` says nothing; see `tools/python/output.py`."""
     response_schema: dict[str, Any] | None
     event_check: Check | None
     keeps: Keeps | None

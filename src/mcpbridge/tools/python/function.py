@@ -65,7 +65,7 @@ class FunctionTool(Struct, frozen=True):
     shape: Callable[[object], object] | None = None
     """Makes the result of what is returned; may raise Misshapen."""
     promise: Promise | None = None
-    """What its annotation says of its results where `output_check` says nothing; see `function_checks.py`."""
+    """What its annotation says of its results where `output_check` says nothing; see `output.py`."""
     keeps: Keeps | None = None
     """What it keeps over the calls of a run; None: nothing."""
 

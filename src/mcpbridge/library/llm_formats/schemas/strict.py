@@ -6,7 +6,7 @@ What is promised, for a schema that has a strict form:
 
 - every value that the schema takes, and that has only properties that it describes, is taken by the strict form once
   the optional properties that it lacks are added as null (`Dialect.requires_all`; else as it is);
-- every value that the strict form takes is, without the nulls that were not meant (`unstrict.py`), a value that the
+- every value that the strict form takes is, without the nulls that were not meant (`from_strict.py`), a value that the
   schema takes, unless it breaks one of the rules in `Strict.dropped`, which the dialect has no words for. The bridge
   checks arguments against the schema itself, so such a call is refused with what is wrong.
 

@@ -40,7 +40,7 @@ _DEFINITION: dict[str, Any] = {
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
 """Read-only, as forgetting takes nothing but a copy. Arguments have no types and no end: they are understood in many
-forms, and what is wrong with one is told with what was probably meant (`recall_arguments.py`)."""
+forms, and what is wrong with one is told with what was probably meant (`arguments.py`)."""
 
 _TRANSFORM = {"_transform": _as("JavaScript on `result`")}
 

@@ -1,7 +1,7 @@
 """`recall`: reads, searches, lists and forgets kept results.
 
-The work itself is in `results/query.py`, loaded with the first call. What is wrong with a call is told in a result with
-`isError`, so that the model reads it; a handle of somebody else looks as one that never was.
+The work itself is in `results/query/query.py`, loaded with the first call. What is wrong with a call is told in a
+result with `isError`, so that the model reads it; a handle of somebody else looks as one that never was.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """`http-get`: reads a page or another text from the internet, wherever a model asks for it.
 
-Nothing inside the local network is fetched: see `sandbox/addresses.py`. The result is the text of whoever runs the
-site. A page becomes Markdown by `html-to-markdown` (extra `web`): a parser in Rust that keeps links, tables and code,
-leaves out scripts and what the page hides, and reads hostile pages in linear time.
+Nothing inside the local network is fetched: see `sandbox/fetch/address_rules.py`. The result is the text of whoever
+runs the site. A page becomes Markdown by `html-to-markdown` (extra `web`): a parser in Rust that keeps links, tables
+and code, leaves out scripts and what the page hides, and reads hostile pages in linear time.
 """
 
 import asyncio
