@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.downstream.progress import BURST, PER_SECOND, CallUpdates, log_notification
-from mcpbridge.protocol.revisions import LEVELS
+from mcpbridge.protocol.log_levels import LEVELS
 
 TOKEN = Raw(b'"mine"')
 VALUES = st.one_of(

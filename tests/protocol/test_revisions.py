@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.protocol.revisions import APP_MIME_TYPE, UI, declared_up, extensions_of, published_down
+from mcpbridge.protocol.extensions import APP_MIME_TYPE, UI, declared_up, extensions_of, published_down
 
 OTHER = "com.example/other"
 

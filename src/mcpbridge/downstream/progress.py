@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from mcpbridge.downstream.client import Notify
 from mcpbridge.protocol.jsonrpc import decode_fields, encode, encode_fields, encode_notification
-from mcpbridge.protocol.revisions import LEVELS
+from mcpbridge.protocol.log_levels import LEVELS
 
 BURST = 20
 PER_SECOND = 10

@@ -24,8 +24,8 @@ from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.call_options import ResultOptions
 from mcpbridge.core.model import Call
+from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.meta import app_uris
 from mcpbridge.protocol.revisions import FIRST_WITH_STRUCTURE
 from mcpbridge.results.content import (
     Contents,

@@ -1,26 +1,15 @@
 """The `_meta` object of requests: which keys end at the bridge and which cross it; pure.
 
 MCP 2026-07-28, Base Protocol, `_meta`: protocol version, capabilities, client identity, log level and progress token
-belong to one hop. Trace context and every vendor's key belong to both ends.
-
-Which request a notification is about: read from its params, in the raw spelling of the id.
-
-Empty where it names none, or cannot be read.
-
-MCP Apps in the `_meta` of tools and results: which `ui://` resources it names, and for whom the tool is; pure.
-
-MCP Apps 2026-01-26, Resource Discovery: hosts know apps by the scheme, read the resource, and show it. Everything else
-that stands there (`csp`, `domain`, `permissions`, …) is between server and host.
+belong to one hop. Trace context and every vendor's key belong to both ends. Which request a notification is about is
+read here, too, in the raw spelling of the id; it is empty where it names none, or cannot be read.
 """
-
-from collections.abc import Callable
-from typing import cast
 
 import msgspec
 from msgspec import Raw
 
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields
+from mcpbridge.protocol.jsonrpc import Fields, encode
 
 PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = PREFIX + "protocolVersion"
@@ -215,45 +204,3 @@ def subscription_id(params: Raw) -> bytes:
         return bytes(_decode_stamped(params).meta.subscription)
     except msgspec.DecodeError:
         return b""
-
-
-_NESTED, _FLAT = "resourceUri", "ui/resourceUri"
-"""Where the URI stands: in the member `ui` of `_meta`, or (deprecated) in `_meta` itself."""
-
-
-def app_uris(meta: object) -> tuple[str, ...]:
-    """The URIs that a decoded `_meta` names, each once."""
-    uris = _ui(meta).get(_NESTED), _members(meta).get(_FLAT)
-    return tuple(dict.fromkeys(uri for uri in uris if isinstance(uri, str) and uri))
-
-
-def is_for_apps_only(meta: object) -> bool:
-    """Whether the tool with this `_meta` is called by its server's apps alone, and is nothing for models."""
-    return _ui(meta).get("visibility") == ["app"]
-
-
-def respelled(meta: Raw | bytes, publish: Callable[[str], str]) -> bytes | None:
-    """The `_meta` object with its app named as `publish` does; None where that changes nothing.
-
-    Raises:
-        msgspec.DecodeError: it is no object.
-    """
-    fields = decode_fields(meta)
-    ui = decode_fields(fields["ui"]) if "ui" in fields and bytes(memoryview(fields["ui"])[:1]) == b"{" else {}
-    is_changed = False
-    for holder, member in ((ui, _NESTED), (fields, _FLAT)):
-        uri: object = msgspec.json.decode(holder[member]) if member in holder else None
-        if isinstance(uri, str) and (published := publish(uri)) != uri:
-            holder[member] = Raw(encode(published))
-            is_changed = True
-    if ui:
-        fields["ui"] = Raw(encode_fields(ui))
-    return encode_fields(fields) if is_changed else None
-
-
-def _ui(meta: object) -> dict[str, object]:
-    return _members(_members(meta).get("ui"))
-
-
-def _members(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

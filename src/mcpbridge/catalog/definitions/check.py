@@ -24,8 +24,8 @@ from mcpbridge.catalog.definitions.schemas import (
     without_header_marks,
 )
 from mcpbridge.core.call_options import NO_HINTS, Hints
+from mcpbridge.protocol.apps import app_uris, is_for_apps_only, respelled
 from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields, one_line
-from mcpbridge.protocol.meta import app_uris, is_for_apps_only, respelled
 from mcpbridge.protocol.sdk import find_invalid_x_mcp_header, x_mcp_header_map
 
 Kind = Literal["tools", "prompts", "resources", "templates"]

@@ -14,8 +14,8 @@ from msgspec import Raw, Struct, field
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.progress import log_notification
 from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields, encode_notification
+from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import SUBSCRIPTION_ID
-from mcpbridge.protocol.revisions import LEVELS
 
 _LISTS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
 

@@ -18,6 +18,7 @@ from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import ClientRequests, LegacyAsker
 from mcpbridge.downstream.handler import Handler
 from mcpbridge.downstream.notifications.from_upstreams import expect
+from mcpbridge.protocol.extensions import TASKS, extensions_of, published_down
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.revisions import (
     FIRST_WITH_ANNOTATIONS,
@@ -25,11 +26,8 @@ from mcpbridge.protocol.revisions import (
     LATEST_LEGACY,
     LEGACY,
     MODERN,
-    TASKS,
-    extensions_of,
     is_modern,
     negotiate,
-    published_down,
 )
 from mcpbridge.upstream.pool import Pool
 

@@ -28,7 +28,7 @@ from mcpbridge.downstream.progress import CallUpdates
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCall, AbandonedCalls
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode, encode_notification
-from mcpbridge.protocol.revisions import LEVELS
+from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.results.header_line import uri_of
 
 _TIMEOUT = re.compile(r"time[ds]?[ _-]?out|deadline[ _-]?exceeded", re.IGNORECASE)

@@ -13,7 +13,8 @@ from mcpbridge.base.errors import BadRequest
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Frame
-from mcpbridge.protocol.revisions import LEVELS, MODERN
+from mcpbridge.protocol.log_levels import LEVELS
+from mcpbridge.protocol.revisions import MODERN
 
 
 class _Meta(msgspec.Struct):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.protocol.apps import respelled
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.meta import respelled
 
 _Change = Callable[[Body], bool]
 """Changes an object in place and says whether it did."""

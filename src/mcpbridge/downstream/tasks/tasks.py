@@ -29,6 +29,7 @@ from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.pipeline.input_required import read_questions
 from mcpbridge.pipeline.task_polling import INPUT_REQUIRED, is_task, read_task
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.extensions import TASKS, declared_up, extensions_of
 from mcpbridge.protocol.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -39,7 +40,6 @@ from mcpbridge.protocol.jsonrpc import (
     encode_fields,
 )
 from mcpbridge.protocol.meta import complete_for_modern
-from mcpbridge.protocol.revisions import TASKS, declared_up, extensions_of
 from mcpbridge.upstream.pool import Pool
 
 MARGIN = 24 * 3600.0

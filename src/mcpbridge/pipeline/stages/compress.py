@@ -21,8 +21,9 @@ from mcpbridge.core.model import BRIDGE, Call, CallHandler, Tool
 from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.task_polling import is_task
+from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.meta import TRANSFORM, WHOLE, app_uris
+from mcpbridge.protocol.meta import TRANSFORM, WHOLE
 from mcpbridge.results.header_line import may_hold_frame
 from mcpbridge.results.token_ledger import Line, TokenLedger
 from mcpbridge.storage.store import Store

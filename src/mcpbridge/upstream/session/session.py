@@ -18,10 +18,11 @@ from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.protocol.extensions import declared_up
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import RequestMeta
 from mcpbridge.protocol.peer import Peer
-from mcpbridge.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY, declared_up
+from mcpbridge.protocol.revisions import LATEST_LEGACY, LATEST_MODERN, LEGACY
 from mcpbridge.protocol.transport import Channel
 from mcpbridge.upstream.session.negotiation import PROBE_SECONDS, Discovered, ProbeKilled, Unsupported, Verdict, judge
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import anyio
 
-from mcpbridge.protocol.revisions import LEVELS
+from mcpbridge.protocol.log_levels import LEVELS
 
 FOLLOW_SECONDS = 2.0
 """Seconds that a subscriber waits for the server to take the subscription."""
