@@ -1,4 +1,4 @@
-"""What `brief` and `pulse` tell a caller: of what it may see, and of its own session only."""
+"""What the tools `brief` and `pulse` report to a caller: only what it may see, and only its own session."""
 
 import time
 from collections import Counter

@@ -1,7 +1,7 @@
-"""`Engine`: builds everything from settings, and runs it as one async context manager.
+"""`Engine`: builds everything from the settings, and runs it as one async context manager.
 
-What follows from the settings is built in `generation.py` and `wiring/`. Here is what one engine has for all its life,
-and in which order it begins and ends. `Bridge` is what programs see of it.
+`generation.py` and `wiring/` build what follows from the settings. This file has what lives as long as the engine, and
+the order of start and stop. Programs use it through `Bridge`.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Everything that follows from one reading of the settings, built at once and replaced at once.
+"""A `Generation`: everything that follows from one reading of the settings, built and replaced as a whole.
 
-A `Generation` is built beside the one in effect and changes nothing before `take_effect`, which does not wait for
-anything: no call ever sees half of each. What outlives it (the store, the catalog, upstreams, sessions, what calls left
-behind) is in `SharedState`, and what runs is held by its lease (`leases.py`).
+A new one is built beside the one in effect and changes nothing before `take_effect`. That waits for nothing, so no call
+sees half of each. What outlives a generation (the store, the catalog, upstreams, sessions, state of calls) is in
+`SharedState`; what runs is held by its lease (`leases.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Whether servers, backends and single tools work: looked at when somebody asks, and by themselves every so often."""
+"""Health checks of servers, backends and single tools: on request, and periodically.
+
+The settings `health` (`config/health_settings.py`) have the interval; `generation.py` starts the `PeriodicCheck` by it.
+"""
 
 import time
 from collections.abc import AsyncGenerator

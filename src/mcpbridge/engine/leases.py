@@ -1,10 +1,8 @@
-"""What runs because the settings say so, and until when.
+"""Parts that run (connections, processes, tasks) and are shared between generations of the settings.
 
-Everything that follows from one reading of the settings is built at once, and replaced at once by a reload. Parts of it
-run: they hold connections, processes or tasks. A part that would come out the same is not made again but goes on, for
-those who were built before and for those who are built now. It ends when the last of them has let go.
-
-Each part runs in a task of its own, since what is entered in a task must be left there.
+A reload builds everything anew. A running part that would come out the same is not started again: the new generation
+takes a lease on it as well. It ends when the last lease is given back. Each part runs in a task of its own, since an
+async context must be left in the task that entered it.
 """
 
 import asyncio

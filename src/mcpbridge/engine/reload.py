@@ -1,9 +1,8 @@
-"""Go on with other settings while calls run: reload the configuration, the registry, or tools of the program.
+"""Go on with other settings while calls run: after a change of the file, the registry, or the program's tools.
 
-What follows from the settings is a `Generation` (`generation.py`). A new one is built and begun beside the old one,
-then they are switched in one step that waits for nothing. Calls under way end as they began; what only the old one held
-ends with the last of them. `config/load.py` decides which settings need a restart of the bridge,
-`upstream/pool.py` which server goes on and which is started anew.
+A new `Generation` is built and started beside the old one; then they are switched in one step that waits for nothing.
+Running calls end as they began, and what only the old generation holds ends with the last of them. `config/load.py`
+decides which settings need a restart of the bridge, `upstream/pool.py` which servers are started anew.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Requests that the program makes of its own bridge: the same way as those of every client.
+"""Requests that a program makes of its own bridge, in the same way as every client's.
 
-What the program says is made into JSON here; what is none is refused by its name, before anything is sent. So are names
-of runs, users and tenants that are too long.
+The program's values become JSON here. A value that cannot is refused by its name before anything is sent, and so are
+names of runs, users and tenants that are too long.
 """
 
 import asyncio

@@ -1,12 +1,7 @@
-"""Resolvers as programs write them: functions that give tools of any kind for a client, a session or a run.
+"""Tools for one client, session or run only: resolvers written by programs, and the tools of single runs.
 
-Tools that single runs have: no other run gets at them, and no client.
-
-A function may know what only its user may know, so what is given to one run is not put into the catalog.
-
-What a program says in a request, as JSON; what is none is refused by its name, before anything is sent.
-
-The names that a program gives its requests: of a run, of a user, of a tenant.
+A resolver is a function that gives tools of any kind for a session. Tools of a run are in no catalog, since they may
+hold what only its user may know: no other run can call them, and no client.
 """
 
 import inspect

@@ -1,6 +1,6 @@
-"""What a running engine is made of: its parts, by name.
+"""The parts of a running engine, by name.
 
-`Engine` makes them. Requests, reloads and the status are classes of their own that use them.
+`Engine` creates them. Requests, reloads and the status are separate classes over the same parts.
 """
 
 import asyncio

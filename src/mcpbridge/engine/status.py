@@ -1,6 +1,6 @@
-"""How a running bridge is, as JSON values: what `mcpbridge status` shows, and its fields in their order.
+"""The status of a running bridge as JSON values: what `mcpbridge status` shows, and the order of its fields.
 
-The states of a server are those of `upstream/supervisor.py`; here they are only passed on.
+The states of a server are decided in `upstream/supervisor.py`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The methods of `Bridge` for agents: tools in the formats of models, runs, what handlers keep, pauses and approvals.
+"""The methods of `Bridge` for agents: tools in the formats of model APIs, runs, context, paused calls and approvals.
 
 A run itself is in `agent/run.py`, the formats are in `llm_formats/`, paused calls in `calls/paused_calls.py`.
 """

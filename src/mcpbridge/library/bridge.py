@@ -1,6 +1,6 @@
-"""`Bridge`: the bridge as programs have it. `mcpbridge serve` and the daemon run this same class.
+"""`Bridge`: the bridge as programs use it. `mcpbridge serve` and the daemon run this same class.
 
-Here is how one is opened. Its methods are in `tool_methods.py` and `agent_methods.py`, what runs is in
+This file has how one is opened. Its methods are in `tool_methods.py` and `agent_methods.py`, what runs is in
 `engine/engine.py`. `SyncBridge` is the same for programs that are not asynchronous.
 """
 

@@ -1,7 +1,7 @@
 """`SyncBridge`: the bridge for programs that are not asynchronous: scripts, notebooks, threads.
 
-It owns a thread with an event loop, in which a `Bridge` runs; each method has its work done there and waits for it.
-Here is what differs from `Bridge`; the other methods are written from it, into `sync_methods.py`.
+It owns a thread with an event loop, in which a `Bridge` runs. Each method does its work there and waits for it. Here is
+what differs from `Bridge`; the other methods are generated from it into `sync_methods.py`.
 """
 
 import os

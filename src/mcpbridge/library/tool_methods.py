@@ -1,7 +1,7 @@
 """The methods of `Bridge` for tools: list and call them, read resources and prompts, add and remove tools and servers.
 
-What a model needs of them is in `agent_methods.py`. Each request goes the way of every client's: no rule, limit or log
-is passed by. Cancelling a call here cancels it at its server too.
+What a model needs of them is in `agent_methods.py`. Each request goes the way of every client's: every rule, limit and
+log applies. Cancelling a call here also cancels it at its server.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
-"""A cassette: upstream traffic of a program, recorded once and replayed in its tests.
+"""A cassette: the upstream traffic of a program, recorded once and replayed in its tests.
 
-Recorded is what crosses the transports of the upstreams, and what comes of calls to other services; hooks, policies,
+It records what crosses the transports of the upstreams, and the results of calls to other services. Hooks, policies,
 limits and the program's own functions run for real. In replay no process is started, no address is contacted, nobody
-signs in and no variable need be set.
+signs in and no variable needs to be set.
 """
 
 import os

@@ -1,8 +1,9 @@
-"""The lines of a cassette: what they say, how they are spelled, and in which order they stand. Pure.
+"""The file format of a cassette: its first line, its entries, how they are written, and their order. Pure.
 
-After a line that names the format, each line is one entry, grouped by server and sorted so that the file is the same
-whatever ran side by side: what could not be reached, how the session began, the lists, then all other requests by
-method and params, equal ones in the order in which they were sent. What peers wrote is spliced as it came.
+The first line names the format and its version. Each further line is one entry. Entries are grouped by server and
+sorted, so the file is the same whatever ran side by side: failures to connect, how the session began, the lists, then
+all other requests by method and params; equal requests in the order in which they were sent. JSON from peers is
+copied byte for byte.
 """
 
 from collections.abc import Iterable, Sequence

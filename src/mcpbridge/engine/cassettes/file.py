@@ -1,7 +1,7 @@
-"""A cassette while it is recorded: what came so far, in memory and beside the file, which is replaced at the end.
+"""The file of a cassette while it is recorded: entries are appended at once, and sorted at the end.
 
-Each entry is appended to `NAME.part` as it comes, so that what ends in a crash leaves what it got. A recording that
-ends well is sorted and takes the place of the file in one step.
+Each entry is appended to `NAME.part` as it arrives, so a recording that ends in a crash keeps what it has. A recording
+that ends well is masked, sorted, and replaces the cassette in one step.
 """
 
 import os

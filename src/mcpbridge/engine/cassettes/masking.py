@@ -1,20 +1,16 @@
-"""What the name of a member, header or parameter says of its value: that it is a secret, and which of its forms. Pure.
+"""Take out of a recording what must not be in a file: secrets, and ids that servers choose anew each time. Pure.
 
-`password` and `api_key` are certain; a `token` is mostly one, but `"token": 5` counts something, as `max_tokens` does,
-and `nextPageToken` names a page. A `pin` is a secret if it is one of digits, and `token_type` is about a secret.
+Three things mark a secret: the configuration names it (`redact`), it stands under a name such as `password` or
+`api_key`, or the text around it shows it (addresses, header lines, assignments, the shape of known keys).
 
-Secrets in the middle of a text: in addresses, header lines, settings, and by their own shape. Pure.
+Names: `password` and `api_key` are certain. `token` usually is one, but `"token": 5` is a count, as `max_tokens` is,
+and `nextPageToken` names a page. A `pin` is a secret if it is digits; `token_type` only describes a secret.
 
-Whoever reads a text knows no types, so what is written like a sentence or like code stays: a value is taken for a
-secret if it is quoted or assigned, or if it looks like none of the words that stand there otherwise. The patterns
-take time in proportion to the text, whatever is in it: servers write it.
+Texts: prose and code stay readable. A value counts as a secret if it is quoted or assigned, or looks like no word. The
+patterns take time in proportion to the text, since servers write it.
 
-Takes out of what is recorded what must not stand in a file: secrets, and what servers name anew each time. Pure.
-
-A secret is what the configuration says is one (`redact`), a text or number that stands under a name such as `password`
-or `api_key` (see `secret_names`), and what a text says in its middle (see `secret_texts`). The same goes for a request
-that is looked up, so that one that was masked when it was recorded is found again. What is masked is one text for all
-secrets; see `resembles` for those that the program does not have any more when it is replayed.
+Requests that are looked up are masked in the same way, so a masked recording still matches. All secrets are masked by
+one text; `resembles` matches those that the program no longer has in replay.
 """
 
 import re

@@ -1,12 +1,8 @@
-"""Which entry of a cassette answers a request that is made again. No I/O.
+"""Find the entry of a cassette that answers a request, or say in words why there is none. No I/O.
 
-Requests are equal by server, method and what their params mean. Equal ones get the answers of the recording in its
-order, and the last one again and again. What was masked in a recording stands for any text where nothing is equal. A
-list is the one that stood when the server had told of as many changes as it has now.
-
-What is said of a request that a cassette does not have: which it is, what comes nearest, and what to do. Pure.
-
-What a cassette says to requests that are made again: an entry, or in words why there is none. No I/O.
+Requests are equal by server, method and the meaning of their params. Equal requests get the recorded answers in their
+order, and then the last one again and again. If nothing is equal, text that was masked in the recording matches any
+text. A list is the one that held after as many changes as the server has announced now.
 """
 
 from collections.abc import Iterable, Sequence

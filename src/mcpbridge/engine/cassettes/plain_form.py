@@ -1,10 +1,8 @@
-"""What of a message is written down: without what belongs to one hop, one session or one moment. Pure.
+"""The plain form of a message or error: without what belongs to one hop, one session or one moment. Pure.
 
-Ids, progress tokens, the envelope of the modern era, trace context and what is for a bridge are made anew whenever the
-message is sent. What a server mints (ids of tasks, states of a call that asks) gets a name that follows from the
-request that it came of.
-
-Errors of the bridge as lines of a cassette, and back again. Pure.
+Ids, progress tokens, the envelope of the modern era, trace context and keys for bridges are new each time a message is
+sent, so they are left out. What a server mints (ids of tasks, states of paused calls) is replaced by an alias that
+follows from its request.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,10 +1,8 @@
-"""What crosses one connection to an upstream, as entries of a cassette. Changes nothing of it.
+"""A transport that records what crosses the connection to one upstream, and changes nothing.
 
-Requests of the bridge are written down with all that came of them. A notification belongs to the request that it names
-or on whose stream it came; one that names none, to the only call that runs, or else to the last one that ran; while
-several run nobody can tell, so it is told by itself (`told`).
-
-The transport of one upstream, listened to; see `listening` for what is written down.
+Each request of the bridge is recorded with everything that came of it. A notification belongs to the request that it
+names, or on whose stream it came. One that names none belongs to the only call that runs, or to the last one that ran.
+While several calls run nobody can tell, so it becomes an entry of its own (`told`).
 """
 
 from collections.abc import AsyncGenerator

@@ -1,8 +1,8 @@
-"""An upstream that answers out of a cassette: nothing is started, nothing leaves the process.
+"""A transport that answers from a cassette: it starts nothing and contacts nobody.
 
-Every message that the bridge sends is answered in the next turn of the loop, with all that came of it in the
-recording. A request of the server waits for its answer; if that is another one than in the recording, the equal entry
-in which it was this one goes on, if there is one.
+Each message of the bridge is answered in the next turn of the event loop, with everything that the recording has for
+it. A request of the server waits for its answer. If that answer differs from the recorded one, replay goes on with an
+equal entry that has this answer, if there is one.
 """
 
 import asyncio

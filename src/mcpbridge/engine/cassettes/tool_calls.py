@@ -1,7 +1,7 @@
-"""Tools of other services that are not MCP servers, recorded by what comes of their calls.
+"""Record and replay tools of services that are not MCP servers, by the results of their calls.
 
-Those of `[tools]` over HTTP, OpenAPI, gRPC and A2A, and the built-in ones that fetch. What they offer is recorded too,
-so that no document need be read, and no server asked, to replay it.
+These are the `[tools]` over HTTP, OpenAPI, gRPC and A2A, and the built-in tools that fetch. Their tool lists are
+recorded too, so replay reads no document and asks no server.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence

@@ -1,8 +1,8 @@
-"""What of a server or tool may be said over HTTP: nothing that is run, or read, on this machine. Pure.
+"""What may be set over HTTP for a server or tool: nothing that this machine would run or read. Pure.
 
-Programs, Python code and files come from the user's own files, commands and programs alone (CVE-2026-42271 and its
-family: an endpoint that took `command` from its body ran it). So what may be said is listed, key by key, and all else
-is refused: a key that comes later stays forbidden until somebody has judged it.
+Programs, Python code and files come only from the user's own files, commands and programs (CVE-2026-42271 and similar:
+an endpoint ran the `command` of a request body). The allowed keys are listed one by one. All other keys are refused,
+so a new key stays forbidden until somebody has judged it.
 """
 
 import re

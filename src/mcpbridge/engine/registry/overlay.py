@@ -1,7 +1,4 @@
-"""What was said of servers and tools while the bridge runs, as it lies over the settings of the file. Pure.
-
-The entries of the registry that outlive the bridge, in its store.
-"""
+"""The entries of the registry: how they lie over the settings of the file, and how the store keeps them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast

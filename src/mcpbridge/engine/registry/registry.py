@@ -1,11 +1,10 @@
-"""Servers and tools that come, change and go while the bridge runs, over those of the configuration file.
+"""The registry: servers and tools that come, change and go while the bridge runs, over those of the file.
 
-What is said here lies over the file (`overlay.py`), and putting it into effect is a reload with other settings, so
-nothing else is disturbed. It lasts as long as the bridge, or is kept in its store, or is written into the file itself.
+Its entries lie over the configuration file (`overlay.py`), and a change is a reload with other settings, so nothing
+else is disturbed. An entry lasts as long as the bridge, is kept in its store, or is written into the file.
 
-Nothing that arrives over HTTP can add or change what is run on this machine (`http_rules.py`): programs, Python
-code, files that are read. Those come from the user's files, commands and programs alone (CVE-2026-42271 and its
-family). Nor does anything out of the store, which others may be able to write to: the same is refused there.
+Nothing that arrives over HTTP can add or change what runs on this machine (`http_rules.py`): programs, Python code,
+files that are read. The same is refused for entries from the store, which others may be able to write to.
 """
 
 import asyncio

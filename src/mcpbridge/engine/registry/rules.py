@@ -1,8 +1,7 @@
-"""What is nobody's business in the settings of a server or tool: found in tables, masked where they are shown. Pure.
+"""Rules for entries of the registry: how tables are read, what is refused, and what is masked when shown. Pure.
 
-What may be shown is listed, so that a key that comes later is masked until somebody has judged it.
-
-What may stand in the registry: tables are read as those of the file are, and what must not be is refused. Pure.
+Tables are read like those of the file. The keys that may be shown are listed, so a new key is masked until somebody has
+judged it.
 """
 
 from collections.abc import Callable, Iterator, Mapping

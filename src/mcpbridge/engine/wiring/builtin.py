@@ -1,11 +1,7 @@
-"""All that the built-in tools of `[builtin]` need, built from the settings.
+"""Build the built-in tools of `[builtin]` from the settings.
 
-Tools that do work (`web-search`, `file-read`, …) are of the server `builtin` and found, hidden and listed as those of
-any server. Tools that tell of the bridge itself (`brief`, `pulse`, …) stand beside `recall` and `find_tools`.
-
-The sandbox of one bridge: one for all that the same settings have run.
-
-What built-in tools are made with, by the settings.
+Tools that do work (`web-search`, `file-read`, …) belong to the server `builtin` and are found, hidden and listed like
+those of any server. Tools about the bridge itself (`brief`, `pulse`, …) stand beside `recall` and `find_tools`.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""From the settings to the parts of a call's pipeline, and what calls leave behind for later ones.
+"""Build the pipeline of calls from the settings, and hold the state that calls leave for later ones.
 
-What stages there are and in which order is decided in `pipeline/plan.py`; here they get what they are made with. The
-options of each tool (`ToolOptions`) are resolved once a tool, from its own settings, its server's and the defaults.
+`pipeline/plan.py` decides which stages there are and their order; here they get what they work with. The options of a
+tool (`ToolOptions`) are resolved once, from its own settings, its server's and the defaults.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""All that large results need, built from the settings: keeping, token counts, scripts, summaries, and `recall`."""
+"""Build what large results need: the kept results, the token ledger, scripts, summaries, and the tool `recall`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping

@@ -1,4 +1,4 @@
-"""The sandbox of a bridge: one for all that the same settings run, and which programs run outside of any."""
+"""The sandbox of a bridge, shared by all that the same settings run, and which programs run outside of it."""
 
 import os
 from collections.abc import Iterator

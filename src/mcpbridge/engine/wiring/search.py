@@ -1,4 +1,4 @@
-"""All that routing needs, built from the settings: who is listed what, the search, the tools that find and call."""
+"""Build what finding tools needs: what each client is listed, the search, and the tools that find and call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Every tool of a bridge in its searchable form: what its definition says, and what is known of where it comes from."""
+"""Describe every tool of a bridge for the search: its definition, and where it comes from."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""All that backends need, built from the settings: what they offer, how calls reach them, how they are.
+"""Build the backends of `[tools]`: what they offer, how calls reach them, and their status.
 
-A backend whose settings are the same goes on over a reload (`engine/leases.py`); so does one that a program gave.
+A backend whose settings are the same goes on over a reload (`leases.py`), and so does one that a program handed in.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What happens at the upstreams is taken to the parts of a bridge that it is for."""
+"""Pass on events of the upstreams to the parts of a bridge that need them."""
 
 from collections.abc import Callable
 

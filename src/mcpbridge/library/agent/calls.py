@@ -1,9 +1,7 @@
-"""What came of the calls of a run, kept so that a run that goes on later repeats none of them.
+"""The calls of a run: read from the model's message, made, and recorded so that a run that goes on repeats none.
 
-The records are in the store, by tenant, run and call, and belong to the user of the run: another process finds them as
-well. That they are kept is worth less than the run: what cannot be is logged, and the run goes on.
-
-The calls of a run: read from what the model wrote, made, and found again by who goes on after a pause.
+The records are in the store, by tenant, run and call, and belong to the user of the run, so another process finds them
+too. A record that cannot be kept is logged, and the run goes on.
 """
 
 import asyncio

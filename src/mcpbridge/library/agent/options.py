@@ -1,9 +1,4 @@
-"""What a program says of a run, and what a run needs of the bridge.
-
-What handlers keep over the calls of a run (`Context`), as the program sees it: to look at, and to give them.
-
-For whom it is kept must be said as it is for calls: the run, the user, the tenant.
-"""
+"""The options of a run, what it needs of the bridge, and the context values that handlers keep over its calls."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, overload

@@ -1,13 +1,11 @@
-"""How a run goes: round by round, and how it is gone on with after a pause.
+"""The agent loop: ask the model, make the calls that it wants, send it the results, until it is done.
 
-A pause is a turn of which some calls wait for an answer from outside. Its history ends with the model's message: most
-APIs take the results of a turn all together or not at all. What the other calls came to is kept beside (`calls.py`),
-and so is what the paused ones wait for; who goes on, in this process or another, finds both and repeats nothing.
+`run` creates a `Run`: await it for the outcome, or iterate it for events. The history is the model's own messages from
+the first to the last; nothing in it is translated.
 
-The loop of an agent: ask the model, make the calls that it wants, tell it what came of them, until it is done.
-
-`run` makes a `Run`: awaited it gives the outcome, iterated it tells of events while it goes on. The history is the
-model's own messages from the first to the last; nothing in it is translated. How one round goes is `Loop`.
+A pause is a turn of which some calls wait for an answer from outside. Its history ends with the model's message, since
+most APIs take the results of a turn all together or not at all. The results of its other calls and what the paused
+ones wait for are kept in the store (`calls.py`); whoever resumes, in this process or another, repeats nothing.
 """
 
 import asyncio

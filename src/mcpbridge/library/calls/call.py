@@ -1,10 +1,7 @@
-"""Functions of the program that hear of calls, so that one that fails costs no call its result.
+"""One call of a tool by a program: the request, its callbacks, and its result.
 
-The result of a call as MCP has it, made into what programs get.
-
-Servers say in a result what they like: what has not the shape that MCP gives it counts as not said.
-
-One call of a tool by the program: the request, what is heard meanwhile, and what came of it.
+A callback of the program that fails costs no call its result. Servers can put anything into a result: a member without
+the shape that MCP gives it is treated as missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""The calls of one turn of a model: made side by side, given back in their order, failures contained.
+"""The calls of one turn of a model: made side by side, returned in their order, failures contained.
 
-Each goes the way of every client's call, marked as one of its turn, of which only some run at a time
-(`calls.batch`). What fails becomes a result that the model reads; only what the program itself does wrong is raised.
+Each goes the way of every client's call and is marked as part of its turn, of which only some run at a time
+(`calls.batch`). A failure becomes a result that the model reads; only a mistake of the program itself is raised.
 """
 
 import asyncio

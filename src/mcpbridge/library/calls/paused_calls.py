@@ -1,24 +1,14 @@
-"""Of several who do what is to be done once, in whatever process that shares the store, one does it.
+"""The calls that wait for an answer from outside, for the program that gives it.
 
-So with the answer of a paused call, and with going on with a run. Who has the claim renews it; it lapses soon after its
-process ended, so that another can have it.
+An answer is checked, and the call is made once more as its caller made it: with the same principal, session, run and
+arguments. So rules, hooks on results, logs and shortening apply. It is not counted again, hooks before calls do not run
+again, and nobody who agreed is asked again. The tool finds the answer with the call (`Resuming`).
 
-What somebody answers to a paused call, made into what its tool gets.
+If several answer, in whatever process that shares the store, one holds the claim of the call. It renews the claim while
+it works; the claim lapses soon after its process ended, and is given back if the tool could not take the answer.
 
-Which results say that their call is paused and are to be believed, and how programs see such calls.
-
-A result may come from a server, which says there what it likes, and a client may have a call paused in whatever name it
-gives: what this bridge itself said of this call alone counts.
-
-The calls that wait for an answer from outside, for the program that gives it.
-
-An answer is checked, and then the call is made once more, as its caller made it: by the same principal, in the same
-session and run, with the arguments that the tool got. So rules, hooks on results, logs and the shortening of results
-apply; it is not counted again, hooks before calls have had their say, and nobody who agreed to it is asked again. The
-tool finds the answer with the call (`Resuming`).
-
-Of several who answer, in whatever process that shares the store, one holds the claim of the call. It lapses soon after
-its process ended, and is given back when the tool could not take the answer: the call waits as before.
+A server can put anything into a result, and a client can name anybody, so only what this bridge itself recorded of this
+very call makes a result count as paused.
 """
 
 import asyncio

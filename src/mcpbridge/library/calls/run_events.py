@@ -1,11 +1,7 @@
-"""How many tokens a model says that it used, in whatever words its API says it. Pure.
+"""The events of a run in the order in which they happen, its turns, its outcome, and its token usage. Pure.
 
-What a run is made of as programs see it: its turns, and what came of it.
-
-What happens in a run, as programs that show progress hear it: one class for each kind, in the order of happening.
-
-`match event:` tells them apart by class. `event.name` is a text for it; that of a `BusEvent` is what its publisher
-named it, whatever that is.
+`match event:` tells events apart by class. `event.name` is a text for it; for a `BusEvent` it is the name that the
+publisher chose, whatever that is.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,7 @@
-"""The way of a `Client` to a URL, which can say in one sentence why it did not come to anything.
+"""`Client`: an `mcp.Client` that also knows what only bridges have, and explains failed connections in one sentence.
 
-`Client`: an `mcp.Client` that knows what a bridge has beside what every server has.
-
-Connected to a daemon it is made by its URL, to a bridge in this process by `Bridge.client`. Whatever `mcp.Client` can
-be connected to, this can be too; what only bridges have then says so.
+`Client` of a daemon is created with its URL, that of a bridge in this process by `Bridge.client`. It connects to
+whatever `mcp.Client` can; methods that only bridges have say so elsewhere.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

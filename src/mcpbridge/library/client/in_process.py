@@ -1,7 +1,7 @@
-"""An `mcp.Client` of a bridge in the same process: a transport without a socket and without a process.
+"""An `mcp.Client` of a bridge in the same process: a transport without a socket or another process.
 
-Behind it is the same conversation as behind standard input and output, so everything is as there, in both eras. Each
-message is written as JSON once and read from it once; nothing else stands in between.
+Behind it is the same conversation as behind standard input and output, in both eras. Each message is written as JSON
+once and read once; nothing else stands in between.
 """
 
 import asyncio

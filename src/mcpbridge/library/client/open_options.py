@@ -1,8 +1,7 @@
-"""The configuration of a program: a file, tables as that file has them, or none.
+"""What `Bridge.open` takes: the configuration (a file, tables or none), and where log lines go.
 
-Where the lines of the bridge go in a program that says nothing about them: to the standard library's `logging`.
-
-No line tells a secret of the configurations that the program's bridges have, as long as those are there.
+By default log lines go to the standard library's `logging`. No line holds a secret of the configurations of the
+program's open bridges.
 """
 
 import logging

@@ -1,12 +1,10 @@
-"""A thread of its own with an event loop, in which something asynchronous lives for programs that are not.
+"""A thread with an event loop for programs that are not asynchronous, and a run inside it.
 
-It is entered and left in one task, as task groups want it. Whoever waits for work in it may be any other thread; an
-interrupt (Ctrl-C) while waiting cancels that work alone. What is still open when the interpreter exits is left then.
+One task enters and leaves what lives in the loop, as task groups require. Any other thread may wait for work in it; an
+interrupt (Ctrl-C) while waiting cancels that work alone. What is still open when the interpreter exits is closed then.
 
-Work need not heed its cancellation, and leaving may wait for such work: each is given some time, and then the loop is
-closed around it. Processes that somebody in the loop owned are killed when it goes (`base/process/process.py`).
-
-A run for programs that are not asynchronous: `Run`, in the loop of another thread.
+Work may ignore its cancellation, and closing may wait for such work. Each gets a limited time, and then the loop is
+closed around it. Processes that the loop owns are killed with it (`base/processes`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""`adapt_function`: a callable as a tool, with schemas that are written by hand.
+"""`adapt_function`: a callable becomes a tool whose schemas are written by hand.
 
-From a function of a program to a tool that keeps to its annotations, and to the backends that run it.
+Also here: the step from any function of a program to a `Tool` that checks its annotations, and to its backend.
 """
 
 from collections.abc import Callable, Mapping

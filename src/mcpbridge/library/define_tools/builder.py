@@ -1,11 +1,9 @@
-"""`ToolBuilder`: a tool said step by step, for programs that make tools of data.
+"""`ToolBuilder`: define a tool step by step, for programs that create tools from data.
 
     ToolBuilder("weather").description("…").param("city", str, "Name of a city").handler(look_up).build()
 
-Each step gives a new builder, so one can be the beginning of several tools. What is wrong is told by the step that says
-it, or by `build`, where it only shows in the whole.
-
-From what was said to a `ToolBuilder` to the tool.
+Each step returns a new builder, so one can be the start of several tools. A mistake is reported by the step that makes
+it, or by `build` if only the whole shows it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence

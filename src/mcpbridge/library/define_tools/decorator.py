@@ -1,14 +1,14 @@
 """`@tool`: a Python function as a tool, which stays the function that it is.
 
 Types, defaults and docstring make its schema (`tools/python/signature.py`). Functions may be `async`, yield events,
-take a context, and return any value, or a `ToolResult`.
+take a context, and return any value or a `ToolResult`.
 
-The annotation of the result is kept to: what is not of that type (as JSON, or read from it: `-> date` may return a
-text) is an error of the tool, which says so. Clients are told a schema where that is an object with known members; of
-`-> int`, `-> list[str]` and the like they are told none, and get the texts that they would get without a check. What is
-yielded is an event, of the type that `Iterator[Step]`, `Generator[Step, None, Total]` or
-`AsyncIterator[Step | Result[Total]]` say, which is kept to unless it is `str` or `Any`. `Iterator[Step]` does not say
-what is returned in the end: its value is any.
+The annotated result type is checked: a value that is not of that type (as JSON, or read from it: `-> date` may return a
+text) is an error of the tool, which says so. Clients get an output schema if the type is an object with known members.
+For `-> int`, `-> list[str]` and the like they get none, and receive the texts that they would get without a check.
+
+A yielded value is an event. `Iterator[Step]`, `Generator[Step, None, Total]` or `AsyncIterator[Step | Result[Total]]`
+give its type, which is checked unless it is `str` or `Any`. `Iterator[Step]` leaves the type of the final value open.
 """
 
 import functools

@@ -1,7 +1,7 @@
-"""Tools of a program, for a bridge: what `Bridge.open(tools=[...])` takes.
+"""What `Bridge.open(tools=[...])` takes, and how each kind becomes a backend.
 
-A tool is made by `@tool` (`decorator.py`), `ToolBuilder` (`builder.py`) or `adapt_function`
-(`adapt.py`). A plain callable counts as what `@tool` makes of it; a name with a `Given` is any backend.
+A tool is made by `@tool` (`decorator.py`), `ToolBuilder` (`builder.py`) or `adapt_function` (`adapt.py`). A plain
+callable counts as what `@tool` makes of it; a name with a `ProgramTool` is any backend.
 """
 
 from collections.abc import Callable, Iterable

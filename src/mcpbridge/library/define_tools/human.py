@@ -1,6 +1,6 @@
-"""Tools that wait for somebody: by hand, or with a human in the loop.
+"""Tools that wait for a person: answered by hand, or with a human in the loop.
 
-What becomes of their calls: `tools/human_in_the_loop/paused_calls.py`.
+How their calls are paused: `tools/human_in_the_loop/`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

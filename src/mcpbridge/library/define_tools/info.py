@@ -1,7 +1,4 @@
-"""A tool as programs see it in a list.
-
-Which tools a program is told of: all, those of some names, or those that a search finds. Pure.
-"""
+"""Tools as programs see them in a list, and which ones: all, by name, or found by a search. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase

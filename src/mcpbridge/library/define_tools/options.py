@@ -1,10 +1,8 @@
-"""Whether a person must agree to a call, told by a function of its arguments.
+"""What can be set for a tool of a program besides its function, as settings of tools have it.
 
-It is asked where the policy decides: behind the stage that completes the arguments, so that it sees them as the tool
-gets them. What it says goes the way of all approvals: whoever can be asked is asked, a yes is for these arguments, and
-all of it is written down. A rule of `permissions` that allows the call is somebody's word and comes before it.
-
-What can be said of a tool of a program besides what it does, as settings of tools have it.
+`needs_approval` may be a function of the arguments. It runs where the policy decides: after the stage that completes
+the arguments, so it sees them as the tool gets them. Its answer goes the way of all approvals. A rule of `permissions`
+that allows the call comes before it.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Schemas that are said by hand: as a Python type, as the name of a JSON type, or as a JSON Schema.
+"""Schemas that a program writes by hand: as a Python type, as the name of a JSON type, or as a JSON Schema.
 
-What is said as a Python type reaches the handler as that type; all else as the JSON value that it is.
+A value declared with a Python type reaches the handler as that type; any other as the JSON value that it is.
 """
 
 import inspect

@@ -1,4 +1,4 @@
-"""`Tool`: one tool of a program, as bridges take it and as calls of it are made and known again."""
+"""`Tool`: one tool of a program, as bridges take it, with which its calls are made and recognised."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar, cast

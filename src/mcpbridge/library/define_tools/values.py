@@ -1,7 +1,4 @@
-"""The value of a result, of the type that a tool says it returns.
-
-From the arguments of a Python call to the JSON values, by name, that a tool is called with.
-"""
+"""Convert values of tools: Python arguments of a call to JSON, and a result to the type that the tool declares."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Anthropic's messages: blocks of content in turns. Pure."""
+"""The format of Anthropic's messages: blocks of content in turns. Pure."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,9 +1,7 @@
-"""Which format a model's response is in, by its shape. Pure.
+"""What every model format does, and how the format of a response is recognised by its shape. Pure.
 
-Model formats: tools as an API takes them, and back again: its calls, and messages with their results. Pure.
-
-What each format is stands in the module of its name; here is what all of them do. Whatever the official packages
-return is taken (recognised by its shape, none of them is imported), and the same as plain JSON values.
+Each format is in the module of its name. Responses are taken as objects of the official packages (recognised by their
+shape, none is imported) or as the same in plain JSON values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

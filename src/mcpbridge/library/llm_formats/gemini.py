@@ -1,12 +1,10 @@
-"""Gemini's contents: parts in turns. Pure.
+"""The format of Gemini's contents: parts in turns, and the part of JSON Schema that it reads. Pure.
 
-Its older APIs give calls no id: then one is made up (`MADE_UP`), results are told without it, and belong to the calls
+Older Gemini APIs give calls no id. Such a call gets one (`MADE_UP`), which is not sent back: results belong to calls
 by name and order.
 
-An input schema in the part of JSON Schema that Gemini reads (`parametersJsonSchema`). Pure.
-
-Rules are only ever left out: all arguments that the schema takes are arguments that the rewritten one takes. What is
-left out is told in the description, and the bridge checks calls against the schema itself.
+Input schemas (`parametersJsonSchema`) only lose rules, so the rewritten schema takes every argument that the original
+takes. The description tells what was left out, and the bridge checks calls against the original.
 """
 
 import re

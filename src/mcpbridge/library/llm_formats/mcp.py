@@ -1,4 +1,4 @@
-"""MCP's sampling with tools (`sampling/createMessage`; MCP 2025-11-25, Sampling): messages of content blocks. Pure."""
+"""The format of MCP sampling with tools (`sampling/createMessage`; MCP 2025-11-25, Sampling). Pure."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,19 +1,11 @@
-"""What model packages return, as plain JSON values; and the calls in it, with their arguments read. Pure.
+"""What all formats share: responses as plain JSON, calls, content of results, names of tools, stop reasons. Pure.
 
-Official packages hand out objects of their own. They are recognised by what they can do (`model_dump`), so that none
-of the packages is imported here.
+Objects of the official packages are recognised by what they can do (`model_dump`), so none of them is imported.
+Content that a format cannot carry is replaced by a text with its type, size and address; nothing is dropped silently.
 
-The content of a result, as pieces that messages to a model can carry: text, and data that the format takes. Pure.
-
-Nothing is left out without a word: what a format cannot carry is told in text, with its type, size and address.
-
-The formats that model APIs speak, and the names that tools may have there. Pure.
-
-A wire name that a format takes is its name there. Any other is spelled with what the format takes, and ends in a
-hash of the whole, so that no two tools share one. A wire name that looks as if it ended in such a hash gets one too:
-no server can choose a name that another server's tool has in a format.
-
-Why a model stopped, in one set of words for all formats.
+A tool keeps its wire name where the format takes it. Any other name is respelled and ends in a hash of the whole, so
+no two tools share one. A wire name that looks as if it ended in such a hash gets one too: no server can choose the name
+that another server's tool has in a format.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and the many APIs that speak as they do: calls, results, messages. Pure."""
+"""The format of OpenAI's chat completions and of compatible APIs: calls, results, messages. Pure."""
 
 from collections.abc import Sequence
 from typing import Any

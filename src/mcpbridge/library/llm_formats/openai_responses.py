@@ -1,4 +1,4 @@
-"""OpenAI's responses: items in, items out. Pure."""
+"""The format of OpenAI's responses: items in, items out. Pure."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Anthropic's messages, through the official client."""
+"""The model class for Anthropic's messages API, over the official client."""
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing

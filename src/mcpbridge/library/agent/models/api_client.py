@@ -1,7 +1,7 @@
-"""The official clients of model APIs, async or not: one answer, or a stream of events, as JSON values.
+"""Use the official clients of model APIs, async or not: one answer, or a stream of events, as JSON values.
 
-None of their packages is imported here until a client is to be made. A client that is not async works in a thread; when
-the run is cancelled, what it has begun there goes on until its next event, or its answer, and is then let go.
+Their packages are imported only when a client is created. A client that is not async works in a thread; if the run is
+cancelled, what it has begun goes on there until its next event or its answer, and is then dropped.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The Model protocol: what `Bridge.run` asks, round by round. Any async function of one request is one."""
+"""The Model protocol: what `Bridge.run` asks in each round. Any async function of one request satisfies it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias

@@ -1,7 +1,4 @@
-"""OpenAI's chat completions, and the many APIs that speak as they do, through the official client.
-
-OpenAI's responses, through the official client.
-"""
+"""The model classes for OpenAI's chat completions (and compatible APIs) and responses, over the official client."""
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""The model of whoever calls: MCP's sampling (`sampling/createMessage`), with tools where the client takes them."""
+"""The caller's own model, by MCP sampling (`sampling/createMessage`), with tools where the client takes them."""
 
 import warnings
 from typing import Any, cast

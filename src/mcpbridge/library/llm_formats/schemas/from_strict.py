@@ -1,17 +1,13 @@
-"""Whether a value fits a schema, well enough to tell alternatives apart. Pure, and without compiling anything.
+"""Turn strict arguments back: remove the nulls that stand for "not given". Pure, and without compiling anything.
 
-Calls are checked elsewhere, against the whole schema. What is not looked at here: `pattern`, `format`, `not`, `if`,
-`contains`, `uniqueItems` and what depends on the presence of properties.
+A strict call has every property, and null for an optional one that was not meant. Such a null is removed where the
+schema takes no null and does not require the property. A call that was right before is not changed, so this is safe
+for arguments that were not strict.
 
-The way back from strict arguments: the nulls that stand for "not given" are taken out again. Pure.
-
-A strict call has every property, and null where an optional one was not meant. Such a null is taken out where the
-schema takes no null there and does not require the property: a call that was right before is not changed, and one
-that was not may become right. It is therefore safe for arguments of calls that were not strict.
-
-Where alternatives (`anyOf`, `oneOf`) describe a place, the first counts that the value fits once its own nulls are out
-(of `oneOf` rather the only one that it fits as it is). `pattern`, `not` and `if` are not looked at for that. A value
-that fits none is left as it is.
+Where alternatives (`anyOf`, `oneOf`) describe a place, the first one counts that the value fits once its own nulls are
+out (of `oneOf` rather the only one that it fits as it is). A value that fits none stays as it is. The check for that is
+rough and does not look at `pattern`, `format`, `not`, `if`, `contains`, `uniqueItems` or dependencies between
+properties; the bridge checks calls elsewhere, against the whole schema.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,6 @@
-"""Parts of a JSON schema, brought into one piece: references followed, `allOf` merged. Pure.
+"""Join the parts of a JSON schema: follow references and merge `allOf`. Pure.
 
-What is written here holds for exactly the values that the parts hold for together, or `Unsayable` tells why it cannot
-be written as one.
+The joined schema takes exactly the values that all parts take together; otherwise `Unsayable` says why there is none.
 """
 
 from collections.abc import Callable, Mapping

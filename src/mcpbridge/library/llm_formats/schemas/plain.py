@@ -1,7 +1,6 @@
-"""An input schema as an API takes it that does not hold its model to it: as it is, but for what makes it refuse. Pure.
+"""An input schema for an API without strict mode: unchanged, but for what the API refuses. Pure.
 
-Rules are only ever left out here: all arguments that the schema takes are arguments that the rewritten one takes. The
-bridge checks calls against the schema itself.
+It only loses rules, so it takes every argument that the original takes. The bridge checks calls against the original.
 """
 
 import re

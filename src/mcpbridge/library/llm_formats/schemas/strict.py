@@ -1,14 +1,12 @@
-"""Strict schemas of single values: enumerations with their types, and schemas that take null as well. Pure.
+"""The strict form of an input schema: what an API can hold its model to while it writes the arguments. Pure.
 
-The strict form of an input schema: what an API can hold its model to while it writes the arguments. Pure.
+The promise, for a schema that has a strict form:
 
-What is promised, for a schema that has a strict form:
-
-- every value that the schema takes, and that has only properties that it describes, is taken by the strict form once
-  the optional properties that it lacks are added as null (`Dialect.requires_all`; else as it is);
-- every value that the strict form takes is, without the nulls that were not meant (`from_strict.py`), a value that the
-  schema takes, unless it breaks one of the rules in `Strict.dropped`, which the dialect has no words for. The bridge
-  checks arguments against the schema itself, so such a call is refused with what is wrong.
+- Every value that the schema takes, and that has only properties that it describes, is taken by the strict form once
+  the missing optional properties are added as null (`Dialect.requires_all`; else as it is).
+- Every value that the strict form takes is, without the nulls that were not meant (`from_strict.py`), a value that the
+  schema takes, unless it breaks one of the rules in `Strict.dropped`, which the dialect cannot express. The bridge
+  checks arguments against the schema itself, so such a call is refused with the reason.
 
 A schema that describes `properties` or `items` without a `type` is read as one of objects or arrays alone. Formats are
 not asserted, as the bridge does not.

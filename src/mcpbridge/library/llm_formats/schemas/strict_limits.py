@@ -1,8 +1,7 @@
-"""What APIs' strict modes have words for, by their documentation; and how the rest is told. Pure.
+"""The documented limits of APIs' strict modes: keywords, and sizes of schemas. Pure.
 
-How much a strict schema may be, by the APIs' documentation. Pure.
-
-OpenAI limits each schema; Anthropic limits what all strict tools of one request have together.
+OpenAI limits each schema; Anthropic limits all strict tools of one request together. Rules that a mode has no keyword
+for are written into the description.
 """
 
 import re
