@@ -1,18 +1,12 @@
-"""What the policy lets each audience see of a catalog: the same snapshot, less the tools that are denied to it.
+"""Decides when the next snapshot is made, and which clients hear of it (`list_changed`).
 
-Clients of whom the same rules speak see the same, so there are few audiences; those that see the same tools share one
-snapshot with its encoded pages. Where nothing can be denied, the whole is handed out and this costs nothing.
+Upstreams come and go in bursts: all of them at start-up, or a server that registers its tools one by one. So changes
+are gathered for a moment and become one snapshot. Clients hear only of what they can see: a list that a server
+announces as changed, and that comes out the same, announces nothing.
 
-The catalogs of single servers, by their own names, for the endpoints that show one server.
-
-The same offers and settings as the merged catalog: filters and renames apply, only prefixes and rewritten URIs do not.
-Each is made when it is first looked at, since most are never, and remade when its server's part changes.
-
-When the next snapshot is made, and who is told.
-
-Upstreams come and go in bursts (all of them at start-up; a server that registers its tools one by one), so changes
-are gathered for a moment and become one snapshot. Clients are told only of what they can see: a list that a server
-announces as changed and that comes out the same announces nothing.
+Two kinds of part catalogs are cut from the whole here. `Audiences`: clients under the same policy rules share one
+snapshot without the tools that are denied to them. `Views`: the endpoint of a single server shows its catalog under
+the server's own names, made when it is first looked at. How a snapshot is built is in `snapshot_builder.py`.
 """
 
 import asyncio

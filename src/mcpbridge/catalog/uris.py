@@ -1,7 +1,7 @@
-"""How the URIs of many servers live in one list.
+"""Decides how the URIs of many servers live in one list, and which server a URI belongs to.
 
-A URI is an identity that clients echo anywhere, so it stays what it is where only one server has it. Where several have
-the same, each gets a form that names its server and can be undone:
+A URI is an identity that clients echo anywhere, so it stays as it is where only one server has it. Where several have
+the same one, each gets a form that names its server and can be undone:
 
     file:///notes   of server `work`  ->  mcpb+work+file:///notes
     ui://chart      of server `work`  ->  ui://work/chart            hosts know apps by this scheme
@@ -9,16 +9,17 @@ the same, each gets a form that names its server and can be undone:
 
 RFC 6570 variables survive all of it, so templates are treated alike.
 
-Whose an unlisted URI is, learned from results: a link that a tool returns need not be in any list (spec, tools).
+The owner of a URI is looked for in this order:
 
-A hint that is good as long as the process lives. It decides only where nothing that is listed does, and a URI that
-two servers returned is kept from the second by giving it the form that names its server.
+1. what is listed
+2. the form that names its server
+3. the original of a rewritten URI
+4. templates
+5. the only server that uses this scheme and host
+6. links that results brought; a tool may return a link that is in no list (spec, tools)
 
-Whose is this URI? Clients ask for listed ones, for expansions of templates, and for ones out of results.
-
-In this order: what is listed, the form that names its server, the original of a rewritten one, templates, the server
-that alone uses this scheme and host, and last what results brought. A URI that could be several servers' is refused
-with the forms that name one, never guessed: the wrong file is worse than an error.
+A URI that several servers could own is refused with the forms that name one of them. It is never guessed: the wrong
+file is worse than an error. What results brought is remembered as long as the process lives.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""One list of tools as one kind of client gets it: which are in it, and how each is written.
+"""The lists of tools as clients get them: which tools are in a list, and how each is written.
 
-Made from a snapshot when it is first asked for, then a look-up. What is not in it keeps its names.
-
-The lists of tools of all clients: made when one is asked for, shared by clients that see the same.
+A list is made from a snapshot when it is first asked for; after that it is a look-up. Clients that see the same share
+one list. Tools that are not in it keep their names. Which tools a client sees is decided in `exposure.py`.
 """
 
 from collections import OrderedDict

@@ -1,12 +1,12 @@
-"""What `find_tools` answers: one line a tool, shortened step by step until all fit.
+"""What `find_tools` and `describe_tools` answer: the texts that models read. Pure.
 
-The lines further down are shortened first: the first tool is the right one more often than all others together. Texts
-of servers stand on one line each, and nothing in them can look like a line of the bridge's own. Pure.
+`find_tools` answers with one line a tool. Lines are shortened step by step until all fit, the lower ones first: the
+first tool is the right one more often than all others together. Texts of servers stand on one line each, and nothing
+in them can look like a line of the bridge's own.
 
-What `describe_tools` answers: all that there is to know for calling some tools. Pure.
-
-A signature in full takes fewer tokens than a schema; where it cannot say all, the exact schema stands below it.
-What does not fit is left out, the exact schemas first, and named.
+`describe_tools` gives all that is needed to call some tools. A signature in full takes fewer tokens than a schema;
+where it cannot say all, the exact schema stands below it. What does not fit is left out, the exact schemas first, and
+is named.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,19 +1,16 @@
-"""Queries with the tools that are right for them, out of a file that people write. Pure.
+"""Measures how well a catalog's tools are found: read queries with their right tools, or make some, and count. Pure.
 
-JSON lines, `{"query": "open an issue", "tool": "github/create_issue"}`, or a table with commas or tabs, `query,tool`.
-A request that needs several tools has a list in place of the tool, one entry a need, and where several tools meet a
-need alike, a list of these: `[["github/create_issue", "gitlab/create_issue"], ["slack/post_message"]]`.
+A file of queries is JSON lines, `{"query": "open an issue", "tool": "github/create_issue"}`, or a table with commas or
+tabs, `query,tool`. A request that needs several tools has a list in place of the tool, one entry a need, and where
+several tools meet a need alike, a list of these:
+`[["github/create_issue", "gitlab/create_issue"], ["slack/post_message"]]`.
 
-How well a catalog's tools are found: recall, and what comes first in place of the right tool. Pure.
+A tool is found at the line of the answer that names it, also as a near-duplicate of another. Where a search answers
+that no tool seems to fit, it names the nearest as doubtful; these lines count too.
 
-A tool is found where the line of an answer stands that names it, be it as a near-duplicate of another. Where a search
-answers that no tool seems to fit, it names the nearest as doubtful; these lines count too.
-
-Queries made of what tools say of themselves, for where nobody has written any. Pure.
-
-A query is the first sentence of a tool's description as an order, without the tool's own name and without a third of
-its words. Its words are the tool's, so it is easier than what people and models ask: what it measures is whether the
-catalog tells its tools apart at all.
+Where nobody has written queries, they are made of the tools' own descriptions: the first sentence as an order, without
+the tool's name and without a third of its words. Such a query is easier than what people and models ask. It measures
+whether the catalog tells its tools apart at all.
 """
 
 import csv

@@ -1,6 +1,7 @@
-"""The ranker of one catalog: what a query names comes first, then what fits its needs best.
+"""The index of one catalog's tools: it orders them for a query.
 
-Rankers of one catalog after the other: what is made of a server serves as long as its texts stay the same.
+Tools that the query names come first, then those that fit its needs best. When the catalog changes, the parts of
+servers whose texts stayed the same are used again. Words are in `lexical/`, vectors in `embeddings/`.
 """
 
 import sys

@@ -1,21 +1,15 @@
-"""What a model is told that chooses tools for a request; pure.
+"""A model chooses tools for a request: the client's own, by sampling, or that of a configured service.
 
-The same tools and the same request make the same prompt, and the same tools its same beginning, so that services that
-keep beginnings of prompts can. What servers say of their tools is data: it stands in the line of its tool, between two
-marks, and can neither begin another line nor end the marks.
+Four parts, in this order: the prompt, the reading of the answer, the cache of recent choices, and the router. The
+router is a help that may always fail. Then the ranker chooses, and where that finds nothing all tools are the answer.
+The outcome says who chose. A model can only choose among the tools that it is given, so it opens nothing to anybody.
 
-What a model chose, read from what it wrote; pure.
+The prompt is the same for the same tools and request, and begins the same for the same tools, so that services can
+cache its beginning. What servers say of their tools is data: it stands in the line of its tool, between two marks, and
+can neither begin another line nor end the marks.
 
-Only names that the model was told can come of it. Asked for is a JSON array of names; taken is also what models make of
-that: prose or a fence around it, an object with the array in it, objects with names, an array that was cut, a plain
-list, names without their servers'.
-
-What models chose lately, and one at a time who asks them the same.
-
-A model chooses tools for a request: the client's own, by sampling, or that of a configured service.
-
-It is a help that may always fail: then the ranker chooses, and where that finds nothing all tools are the answer. The
-outcome says who chose. A model can only choose among the tools that it is given, so it opens nothing to anybody.
+Asked for is a JSON array of names. The reader also accepts what models make of that: prose or a fence around it, an
+object with the array in it, objects with names, an array that was cut, a plain list, names without their servers'.
 """
 
 import asyncio

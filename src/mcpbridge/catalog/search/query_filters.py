@@ -1,6 +1,6 @@
-"""`server:NAME` and `tag:NAME` in a query: which tools it is about at all.
+"""Filters in queries: `server:NAME` and `tag:NAME` in a search, and boolean queries over the fields of tools. Pure.
 
-Boolean queries over what is known of tools: `summary AND remote`, `tag:nlp OR server:github`, `NOT "file system"`.
+Examples of boolean queries: `summary AND remote`, `tag:nlp OR server:github`, `NOT "file system"`.
 
     query  = or
     or     = and { "OR" and }
@@ -8,7 +8,7 @@ Boolean queries over what is known of tools: `summary AND remote`, `tag:nlp OR s
     not    = ("NOT" | "-") not | "(" or ")" | term
     term   = [field ":"] (word | phrase)  word may have * and ?
 
-A word without a field is looked for at the beginning of the words of every field; case never counts. Pure.
+A word without a field is looked for at the beginning of the words of every field. Case never counts.
 """
 
 import re

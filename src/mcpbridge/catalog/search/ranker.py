@@ -1,6 +1,4 @@
-"""What a tool and its server say of themselves, as rankers read it.
-
-The Ranker protocol: which tools fit a request, best first.
+"""The Ranker protocol: which tools fit a request, best first; and the texts of tools and servers that rankers read.
 
 A ranker is a value: made of the texts of one catalog, never changed, shared by all threads. Another catalog gets
 another one, in which the parts of servers that did not change are the same objects (`Rankers.of`).

@@ -1,9 +1,8 @@
-"""The ranker of the current catalog: made off the event loop when the catalog changes, once somebody has searched.
+"""Search as the bridge uses it: the index of the current catalog, vectors and background tasks.
 
-One ranker for everybody: what a client may not see is left out of its answers, not out of the index. So an index holds
-each tool once, whatever the policy and the profiles are.
-
-All that searching tools needs, built from the `search` section: the ranker of the catalog, vectors, and tasks.
+The index is made off the event loop when the catalog changes, once somebody has searched. There is one for everybody:
+what a client may not see is left out of its answers, not out of the index. So an index holds each tool once, whatever
+the policy and the profiles are. All of it is built from the `search` section of the configuration.
 """
 
 import asyncio

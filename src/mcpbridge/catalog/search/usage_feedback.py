@@ -1,13 +1,9 @@
-"""One principal's prior: which tools served for which words, how that fades, and how far it moves a search's answer.
+"""Usage feedback: tools that served a person before come a little earlier in that person's searches.
 
-Pure, bounded in size, and without a clock.
-
-What a person's calls tell of searches: tools that served before come a little earlier, for the same person only.
-
-A tool that was called with success after a search has served for that query's words. What is noted fades with each
-further call, not with time, so the same notes give the same order on any day. It moves what is nearly equal, never a
-tool above one that the query names or that fits much better. It is off unless the configuration says otherwise, each
-principal has notes of its own, and they can be forgotten.
+A tool that was called with success after a search has served for that query's words. Notes fade with each further
+call, not with time, so the same notes give the same order on any day. They move tools that fit about equally well,
+never one above a tool that the query names or that fits much better. It is off unless the configuration says
+otherwise. Each principal has notes of its own, bounded in size, and they can be forgotten.
 """
 
 import asyncio

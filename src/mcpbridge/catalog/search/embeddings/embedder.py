@@ -1,12 +1,11 @@
-"""Texts as vectors by a model: the `Embedder` protocol, what models are told of tools, and vectors as they are kept.
+"""The `Embedder` protocol, the texts that embedding models get of tools and queries, and the file of vectors.
 
-Only the direction of a vector counts here, so it is kept as a signed byte a dimension: of the 1,500 bytes of a small
-model's vector 384 are left, and the order of what is found stays the same.
+Only the direction of a vector counts here, so it is stored as a signed byte a dimension: of the 1,500 bytes of a small
+model's vector 384 are left, and the order of the results stays the same.
 
-Vectors on disk, by what they are of: a model reads each text once, however often bridges start.
-
-The file holds digests of texts, no texts. It is a cache: it may be removed at any time, one that is damaged is begun
-anew, and where it cannot be used vectors are made again.
+The file is keyed by digests of texts and holds no texts, so a model reads each text once, however often bridges start.
+It is a cache: it may be removed at any time, a damaged one is begun anew, and where it cannot be used vectors are made
+again.
 """
 
 import os

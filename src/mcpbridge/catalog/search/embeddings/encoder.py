@@ -1,10 +1,9 @@
-"""The weights of a model, read from its file without the library that wrote it: safetensors or ONNX.
+"""An encoder of the BERT family in numpy (word pieces in, vectors out), and the reader of its weights.
 
-Names are those of BERT as PyTorch has it (`encoder.layer.0.output.dense.weight`), without what exporters put in front.
-Of an ONNX file only the numbers are used, not the program: an exporter gives matrices names of its own, so each is
-named by the bias that is added to its product. Nothing in a file is executed, and what is no file of weights raises.
-
-An encoder of the BERT family in numpy: word pieces in, one vector a text out. Small models only need this much.
+The weights (safetensors or ONNX) are read without the library that wrote them. Names are those of BERT as PyTorch has
+it (`encoder.layer.0.output.dense.weight`), without the prefixes of exporters. Of an ONNX file only the numbers are
+used, not the program: an exporter gives matrices names of its own, so each is named by the bias that is added to its
+product. Nothing in a file is executed, and a file that holds no weights raises.
 
 The pieces of several texts stand below each other in one matrix, which the linear layers take as a whole; only the
 attention goes text by text. So nothing is padded and nothing masked.

@@ -1,9 +1,8 @@
 """Vectors by a small model in this process: that of the extra `embed`, or any of the BERT family in a directory.
 
-It is loaded with the first text, in a thread, and stays. Many texts are made in a thread of their own that gives way to
-everything else, one little batch after the other; a single text, which somebody waits for, goes at once.
-
-A text as the pieces that a model of the BERT family reads: words in lower case and signs, by its vocabulary.
+The model is loaded with the first text, in a thread, and stays. Many texts are made in a thread of their own that gives
+way to everything else, one little batch after the other; a single text, which somebody waits for, goes at once.
+`Pieces` splits a text into word pieces by the model's vocabulary.
 """
 
 import asyncio
