@@ -22,7 +22,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.errors import ERROR_NAME, lacking, to_answer
-from mcpbridge.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, STANDARD
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, STANDARD
 
 FAILURES = [
     UpstreamUnavailable("up", "starting"),

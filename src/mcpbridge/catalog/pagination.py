@@ -16,7 +16,8 @@ from msgspec import Struct
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.catalog.definitions.check import Kind
 from mcpbridge.catalog.listed_definitions import older_form
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, encode
+from mcpbridge.protocol.error_codes import INVALID_PARAMS
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.revisions import LATEST_LEGACY, is_modern
 
 _LONGEST_CURSOR = 16_384

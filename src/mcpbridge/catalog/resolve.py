@@ -19,7 +19,8 @@ from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.core.model import BRIDGE
 from mcpbridge.pipeline.validation.coercion import object_within
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, INVALID_PARAMS
+from mcpbridge.protocol.error_codes import INVALID_PARAMS
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT
 from mcpbridge.sandbox.javascript.scripts import transform_suffix
 
 

@@ -15,7 +15,8 @@ from msgspec.structs import astuple, replace
 
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, encode
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from mcpbridge.protocol.jsonrpc import encode
 
 ELICIT = "elicitation/create"
 SAMPLE = "sampling/createMessage"

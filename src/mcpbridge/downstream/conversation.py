@@ -17,7 +17,8 @@ from mcpbridge.downstream.revisions.request_meta import modern_client, reads_as_
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
-from mcpbridge.protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, Frame, encode_error
+from mcpbridge.protocol.error_codes import INVALID_REQUEST, PARSE_ERROR
+from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.revisions import BATCHING
 from mcpbridge.protocol.salvage import Item
 from mcpbridge.protocol.spoiled import Noise, Spoiled

@@ -29,17 +29,15 @@ from mcpbridge.base.errors import (
 from mcpbridge.base.log import get_logger
 from mcpbridge.core.elicitation import QuestionRefused
 from mcpbridge.downstream.client import Answer, Client
-from mcpbridge.protocol.jsonrpc import (
+from mcpbridge.protocol.error_codes import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     MISSING_CAPABILITY,
     RESOURCE_NOT_FOUND,
     STANDARD,
-    encode,
-    encode_error,
-    encode_response,
 )
+from mcpbridge.protocol.jsonrpc import encode, encode_error, encode_response
 
 NO_FACTS: Mapping[str, object] = MappingProxyType({})
 """Nothing to tell beside the text."""

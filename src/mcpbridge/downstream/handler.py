@@ -18,7 +18,8 @@ from mcpbridge.core.model import Caller
 from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, Frame
+from mcpbridge.protocol.error_codes import INVALID_PARAMS
+from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 

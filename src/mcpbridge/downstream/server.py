@@ -44,7 +44,8 @@ from mcpbridge.downstream.tasks.session_tasks import LegacyTasks
 from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Frame, encode, encode_response
+from mcpbridge.protocol.error_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcpbridge.protocol.jsonrpc import Frame, encode, encode_response
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import cancelled_id, cancelled_reason
 from mcpbridge.results.kept_results import KeptResults

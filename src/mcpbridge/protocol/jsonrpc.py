@@ -1,15 +1,12 @@
-"""The JSON-RPC envelope. Payloads stay the bytes that arrived.
+"""The JSON-RPC envelope: requests, notifications and answers, encoded and decoded. Payloads stay bytes.
 
 `params`, `result` and `error` are `msgspec.Raw`: slices of the message that nobody has parsed. So
 unknown fields, numbers of any size, nulls and key order cross the bridge unchanged, and a 1 MB
 result costs a scan and a copy. An id stays raw too: `1` and `"1"` are different ids, and an answer
 must carry the very spelling that the request had (JSON-RPC 2.0, section 4).
-
-JSON-RPC error codes, and those that MCP adds (MCP 2026-07-28, Base Protocol, Error Codes).
 """
 
 import re
-from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -108,52 +105,3 @@ def _quoted(method: str) -> bytes:
     if len(_quoted_methods) < 256 and _PLAIN.fullmatch(method):
         _quoted_methods[method] = quoted
     return quoted
-
-
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
-STANDARD: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR})
-"""Those of JSON-RPC itself, which mean the same in every revision."""
-RESOURCE_NOT_FOUND: Final = -32002
-"""Legacy only; a modern client gets INVALID_PARAMS."""
-HEADER_MISMATCH: Final = -32020
-"""Modern only, as the next two: headers and body of a request disagree."""
-MISSING_CAPABILITY: Final = -32021
-"""`data.requiredCapabilities` names what the client did not declare."""
-UNSUPPORTED_VERSION: Final = -32022
-"""The revision of the request is not spoken; `data.supported` names those that are."""
-
-
-class _Data(msgspec.Struct):
-    supported: list[str] = []
-
-
-class _Code(msgspec.Struct):
-    code: int = 0
-
-
-class _Error(msgspec.Struct):
-    data: _Data = msgspec.field(default_factory=_Data)
-
-
-def code_of(error: bytes) -> int:
-    """The code of an encoded error object; 0 when it cannot be read."""
-    try:
-        return _decode_code(error).code
-    except (msgspec.DecodeError, RecursionError):
-        return 0
-
-
-def supported_versions(error: bytes) -> list[str]:
-    """The revisions that the sender of an UNSUPPORTED_VERSION error speaks; empty when it does not say."""
-    try:
-        return _decode_error(error).data.supported
-    except (msgspec.DecodeError, RecursionError):
-        return []
-
-
-_decode_code = msgspec.json.Decoder(_Code).decode
-_decode_error = msgspec.json.Decoder(_Error).decode

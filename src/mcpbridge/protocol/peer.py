@@ -21,10 +21,9 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.deadlines import Deadlines, Timeouts
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from mcpbridge.protocol.jsonrpc import (
     EMPTY_OBJECT,
-    INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
     Frame,
     encode_error,
     encode_notification,

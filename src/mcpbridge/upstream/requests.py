@@ -25,8 +25,9 @@ from mcpbridge.core.elicitation import NO_CAPABILITIES, Elicitor, encoded_capabi
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.protocol.error_codes import UNSUPPORTED_VERSION, code_of, supported_versions
 from mcpbridge.protocol.extensions import declared_up
-from mcpbridge.protocol.jsonrpc import UNSUPPORTED_VERSION, code_of, encode, supported_versions
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom, takes_slot
 from mcpbridge.upstream.connection.circuit_breaker import BreakerState, CircuitBreaker

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.downstream.http.reply import declares_modern
 from mcpbridge.downstream.revisions.request_meta import modern_client, reads_as_modern
-from mcpbridge.protocol.jsonrpc import UNSUPPORTED_VERSION, Frame, decode_frame
+from mcpbridge.protocol.error_codes import UNSUPPORTED_VERSION
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame
 
 PREFIX = "io.modelcontextprotocol/"
 VERSION = PREFIX + "protocolVersion"

@@ -30,7 +30,8 @@ from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, load, only_server
-from mcpbridge.protocol.jsonrpc import INTERNAL_ERROR, encode_error
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import encode_error
 
 if TYPE_CHECKING:
     from mcpbridge.base.log import Level

@@ -31,7 +31,8 @@ from mcpbridge.downstream.errors import failed_call
 from mcpbridge.downstream.revisions.request_meta import reads_as_modern
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.stdio import END_GRACE, FLUSH_PATIENCE, LineChannel
-from mcpbridge.protocol.jsonrpc import INTERNAL_ERROR, Frame, encode_error, encode_response
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR
+from mcpbridge.protocol.jsonrpc import Frame, encode_error, encode_response
 
 log = get_logger("mcpbridge.daemon")
 

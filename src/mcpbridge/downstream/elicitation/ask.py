@@ -30,17 +30,8 @@ from mcpbridge.core.elicitation import (
 )
 from mcpbridge.downstream.client import Client, Notify, Requests
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import (
-    EMPTY_OBJECT,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    Frame,
-    decode_array,
-    encode,
-    encode_notification,
-    encode_request,
-)
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame, decode_array, encode, encode_notification, encode_request
 from mcpbridge.upstream.projects import told_elsewhere, within
 from mcpbridge.upstream.session.tasks import RELATED_TASK
 

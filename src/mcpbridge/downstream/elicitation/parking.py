@@ -35,7 +35,7 @@ from mcpbridge.downstream.elicitation.relay import (
 )
 from mcpbridge.pipeline.input_required import MAX_ROUNDS, needs_driving
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS
+from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.peer import Update
 
 log = get_logger("mcpbridge.questions")

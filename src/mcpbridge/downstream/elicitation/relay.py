@@ -31,8 +31,9 @@ from mcpbridge.downstream.elicitation.ask import phrase
 from mcpbridge.downstream.revisions.downgrade import url_questions
 from mcpbridge.pipeline.input_required import MAX_ROUNDS, read_questions, state_of
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import INVALID_PARAMS
 from mcpbridge.protocol.json_values import canonical_digest
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, encode
+from mcpbridge.protocol.jsonrpc import encode
 
 GONE = "Invalid or expired requestState"
 

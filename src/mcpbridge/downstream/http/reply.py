@@ -18,7 +18,8 @@ from msgspec import Struct
 from mcpbridge.downstream.client import Answer, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
-from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, PARSE_ERROR, Frame, decode_array, decode_frame, one_line
+from mcpbridge.protocol.error_codes import PARSE_ERROR
+from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_array, decode_frame, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
 
 _PATIENCE = 0.02

@@ -17,7 +17,8 @@ from mcpbridge.downstream.http.exchange import Exchange, Refused
 from mcpbridge.downstream.http.reply import Manner, Reply, Underway, envelope_of
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Frame
+from mcpbridge.protocol.error_codes import INVALID_PARAMS, UNSUPPORTED_VERSION
+from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, CONVERSATION, LOG_LEVEL, PROTOCOL_VERSION
 from mcpbridge.protocol.revisions import MODERN

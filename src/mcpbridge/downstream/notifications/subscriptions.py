@@ -21,7 +21,8 @@ from mcpbridge.downstream.handler import EMPTY, Finding, Handler, text
 from mcpbridge.downstream.notifications.listeners import Listen, Listeners
 from mcpbridge.downstream.notifications.task_status import TaskNews
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Frame, decode_fields
+from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from mcpbridge.protocol.jsonrpc import Frame, decode_fields
 from mcpbridge.upstream.pool import Pool
 
 MAX_OPEN = 64

@@ -23,7 +23,8 @@ from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.requests.result_resources import RESULT_URIS, ResultResources
 from mcpbridge.downstream.tasks.tasks import Tasks
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, Frame
+from mcpbridge.protocol.error_codes import INVALID_PARAMS
+from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.meta import TRANSFORM, complete_for_modern
 from mcpbridge.upstream.pool import Pool
 

@@ -28,8 +28,9 @@ from mcpbridge.pipeline.input_required import needs_driving
 from mcpbridge.pipeline.stages.validate_arguments import told_of
 from mcpbridge.pipeline.validation.coercion import UNWRAPPED
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import HEADER_MISMATCH, code_of
 from mcpbridge.protocol.extensions import declared_up, extensions_of
-from mcpbridge.protocol.jsonrpc import HEADER_MISMATCH, code_of, encode
+from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.protocol.peer import Update

@@ -12,7 +12,8 @@ from msgspec import Raw
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Client
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, UNSUPPORTED_VERSION, Frame
+from mcpbridge.protocol.error_codes import INVALID_PARAMS, UNSUPPORTED_VERSION
+from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.revisions import MODERN
 

@@ -24,7 +24,8 @@ from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.downstream.tasks.tasks import TaskIds, named_as_shown, unknown_task
 from mcpbridge.pipeline.task_polling import made_task, read_task
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Frame, code_of, encode, encode_notification
+from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, code_of
+from mcpbridge.protocol.jsonrpc import Frame, encode, encode_notification
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.session.tasks import LONGEST, RELATED_TASK
 from mcpbridge.upstream.supervisor import Upstream

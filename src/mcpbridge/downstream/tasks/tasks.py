@@ -29,16 +29,9 @@ from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.pipeline.input_required import read_questions
 from mcpbridge.pipeline.task_polling import INPUT_REQUIRED, is_task, read_task
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from mcpbridge.protocol.extensions import TASKS, declared_up, extensions_of
-from mcpbridge.protocol.jsonrpc import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    Frame,
-    decode_fields,
-    encode,
-    encode_fields,
-)
+from mcpbridge.protocol.jsonrpc import Frame, decode_fields, encode, encode_fields
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.upstream.pool import Pool
 

@@ -18,9 +18,9 @@ from mcpbridge.engine.cassettes.entries import LISTS, OPENING, Entry, Step
 from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.plain_form import NOT_KEPT, as_error, of_request, token_of
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND
 from mcpbridge.protocol.jsonrpc import (
     EMPTY_OBJECT,
-    METHOD_NOT_FOUND,
     Frame,
     decode_frame,
     encode,

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from mcpbridge.base.errors import BridgeError, CallRefused, UpstreamAnswered
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import code_of
+from mcpbridge.protocol.error_codes import code_of
 from mcpbridge.results.token_count import estimated_tokens
 from mcpbridge.storage.audit_log_format import CallRecord, Outcome
 

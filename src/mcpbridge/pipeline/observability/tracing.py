@@ -19,7 +19,7 @@ from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.observability.metrics import BUCKETS, KNOWN_METHODS, OTHER, TOOL_ERROR, error_name, says_error
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import code_of
+from mcpbridge.protocol.error_codes import code_of
 
 _PARENT, _STATE = "traceparent", "tracestate"
 

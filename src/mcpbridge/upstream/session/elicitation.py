@@ -26,14 +26,8 @@ from mcpbridge.core.elicitation import (
 )
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.jsonrpc import (
-    EMPTY_OBJECT,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    Frame,
-    encode_error,
-    encode_response,
-)
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_REQUEST
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame, encode_error, encode_response
 from mcpbridge.protocol.peer import Peer
 from mcpbridge.upstream.concurrency import takes_slot
 from mcpbridge.upstream.session.tasks import RELATED_TASK, TaskBook, related_task
