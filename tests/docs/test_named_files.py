@@ -27,6 +27,8 @@ NAMED_GONE = re.compile(rf"`(?:src/mcpbridge/|mcpbridge/)?((?:{'|'.join(GONE)})/
 """A path in one of these: `wire/peer`, `wire/`."""
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)[^)]*\)")
 """The file that a document links to."""
+PLACEHOLDER = re.compile(r"(?<![A-Za-z])[A-Z]{4,}(?![a-z])")
+"""What stands for a name that the reader chooses: `stages/NAME.py`."""
 EXAMPLES = {"server.py", "weather.py", "tools.py", "main.py", "a/b/c.py"}
 """Files of users, in examples."""
 
@@ -75,11 +77,12 @@ def gone(path: Path) -> list[str]:
 def named_wrongly(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[str]:
     """What these lines of a file name and is not there."""
     for number, line in lines:
-        names = [name for name in NAMED.findall(line) if name not in KNOWN | EXAMPLES]
+        files = [name for name in NAMED.findall(line) if name not in KNOWN | EXAMPLES]
+        names = [name for name in files if not (path.parent / name).exists()]
         names += [name for name in NAMED_MODULE.findall(line) if not is_module(name)]
         names += [name for name in NAMED_GONE.findall(line) if not is_module(name)]
         names += [name for name in LINK.findall(line) if path.suffix == ".md" and not (path.parent / name).exists()]
-        yield from (f"{path.relative_to(ROOT)}:{number} names {name}" for name in names)
+        yield from (f"{path.relative_to(ROOT)}:{number} names {name}" for name in names if not PLACEHOLDER.search(name))
 
 
 def is_module(name: str) -> bool:

@@ -4,7 +4,7 @@ One task enters and leaves what lives in the loop, as task groups require. Any o
 interrupt (Ctrl-C) while waiting cancels that work alone. What is still open when the interpreter exits is closed then.
 
 Work may ignore its cancellation, and closing may wait for such work. Each gets a limited time, and then the loop is
-closed around it. Processes that the loop owns are killed with it (`base/processes`).
+closed around it. Processes that the loop owns are killed with it (`base/process`).
 """
 
 import asyncio
