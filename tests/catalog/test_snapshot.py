@@ -142,7 +142,7 @@ def test_links_of_results_keep_their_meaning_over_snapshots() -> None:
     builder = SnapshotBuilder()
     offers = [tools("a", "x"), tools("b", "y")]
     first = builder.build(offers, NO_SETTINGS)
-    assert first.may_hold_uris("a", b'{"uri":"shot://1"}')
+    assert first.uris.may_hold_uris("a", b'{"uri":"shot://1"}')
     assert first.published_uri("a", "shot://1") == "shot://1"
     assert builder.build([*offers, tools("c", "z")], NO_SETTINGS).resource("shot://1") == ("a", "shot://1")
 

@@ -94,9 +94,9 @@ def test_pretty_printed_json_is_put_together() -> None:
 def test_an_object_that_is_never_finished_is_given_up_with_its_id() -> None:
     reader = LineReader(1 << 20)
     assert reader.feed(b'{"jsonrpc":"2.0","id":5,\n') == []
-    assert reader.is_waiting
+    assert reader.unfinished
     assert only(reader.give_up()) == Spoiled([b"5"], "Input data was truncated")
-    assert not reader.is_waiting
+    assert not reader.unfinished
 
 
 def test_a_new_message_ends_the_wait_for_an_unfinished_one() -> None:

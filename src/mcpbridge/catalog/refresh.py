@@ -190,19 +190,15 @@ class Catalog:
         self._timer: asyncio.TimerHandle | None = None
         self.is_looked_at = False
         """Somebody may have been listed something. Before that nobody has a list that could be out of date."""
-        self._snapshot = self._builder.build((), settings)
-
-    @property
-    def snapshot(self) -> Snapshot:
+        self.snapshot = self._builder.build((), settings)
         """The catalog as it was last made, hidden tools included; changes under way are not in it (see `flush`)."""
-        return self._snapshot
 
     def view(self, server: str, audience: Audience | None = None) -> Snapshot:
         """The catalog of one server by its own names, as of the last snapshot; the merged one for an empty name.
 
         It lists what this audience may call; everything, for None. Names mean the same in all of them.
         """
-        whole = self._views.look(server, self._built, self._built_settings) if server else self._snapshot
+        whole = self._views.look(server, self._built, self._built_settings) if server else self.snapshot
         return whole if audience is None else self._audiences.look(server, audience, whole)
 
     def update(self, offer: Offer) -> None:
@@ -291,10 +287,10 @@ class Catalog:
 
     def _rebuild(self) -> None:
         self._timer = None
-        before = self._snapshot
+        before = self.snapshot
         self._built, self._built_settings = dict(self._offers), self.settings
-        self._snapshot = self._builder.build(tuple(self._built.values()), self._built_settings)
-        after = self._snapshot
+        self.snapshot = self._builder.build(tuple(self._built.values()), self._built_settings)
+        after = self.snapshot
         changed: frozenset[Kind] = frozenset(
             kind for kind in KINDS if after.kind_digest(kind) != before.kind_digest(kind)
         )
@@ -303,7 +299,7 @@ class Catalog:
         self._changed_for = self._audiences.refresh(self.view)
         if changed:
             for listener in tuple(self._listeners):
-                listener(self._snapshot, changed)
+                listener(self.snapshot, changed)
         for server, kinds in views.items():
             for view_listener in tuple(self._view_listeners):
                 view_listener(server, kinds)

@@ -7,7 +7,7 @@ each definition, and in which order. What a client asks for is then a look-up.
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.catalog.definitions.check import KINDS, Kind
@@ -100,7 +100,8 @@ class Snapshot(Struct, frozen=True):
     """Every tool that can be called by its wire name, listed or not, as the fast way to `tool`. Not to be changed."""
     _tool_names: NameIndex[ToolRef]
     _prompt_names: NameIndex[PromptRef]
-    _uris: UriIndex
+    uris: UriIndex
+    """Whose each URI is, and which results may hold some. Looked up through the methods here; not to be changed."""
     _listings: Mapping[Kind, Listing]
     _unlisted: Mapping[str, Entry]
 
@@ -122,7 +123,7 @@ class Snapshot(Struct, frozen=True):
         Raises:
             UnknownName: no upstream's, hidden by the configuration, or several upstreams'.
         """
-        return self._uris.resolve(uri)
+        return self.uris.resolve(uri)
 
     def template(self, uri_template: str) -> tuple[str, str]:
         """(server, the upstream's own template) for a published template, as in a completion's `ref.uri`.
@@ -130,22 +131,18 @@ class Snapshot(Struct, frozen=True):
         Raises:
             UnknownName: there is none.
         """
-        return self._uris.resolve_template(uri_template)
+        return self.uris.resolve_template(uri_template)
 
     def published_uri(self, server: str, uri: str) -> str:
         """How clients must spell this upstream's URI: in updates, and in links and resources inside results.
 
         An unlisted URI that nobody else could be asked for stays as it is, and is remembered as this upstream's.
         """
-        return self._uris.publish(server, uri)
+        return self.uris.publish(server, uri)
 
     def seen_in(self, uri: str) -> str:
         """The server in whose results this URI stood lately; empty: nobody's."""
-        return self._uris.seen_in(uri)
-
-    def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
-        """Whether a result of this upstream needs a look for URIs to publish; a search, far cheaper than a parse."""
-        return self._uris.may_hold_uris(server, result)
+        return self.uris.seen_in(uri)
 
     def page(self, kind: Kind, cursor: str | None, *, revision: str) -> bytes:
         """The result object of one page of a listing, on one line, for clients of this revision.

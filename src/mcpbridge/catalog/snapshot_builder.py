@@ -120,7 +120,7 @@ class SnapshotBuilder:
             by_wire=tools.by_wire,
             _tool_names=tools,
             _prompt_names=prompts,
-            _uris=uris,
+            uris=uris,
             _listings=listings,
             _unlisted={ref.wire: entry for ref, entry in merge.unlisted},
         )

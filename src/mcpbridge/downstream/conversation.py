@@ -6,14 +6,13 @@ channel itself belongs to `stdio.py`, `http/websocket.py` and `http/sse.py`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
 
 from mcpbridge.base.errors import BadRequest
 from mcpbridge.base.log import get_logger
 from mcpbridge.downstream.client import Answer, Client
 from mcpbridge.downstream.errors import to_answer
-from mcpbridge.downstream.revisions.request_meta import modern_client, reads_as_modern
+from mcpbridge.downstream.revisions.request_meta import ENVELOPE, modern_client, reads_as_modern
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
@@ -85,7 +84,7 @@ class Conversation:
         for item in items:
             if isinstance(item, Frame):
                 if item.method and bytes(item.id):
-                    task = self._start(self._answer(item), item)
+                    task = self._tasks[id(item)] = self._loop.create_task(self._answer(item))
                     if item.method == "subscriptions/listen":
                         self._listens.append(task)
                         task.add_done_callback(self._listens.remove)
@@ -95,7 +94,7 @@ class Conversation:
                 elif stray := self._take_other(item):
                     self._send(stray)
             elif isinstance(item, Batch):
-                self._start(self._answer_batch(item), item)
+                self._tasks[id(item)] = self._loop.create_task(self._answer_batch(item))
             else:
                 self._send(_refusal(item))
 
@@ -145,10 +144,6 @@ class Conversation:
 
     # -- answering
 
-    def _start(self, work: Coroutine[Any, Any, None], message: Frame | Batch) -> asyncio.Task[None]:
-        task = self._tasks[id(message)] = self._loop.create_task(work)
-        return task
-
     def _over(self, key: int) -> None:
         self._tasks.pop(key, None)
         if self._idle is not None and not self._tasks:
@@ -164,10 +159,12 @@ class Conversation:
                 self._send(self._last_words(frame))
             raise
         finally:
-            self._over(id(frame))
+            self._tasks.pop(id(frame), None)
+            if self._idle is not None:  # as nearly never: somebody waits for the end
+                self._over(id(frame))
 
     def _ask(self, frame: Frame) -> Awaitable[Answer]:
-        if reads_as_modern(frame):
+        if ENVELOPE in bytes(frame.params) and reads_as_modern(frame):
             return self._ask_as_modern(frame)
         return self._core.answer(self._client, frame, self._notify)
 

@@ -44,7 +44,8 @@ class Startup(Protocol):
 
 
 EMPTY = b"{}"
-_decode_text = msgspec.json.Decoder(str).decode
+decode_text = msgspec.json.Decoder(str).decode
+"""The bytes of a JSON string to its text."""
 
 
 def text(params: Body, name: str) -> str:
@@ -54,7 +55,7 @@ def text(params: Body, name: str) -> str:
         BadRequest: it is missing, or no string.
     """
     try:
-        return _decode_text(params.fields[name])
+        return decode_text(params.fields[name])
     except KeyError:
         raise BadRequest(INVALID_PARAMS, f"params.{name} is missing") from None
     except msgspec.ValidationError:

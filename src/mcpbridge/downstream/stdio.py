@@ -60,7 +60,7 @@ class LineChannel:
     def take(self, data: bytes) -> None:
         """Handle these bytes as the next that the client sent."""
         self._conversation.take(self._lines.feed(data))
-        if self._lines.is_waiting:
+        if self._lines.unfinished:
             if self._pretty_timer is not None:
                 self._pretty_timer.cancel()
             self._pretty_timer = self._loop.call_later(PRETTY_WAIT, self._give_up)

@@ -33,14 +33,10 @@ class LineReader:
         self._held = 0
         self._oversized_head = b""
         self._oversized_tail = b""
-        self._pretty: list[bytes] = []
+        self.unfinished: list[bytes] = []
+        """The lines so far of an object that spans lines: `give_up` ends the wait for the rest. Not to be changed."""
         self._pretty_bytes = 0
         self._open_brackets = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        """An object was begun on an earlier line and is not finished: `give_up` ends the wait."""
-        return bool(self._pretty)
 
     def feed(self, data: bytes) -> list[Item]:
         """Take a chunk; return what it completes."""
@@ -54,8 +50,16 @@ class LineReader:
                 if len(line) > self._max_bytes:
                     items.append(self._too_long(find_ids(line)))
                 elif line:
-                    if line[0] in _STARTS or self._pretty:
+                    if self.unfinished:
                         self._take(line, items)
+                    elif line[0] in _STARTS:
+                        if not line.isascii():
+                            self._take(line, items)
+                            continue
+                        try:  # as `_take`, which nearly every line would enter here
+                            items.append(decode_frame(line))
+                        except (msgspec.DecodeError, RecursionError):
+                            self._rescue(line, items)
                     elif (noise := noise + 1) <= _NOISE_A_FEED:
                         items.append(noise_of(line.strip()))
         if rest:
@@ -73,16 +77,16 @@ class LineReader:
 
     def give_up(self) -> list[Item]:
         """Stop waiting for the rest of an object begun on an earlier line."""
-        if not self._pretty:
+        if not self.unfinished:
             return []
-        held = b" ".join(self._pretty)
-        self._pretty.clear()
+        held = b" ".join(self.unfinished)
+        self.unfinished.clear()
         if b'"' not in held:
             return [Noise(held[:200].decode("utf-8", "replace"))]
         return [Spoiled(find_ids(held), "Input data was truncated")]
 
     def _take(self, line: bytes, items: list[Item]) -> None:
-        if self._pretty:
+        if self.unfinished:
             self._go_on(line, items)
             return
         try:
@@ -99,7 +103,7 @@ class LineReader:
     def _rescue(self, line: bytes, items: list[Item]) -> None:
         saved = salvage(line)
         if isinstance(saved, Unfinished):
-            self._pretty = [saved.line]
+            self.unfinished = [saved.line]
             self._pretty_bytes = len(saved.line)
             self._open_brackets = _depth_change(saved.line)
         else:
@@ -112,15 +116,15 @@ class LineReader:
             items += self.give_up()
             items.append(frame)
             return
-        self._pretty.append(line)
+        self.unfinished.append(line)
         self._pretty_bytes += len(line)
         self._open_brackets += _depth_change(line)
         if self._pretty_bytes > self._max_bytes:
-            items.append(self._too_long(find_ids(b" ".join(self._pretty))))
-            self._pretty.clear()
+            items.append(self._too_long(find_ids(b" ".join(self.unfinished))))
+            self.unfinished.clear()
         elif self._open_brackets <= 0:
-            whole = b" ".join(self._pretty)
-            self._pretty.clear()
+            whole = b" ".join(self.unfinished)
+            self.unfinished.clear()
             try:
                 items.append(decode_frame(clean_utf8(whole)))
             except RecursionError:

@@ -186,7 +186,8 @@ class FdWriter:
             self._on_broken()
             return
         self._rest = memoryview(b"")
-        self._stop_polling()
+        if self._is_polling or self._stall is not None:
+            self._stop_polling()
         if self._tells_drained:
             self._tells_drained = False
             self._on_drained()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from msgspec import Raw
+from msgspec import Raw, ValidationError
 
 from mcpbridge.base.errors import ArgumentsRefused, BadRequest, UnknownName, UpstreamAnswered
 from mcpbridge.catalog.listing.profiles import Scope
@@ -17,7 +17,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.resolve import ResolvedCall, resolve
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.handler import Finding, Handler, text
+from mcpbridge.downstream.handler import Finding, Handler, decode_text, text
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.requests.result_resources import RESULT_URIS, ResultResources
@@ -68,15 +68,20 @@ class Calls:
     def call_tool(self, client: Client, frame: Frame, notify: Notify) -> Awaitable[bytes | Raw]:
         """`tools/call`. No coroutine of its own: every call would pay for one more."""
         params = Body(frame.params) if frame.params else Body()
+        try:
+            name = decode_text(params.fields["name"])  # `text`, which every call would enter here
+        except (KeyError, ValidationError):
+            name = text(params, "name")  # it says what is wrong
         look = partial(
             resolve,
-            name=text(params, "name"),
+            name=name,
             params=params,
             shown=partial(self._listing.own_name, client),
             may_unwrap=self._listing.is_open,
         )
+        catalog = self._catalog
         try:
-            resolved = look(self._catalog.view(client.view))
+            resolved = look(catalog.view(client.view) if client.view else catalog.snapshot)
         except UnknownName as unknown:
             return self._find_and_call(client, unknown.name, look, params, notify)
         return self._call(client, resolved, params, notify)

@@ -84,7 +84,7 @@ class Delivery:
         `tool`: what is called, if it is one. `as_task`: see `Tasks.way_of`. `was_text`: see `Call`.
         """
         server, name = target
-        meta = params.inner("_meta")
+        meta = params.inner("_meta") if "_meta" in params.fields else None
         token = meta.get("progressToken") if meta is not None else None
         upstream = self._pool.upstreams.get(server)
         update: Update = partial(own_log, notify, server)
@@ -126,8 +126,9 @@ class Delivery:
             result = self._tasks.created(client, call, result, notify)
         if isinstance(update, CallUpdates):
             update.flush()
-        snapshot = self._catalog.view(client.view)
-        if snapshot.may_hold_uris(server, result.data):
+        catalog = self._catalog
+        snapshot = catalog.view(client.view) if client.view else catalog.snapshot
+        if snapshot.uris.may_hold_uris(server, result.data):
             publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
         if client.modern:
             if upstream is not None and upstream.modern:

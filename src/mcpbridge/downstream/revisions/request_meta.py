@@ -17,6 +17,9 @@ from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.revisions import MODERN
 
+ENVELOPE = b"modelcontextprotocol"
+"""Stands in the params of every modern request. The slash that follows may be escaped."""
+
 
 class _Meta(msgspec.Struct):
     version: Any = msgspec.field(default=msgspec.UNSET, name="io.modelcontextprotocol/protocolVersion")
@@ -39,7 +42,7 @@ def reads_as_modern(frame: Frame) -> bool:
     One required key without the other is an incomplete envelope, not a legacy request.
     """
     params = bytes(frame.params)
-    if b"modelcontextprotocol" not in params:  # the slash that follows may be escaped
+    if ENVELOPE not in params:
         return False
     try:
         meta = _decode_meta(_meta_of(params))

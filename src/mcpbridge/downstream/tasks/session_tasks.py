@@ -134,7 +134,7 @@ class LegacyTasks:
                 record.streams.remove(notify)
         self._leave(record)
         snapshot = self._catalog.view(client.view)
-        if snapshot.may_hold_uris(record.server, result.data):
+        if snapshot.uris.may_hold_uris(record.server, result.data):
             publish_uris("tools/call", result, lambda uri: snapshot.published_uri(record.server, uri))
         _rename(result, record.id, always=True)
         return result.data

@@ -212,7 +212,7 @@ class Tasks:
         task.put("taskId", shown)
         result = task.inner("result")
         snapshot = self._catalog.view(client.view)
-        if result is not None and snapshot.may_hold_uris(server, result.data):
+        if result is not None and snapshot.uris.may_hold_uris(server, result.data):
             publish_uris("tools/call", result, lambda uri: snapshot.published_uri(server, uri))
             task.put("result", result)
         if read_task(server, task).status == INPUT_REQUIRED and "inputRequests" in task:

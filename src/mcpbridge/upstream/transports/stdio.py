@@ -235,7 +235,7 @@ class _StdioChannel:
                 self._receiver.frame(item, b"")
             else:
                 self._deliver([item])
-        if self._lines.is_waiting:
+        if self._lines.unfinished:
             if self._pretty_timer is not None:
                 self._pretty_timer.cancel()
             self._pretty_timer = self._loop.call_later(_PRETTY_WAIT, self._give_up_pretty)
