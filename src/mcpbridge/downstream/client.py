@@ -109,7 +109,7 @@ class Client(Struct, eq=False):
     version: str = ""
     """The negotiated protocol revision; empty before `initialize`."""
     info: dict[str, Any] = field(default_factory=dict[str, Any])
-    """`clientInfo` as declared; for logs and quirks, never for permission."""
+    """`clientInfo` as declared; for logs and quirks, never for permission. Set by `introduce`."""
     capabilities: dict[str, Any] = field(default_factory=dict[str, Any])
     log_level: str = ""
     """The least severe level wanted (`logging/setLevel`, or the request's `logLevel`); empty: none asked for."""
@@ -151,14 +151,17 @@ class Client(Struct, eq=False):
     """Legacy: ids of tools that its searches found, which it is listed from then on (`expose.activate`)."""
     kept_session: Session | None = None
     """See `session`; made when somebody asks for it."""
+    name: str = ""
+    """`clientInfo.name`, as the client declared it, up to `LONGEST_NAME`. Read several times in each call."""
 
-    @property
-    def name(self) -> str:
-        """`clientInfo.name`, as the client declared it, up to `LONGEST_NAME`."""
-        name = self.info.get("name", "")
-        if name.__class__ is not str:
-            return ""
-        return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME]
+    def __post_init__(self) -> None:
+        if self.info:
+            self.introduce(self.info)
+
+    def introduce(self, info: dict[str, Any]) -> None:
+        """It declares this `clientInfo`."""
+        name: object = info.get("name", "")
+        self.info, self.name = info, name[:LONGEST_NAME] if isinstance(name, str) else ""
 
     @property
     def known_project(self) -> str:

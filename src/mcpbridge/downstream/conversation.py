@@ -176,7 +176,7 @@ class Conversation:
             return to_answer(error, bytes(frame.id), frame.method, modern=True)
         client.view, client.profile_name = session.view, session.profile_name
         if not session.info:
-            session.info = client.info  # who is there, for who looks
+            session.introduce(client.info)  # who is there, for who looks
         # Cancelling goes by the channel: the ids of all its requests are of one space.
         return await self._core.answer(client, frame, self._notify, cancel_as=session)
 

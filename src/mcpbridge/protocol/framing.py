@@ -35,7 +35,7 @@ class LineReader:
         self._oversized_tail = b""
         self.unfinished: list[bytes] = []
         """The lines so far of an object that spans lines: `give_up` ends the wait for the rest. Not to be changed."""
-        self._pretty_bytes = 0
+        self._unfinished_bytes = 0
         self._open_brackets = 0
 
     def feed(self, data: bytes) -> list[Item]:
@@ -104,7 +104,7 @@ class LineReader:
         saved = salvage(line)
         if isinstance(saved, Unfinished):
             self.unfinished = [saved.line]
-            self._pretty_bytes = len(saved.line)
+            self._unfinished_bytes = len(saved.line)
             self._open_brackets = _depth_change(saved.line)
         else:
             items += saved
@@ -117,9 +117,9 @@ class LineReader:
             items.append(frame)
             return
         self.unfinished.append(line)
-        self._pretty_bytes += len(line)
+        self._unfinished_bytes += len(line)
         self._open_brackets += _depth_change(line)
-        if self._pretty_bytes > self._max_bytes:
+        if self._unfinished_bytes > self._max_bytes:
             items.append(self._too_long(find_ids(b" ".join(self.unfinished))))
             self.unfinished.clear()
         elif self._open_brackets <= 0:

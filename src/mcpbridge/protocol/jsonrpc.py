@@ -57,9 +57,10 @@ encode_fields = _encoder.encode
 
 def encode_request(id_: bytes, method: str, params: bytes | Raw) -> bytes:
     """A request; `params` may be empty, then the member is left out."""
+    quoted = _quoted_methods.get(method) or _quoted(method)
     if params:
-        return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_, _quoted(method), params)
-    return b'{"jsonrpc":"2.0","id":%b,"method":%b}' % (id_, _quoted(method))
+        return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_, quoted, params)
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b}' % (id_, quoted)
 
 
 def encode_notification(method: str, params: bytes = b"") -> bytes:

@@ -282,7 +282,7 @@ async def test_who_sees_the_same_as_before_is_told_nothing() -> None:
         ear, other = Ear(bridge.server), Ear(bridge.server)
         await ear.initialize()
         await other.initialize()
-        other.client.info = {"name": "other"}
+        other.client.introduce({"name": "other"})
         for one in (ear, other):
             assert "a__raw_result" in await shown(one)
         done = await bridge.reload(settings_of({"a": python_server("plain")}, permissions=[rule]))

@@ -171,7 +171,8 @@ class Opening:
         if params.protocol_version in MODERN:
             log.info("client offers a modern revision in a handshake; answering with the newest legacy one")
         client.version = negotiate(params.protocol_version)
-        client.info, client.capabilities = params.client_info, params.capabilities
+        client.introduce(params.client_info)
+        client.capabilities = params.capabilities
         client.profile = ClientCapabilities.declared(params.capabilities, client.version)
         if client.asked is not None:
             client.asked.end()  # it begins anew: what it was asked before gets no answer

@@ -156,15 +156,19 @@ class UpstreamSession:
         if call.needs_task or call.takes_task:
             call.progress_token = peer.next_id()
         id_ = call.progress_token or peer.next_id()
-        return peer.request(
-            call.method,
-            self._meta.put(
+        if call.meta is None and not self.modern and not call.wants_progress:
+            params = call.params.data  # there is nothing for `_meta`, and every call would enter `put`
+        else:
+            params = self._meta.put(
                 call.params,
                 call.meta,
                 token=id_ if call.wants_progress else b"",
                 log_level=call.log_level,
                 capabilities=capabilities,
-            ),
+            )
+        return peer.request(
+            call.method,
+            params,
             timeouts,
             name=call.target,
             headers=call.headers,
