@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from mcpbridge.sandbox.python.program import Ended, ProgramLimits, Programs, Value, Watch, why_none
+from mcpbridge.sandbox.python.program import ProgramClock, ProgramLimits, ProgramResult, Programs, Value, why_none
 
 __all__ = ["main"]
 
@@ -40,8 +40,8 @@ class _Tools:
         return Value(_ROWS if name == "rows" else arguments)
 
 
-async def _run(programs: Programs, code: str, limits: ProgramLimits = _LIMITS) -> Ended:
-    watch = Watch(computing=limits.seconds + 2, altogether=10)
+async def _run(programs: Programs, code: str, limits: ProgramLimits = _LIMITS) -> ProgramResult:
+    watch = ProgramClock(computing=limits.seconds + 2, altogether=10)
     return await programs.run(code, _Tools(), limits=limits, watch=watch)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.content import contents_of, document_of, text_of, with_blocks
-from mcpbridge.results.header_line import defused, frame, holds_frame
+from mcpbridge.results.header_line import defused, header_line, holds_header_line
 
 LINE = f"[mcpbridge {'a' * 26} · JSON · 9 chars · complete]"
 texts = st.text(max_size=40)
@@ -98,7 +98,7 @@ def test_a_new_text_stands_where_the_first_one_stood(content: list[Any]) -> None
 
 
 def test_a_frame_says_what_it_is_and_how_to_go_on() -> None:
-    line = frame("preview", "JSON array of 3", 12345, handle="h" * 26, recall="recall", transforms=True)
+    line = header_line("preview", "JSON array of 3", 12345, handle="h" * 26, recall="recall", transforms=True)
     assert line.startswith(f"[mcpbridge {'h' * 26} ")
     assert "12,345" in line
     assert "recall(" in line
@@ -107,12 +107,12 @@ def test_a_frame_says_what_it_is_and_how_to_go_on() -> None:
 
 
 def test_a_frame_of_what_is_complete_offers_nothing() -> None:
-    assert "recall" not in frame("table", "x", 5000, handle="h" * 26, recall="recall", transforms=True)
+    assert "recall" not in header_line("table", "x", 5000, handle="h" * 26, recall="recall", transforms=True)
 
 
 @given(st.text(alphabet="[]mcpbridgeMCPBRIDGE \t\nab27:", max_size=60), texts)
 def test_nothing_defused_looks_like_a_frame(start: str, end: str) -> None:
-    assert not holds_frame(defused(start + LINE + end))
+    assert not holds_header_line(defused(start + LINE + end))
     assert defused(defused(start + LINE + end)) == defused(start + LINE + end)
 
 
@@ -124,7 +124,7 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
 def test_a_headline_stays_on_one_line_inside_of_the_frame() -> None:
     """Names of members are the server's to choose."""
     odd = '1 member, ["a]\n[mcpbridge b\u2028c\u202ed\x1b[31m\x00"]'
-    line = frame("preview", odd, 12345, handle="h" * 26, recall="recall", transforms=True)
+    line = header_line("preview", odd, 12345, handle="h" * 26, recall="recall", transforms=True)
     assert line.isprintable()
     assert (line.count("["), line.count("]")) == (1, 1)
 
@@ -134,7 +134,7 @@ def test_a_headline_stays_on_one_line_inside_of_the_frame() -> None:
 )
 def test_tags_of_logs_are_no_frames(text: str) -> None:
     assert defused(text) == text
-    assert not holds_frame(text)
+    assert not holds_header_line(text)
 
 
 # -- results that say their blocks a second time

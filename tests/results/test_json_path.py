@@ -20,7 +20,7 @@ ISSUES = {
 
 
 def found(path: str, value: Any = ISSUES) -> list[Any]:
-    return [place.value for place in parse_path(path).found(Place(None, "h", value), Meter())]
+    return [place.value for place in parse_path(path).resolve(Place(None, "h", value), Meter())]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mcpbridge.base.errors import ToolInactive
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.sandbox.job import Job, Ran
+from mcpbridge.sandbox.job import Job, JobResult
 
 
 def cli_call(tool: str, command: object, **more: object) -> Call:
@@ -31,7 +31,7 @@ class NoSandbox:
 
     is_off = False
 
-    async def run(self, job: Job) -> Ran:
+    async def run(self, job: Job) -> JobResult:
         raise ToolInactive("the sandbox", "there is none here", "Install one.")
 
 
@@ -44,9 +44,9 @@ class Recorder:
         self.jobs: list[Job] = []
         self.ran = {"ended": "exit", "code": 0, "stdout": b"", "stderr": b"", "cut": (0, 0), "seconds": 0.1, **ran}
 
-    async def run(self, job: Job) -> Ran:
+    async def run(self, job: Job) -> JobResult:
         self.jobs.append(job)
-        return Ran(**{"tier": "bubblewrap", **self.ran})
+        return JobResult(**{"tier": "bubblewrap", **self.ran})
 
 
 def plain_git(where: Path, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:

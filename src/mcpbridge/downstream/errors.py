@@ -119,9 +119,9 @@ def lacking(required: Mapping[str, Any], declared: Mapping[str, Any]) -> list[st
 
 def _honest(error: UpstreamAnswered) -> UpstreamAnswered:
     """The error, in which nothing looks like the bridge's word."""
-    from mcpbridge.results.spoof_check import honest  # loaded with the first error
+    from mcpbridge.results.spoof_check import without_spoofs  # loaded with the first error
 
-    said = honest(error.error, is_ours=True)
+    said = without_spoofs(error.error, is_ours=True)
     return error if said is None else UpstreamAnswered(error.upstream, said)
 
 

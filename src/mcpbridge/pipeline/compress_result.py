@@ -39,8 +39,17 @@ from mcpbridge.results.content import (
 )
 from mcpbridge.results.header_line import Form, defused, uri_of
 from mcpbridge.results.kept_results import KeptResults, ResultSummary
-from mcpbridge.results.shorten import Frame, Noted, Shown, noted, script_source, shown, shown_output, shown_summary
-from mcpbridge.results.spoof_check import honest
+from mcpbridge.results.shorten import (
+    HeaderLine,
+    ResultFacts,
+    Shortened,
+    result_facts,
+    script_source,
+    shorten,
+    shorten_output,
+    with_summary,
+)
+from mcpbridge.results.spoof_check import without_spoofs
 from mcpbridge.results.summary import Summarizer, SummaryFailed
 from mcpbridge.results.token_count import Tokenizer, counter
 from mcpbridge.sandbox.javascript.scripts import Scripts, TransformFailed
@@ -111,7 +120,7 @@ class _Job(Struct, frozen=True):
     """As the server sent it."""
     contents: Contents
     how: ResultOptions
-    above: Frame
+    header: HeaderLine
     is_app: bool = False
 
     @property
@@ -120,7 +129,7 @@ class _Job(Struct, frozen=True):
 
     @property
     def handle(self) -> str:
-        return self.above.handle
+        return self.header.handle
 
     @property
     def is_over(self) -> bool:
@@ -134,7 +143,7 @@ class _Texts(Struct, frozen=True):
     form: Form
     texts: Sequence[str] | None
     """None: its own."""
-    noted: Noted
+    facts: ResultFacts
     structured: object = None
     """In place of `structuredContent`, where there is one; None: it stays."""
     further: str = ""
@@ -177,7 +186,7 @@ class Rewriter:
         data = bytes(result.data)
         original = bytes(call.original or data)
         contents = await self._aside(len(data), partial(contents_of, Body(data)))
-        job = _Job(call, data, original, contents, how, Frame(transforms=how.transforms), is_app)
+        job = _Job(call, data, original, contents, how, HeaderLine(transforms=how.transforms), is_app)
         media: Sequence[int] = ()
         if how.strategy != "off" and how.stores:
             media = await self._aside(len(data), partial(large_blocks, contents, how.media_limit))
@@ -193,13 +202,13 @@ class Rewriter:
             media = ()
         texts = await self._texts(job, expression, problem)
         told = sum(self._count(text) for text in texts.texts or ()) + self._count(texts.further)
-        came = texts.noted.came
+        came = texts.facts.came
         if texts.texts is None:
             told += came
         if told >= came and not media and not expression and not problem:
             return None  # never worse than what came
         if job.handle:
-            await self._describe(job, texts.noted)
+            await self._describe(job, texts.facts)
         smaller = await self._smaller(job, media)
         new = await self._aside(len(data), partial(_put_together, job, texts, smaller))
         return Rewritten(new, texts.form, came, told, came if job.handle else 0, is_large=job.is_over)
@@ -207,14 +216,14 @@ class Rewriter:
     async def honest(self, result: Body, *, own: Sequence[str] = (), is_ours: bool = False) -> Body:
         """The result, in which nothing but `own` looks like the bridge's word."""
         data = bytes(result.data)
-        changed = await self._aside(len(data), partial(honest, data, own, is_ours=is_ours))
+        changed = await self._aside(len(data), partial(without_spoofs, data, own, is_ours=is_ours))
         return result if changed is None else Body(changed)
 
     # -- text
 
     async def _texts(self, job: _Job, expression: str, problem: str) -> _Texts:
         """What is shown in place of the text."""
-        above = job.above
+        header = job.header
         if expression:
             try:
                 return await self._transformed(job, expression)
@@ -222,28 +231,28 @@ class Rewriter:
                 problem = str(failed)
         if problem:
             problem = f"[mcpbridge: _transform failed: {defused(problem)[:_LONGEST_ERROR]}]"
-            above = replace(above, error=problem)
+            header = replace(header, error=problem)
         if not job.is_over:
-            note = await self._aside.far(job.size, noted, job.data, self._tokenizer)
+            note = await self._aside.far(job.size, result_facts, job.data, self._tokenizer)
             return _Texts("as sent", None, note, further=problem)
         if job.how.strategy == "summarize" and not job.contents.is_error:
-            made = await self._summarized(job, above)
+            made = await self._summarized(job, header)
         else:
-            made = await self._aside.far(job.size, shown, job.data, job.how, above, self._tokenizer)
+            made = await self._aside.far(job.size, shorten, job.data, job.how, header, self._tokenizer)
         is_large = len(job.contents.structured or b"") > job.how.budget
-        return _Texts(made.form, [made.text], made.noted, {"text": made.text} if is_large else None)
+        return _Texts(made.form, [made.text], made.facts, {"text": made.text} if is_large else None)
 
-    async def _summarized(self, job: _Job, above: Frame) -> Shown:
+    async def _summarized(self, job: _Job, header: HeaderLine) -> Shortened:
         text = await self._aside(job.size, partial(text_of, job.data))
-        note = await self._aside.far(job.size, noted, job.data, self._tokenizer)
-        room = job.how.budget - len(above.line("summary", note.headline, job.contents.chars)) - 1
+        note = await self._aside.far(job.size, result_facts, job.data, self._tokenizer)
+        room = job.how.budget - len(header.line("summary", note.headline, job.contents.chars)) - 1
         try:
             summary = await self._summarizer.summarize(job.call, text, room)
         except SummaryFailed as failed:
             log.info("no summary", tool=_tool(job.call), reason=str(failed)[:200])
             job.call.note("summary", str(failed)[:200])
-            return await self._aside.far(job.size, shown, job.data, job.how, above, self._tokenizer)
-        return shown_summary(summary, note, above, job.contents.chars)
+            return await self._aside.far(job.size, shorten, job.data, job.how, header, self._tokenizer)
+        return with_summary(summary, note, header, job.contents.chars)
 
     async def _transformed(self, job: _Job, expression: str) -> _Texts:
         """What a script makes of a result: alone in its block, so that programs can read it, and where the rest is.
@@ -258,9 +267,9 @@ class Rewriter:
         )
         has_structure = job.contents.structured is not None and how.strategy != "off"
         if len(output) <= how.threshold:
-            texts = [defused(output), job.above.line("transformed", note.headline, job.contents.chars)]
+            texts = [defused(output), job.header.line("transformed", note.headline, job.contents.chars)]
             return _Texts("transformed", texts, note, structured_output(output) if has_structure else None)
-        text = await self._aside.far(len(output), shown_output, output, how, job.above)
+        text = await self._aside.far(len(output), shorten_output, output, how, job.header)
         return _Texts("transformed", [text], note, {"text": text} if has_structure else None)
 
     # -- what is kept
@@ -273,22 +282,22 @@ class Rewriter:
         principal = job.call.caller.principal
         try:
             handle = await self._kept_results.handle_of(job.original, principal=principal)
-            kept = replace(job, above=replace(job.above, handle=handle, recall=self._recall(job.call)))
-            await self._put(kept, Noted("", "", 0))
+            kept = replace(job, header=replace(job.header, handle=handle, recall=self._recall(job.call)))
+            await self._put(kept, ResultFacts("", "", 0))
         except StoreFailed as failed:
             log.warning("a result cannot be kept", tool=_tool(job.call), reason=str(failed))
             return job
         job.call.note("kept", handle)
         return kept
 
-    async def _describe(self, job: _Job, note: Noted) -> None:
+    async def _describe(self, job: _Job, note: ResultFacts) -> None:
         """Write down what is known of the kept original now."""
         try:
             await self._put(job, note)
         except StoreFailed as failed:
             log.info("what a kept result is cannot be written down", reason=str(failed))
 
-    async def _put(self, job: _Job, note: Noted) -> None:
+    async def _put(self, job: _Job, note: ResultFacts) -> None:
         call = job.call
         arguments = call.params.get("arguments") or b""
         summary = ResultSummary(
@@ -330,11 +339,11 @@ def _put_together(job: _Job, texts: _Texts, smaller: Mapping[int, bytes]) -> Bod
     structured = None if contents.structured is None else texts.structured
     facts: Mapping[str, object] | None = None
     if job.handle:
-        facts = {"handle": job.handle, "uri": uri_of(job.handle), "form": texts.form, "kind": texts.noted.kind}
+        facts = {"handle": job.handle, "uri": uri_of(job.handle), "form": texts.form, "kind": texts.facts.kind}
         facts = {**facts, "chars": contents.chars}
     new = with_blocks(job.data, contents, blocks, smaller, structured, facts, keeps_structure=keeps_structure)
     own = [*(texts.texts or ()), *([texts.further] if texts.further else [])]
-    changed = honest(bytes(new.data), own, is_ours=facts is not None)
+    changed = without_spoofs(bytes(new.data), own, is_ours=facts is not None)
     return new if changed is None else Body(changed)
 
 

@@ -291,7 +291,7 @@ def structured_output(output: str) -> object:
     return Raw(output.encode()) if isinstance(value, dict) else Raw(b'{"result":%b}' % output.encode())
 
 
-def said_in(block: bytes | Raw) -> str:
+def text_in(block: bytes | Raw) -> str:
     """The text of a text block."""
     text: Any = msgspec.json.decode(block).get("text", "")
     return text if isinstance(text, str) else ""

@@ -135,7 +135,7 @@ def uri_of(handle: str) -> str:
     return URI + handle
 
 
-def frame(form: Form, headline: str, chars: int, *, handle: str, recall: str, transforms: bool) -> str:
+def header_line(form: Form, headline: str, chars: int, *, handle: str, recall: str, transforms: bool) -> str:
     """The line. `recall`: what that tool is called; empty: the client has none. `handle` empty: nothing is kept."""
     parts = [f"{_MARK}{handle}" if handle else "[mcpbridge", _on_one_line(headline), f"{chars:,} chars", _DONE[form]]
     line = " · ".join(parts)
@@ -155,14 +155,14 @@ def defused(text: str) -> str:
     return text
 
 
-def holds_frame(text: str) -> bool:
+def holds_header_line(text: str) -> bool:
     """Whether a text has a line that could be taken for ours."""
     if text.isascii():
         return _plain().search(text) is not None
     return any(pattern.search(text) for pattern in _patterns(text))
 
 
-def may_hold_frame(data: bytes) -> bool:
+def may_hold_header_line(data: bytes) -> bool:
     """Whether bytes of JSON need a closer look for lines like ours; cheap, since every small result is asked."""
     if not data.isascii() or (b"\\" in data and b"\\u" in data):
         return True

@@ -271,7 +271,7 @@ class Path(Struct, frozen=True):
             value = members[step.name]
         return [value]
 
-    def found(self, root: Place, meter: Meter) -> Iterator[Place]:
+    def resolve(self, root: Place, meter: Meter) -> Iterator[Place]:
         """Where it leads.
 
         Raises:
@@ -318,12 +318,12 @@ def _follow(steps: tuple[Step, ...], root: Place, meter: Meter) -> Iterator[Plac
     places: Iterator[Place] = iter((root,))
     before: Step | None = None
     for step in steps:
-        places = _taken(step, places, meter, is_any_depth=isinstance(before, Deep))
+        places = _step_to(step, places, meter, is_any_depth=isinstance(before, Deep))
         before = step
     return places
 
 
-def _taken(step: Step, places: Iterable[Place], meter: Meter, *, is_any_depth: bool) -> Generator[Place, None, None]:
+def _step_to(step: Step, places: Iterable[Place], meter: Meter, *, is_any_depth: bool) -> Generator[Place, None, None]:
     """One step from each of the places. `is_any_depth`: they are all values there are, lists and their elements."""
     for place in places:
         meter.spend()

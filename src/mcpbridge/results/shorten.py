@@ -28,7 +28,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.results.content import contents_of, document_of
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.exact_json import NotReadable, write_json
-from mcpbridge.results.header_line import Form, defused, frame
+from mcpbridge.results.header_line import Form, defused, header_line
 from mcpbridge.results.lossless.encode import shortest
 from mcpbridge.results.preview.preview import headline, preview
 from mcpbridge.results.query.script_input import Source, script_input
@@ -120,14 +120,14 @@ def _members(value: Any) -> Iterator[str]:
                     if isinstance(inner, dict | list):
                         below.append((at, cast("Any", inner)))
                     elif inner is not None and _MEMBERS.fullmatch(name):
-                        yield f"{at[-80:]}: {_said(inner)}"
+                        yield f"{at[-80:]}: {_message_text(inner)}"
             elif isinstance(node, list):
                 items = cast("list[Any]", node)[:100]
                 below += [(f"{path}[{place}]", item) for place, item in enumerate(items)]
         level = below[:_MOST_NODES]
 
 
-def _said(value: Any) -> str:
+def _message_text(value: Any) -> str:
     try:
         text = value if isinstance(value, str) else write_json(value)
     except NotReadable:
@@ -147,7 +147,7 @@ SMALLEST_ROOM = 150
 """Characters that a preview needs to say anything."""
 
 
-class Fitted(Struct, frozen=True):
+class FittedText(Struct, frozen=True):
     """A document in its new form."""
 
     form: Form
@@ -155,27 +155,27 @@ class Fitted(Struct, frozen=True):
     """What stands below the line that announces it."""
 
 
-def fit(document: Document, how: ResultOptions, room: Callable[[Form], int]) -> Fitted:
+def fit(document: Document, how: ResultOptions, room: Callable[[Form], int]) -> FittedText:
     """The document as `how` wants it. `room`: characters for the body, if it takes a form (its line takes some)."""
     if how.strategy in ("truncate", "summarize"):
-        return Fitted("truncated", defused(truncate(document, _at_least(room("truncated")))))
+        return FittedText("truncated", defused(truncate(document, _at_least(room("truncated")))))
     whole = shortest(document, room("table"))
     body = defused(whole.text)
     if len(whole.text) <= room(whole.form) and body == whole.text:
-        return Fitted(whole.form, body)
-    return Fitted("preview", defused(preview(document, _at_least(room("preview")), how.items)))
+        return FittedText(whole.form, body)
+    return FittedText("preview", defused(preview(document, _at_least(room("preview")), how.items)))
 
 
-def fit_error(document: Document, room: Callable[[Form], int]) -> Fitted:
+def fit_error(document: Document, room: Callable[[Form], int]) -> FittedText:
     """The text of a failure: what looks like its message, and of the rest the beginning and the end."""
-    return Fitted("truncated", defused(shorten_failure(document, _at_least(room("truncated")))))
+    return FittedText("truncated", defused(shorten_failure(document, _at_least(room("truncated")))))
 
 
 def _at_least(room: int) -> int:
     return max(room, SMALLEST_ROOM)
 
 
-class Frame(Struct, frozen=True):
+class HeaderLine(Struct, frozen=True):
     """What the line above a result says besides what the result is."""
 
     handle: str = ""
@@ -185,12 +185,12 @@ class Frame(Struct, frozen=True):
     """A line of its own, about what went wrong on the way; empty: nothing."""
 
     def line(self, form: Form, told: str, chars: int) -> str:
-        """The line; see `frame`."""
-        line = frame(form, told, chars, handle=self.handle, recall=self.recall, transforms=self.transforms)
+        """The line; see `header_line`."""
+        line = header_line(form, told, chars, handle=self.handle, recall=self.recall, transforms=self.transforms)
         return f"{line}\n{self.error}" if self.error else line
 
 
-class Noted(Struct, frozen=True):
+class ResultFacts(Struct, frozen=True):
     """What is written down of a result."""
 
     kind: str
@@ -199,69 +199,71 @@ class Noted(Struct, frozen=True):
     """Tokens that came."""
 
 
-class Shown(Struct, frozen=True):
+class Shortened(Struct, frozen=True):
     """A text in place of a result."""
 
     form: Form
     text: str
-    noted: Noted
+    facts: ResultFacts
 
 
 @uncollected()
-def noted(data: bytes, tokenizer: Tokenizer) -> Noted:
+def result_facts(data: bytes, tokenizer: Tokenizer) -> ResultFacts:
     """What there is to note of a result."""
-    return _noted(data, document_of(data), tokenizer)
+    return _facts_of(data, document_of(data), tokenizer)
 
 
 @uncollected()
-def shown(data: bytes, how: ResultOptions, above: Frame, tokenizer: Tokenizer) -> Shown:
+def shorten(data: bytes, how: ResultOptions, header: HeaderLine, tokenizer: Tokenizer) -> Shortened:
     """What is shown of a result in its budget. A summary is not made here: its stand-in is."""
     document = document_of(data)
-    note = _noted(data, document, tokenizer)
+    note = _facts_of(data, document, tokenizer)
     contents = contents_of(Body(data))
     chars = contents.chars
 
     def room(form: Form) -> int:
-        return how.budget - len(above.line(form, note.headline, chars)) - 1
+        return how.budget - len(header.line(form, note.headline, chars)) - 1
 
     fitted = fit_error(document, room) if contents.is_error else fit(document, how, room)
-    return Shown(fitted.form, _whole(above, fitted, note.headline, chars), note)
+    return Shortened(fitted.form, _with_header(header, fitted, note.headline, chars), note)
 
 
-def shown_summary(summary: str, note: Noted, above: Frame, chars: int) -> Shown:
+def with_summary(summary: str, note: ResultFacts, header: HeaderLine, chars: int) -> Shortened:
     """What a model wrote in place of a result."""
-    return Shown("summary", _whole(above, Fitted("summary", defused(summary)), note.headline, chars), note)
+    return Shortened(
+        "summary", _with_header(header, FittedText("summary", defused(summary)), note.headline, chars), note
+    )
 
 
 @uncollected()
-def shown_output(output: str, how: ResultOptions, above: Frame) -> str:
+def shorten_output(output: str, how: ResultOptions, header: HeaderLine) -> str:
     """What is shown of what a script gave, if that is too large itself."""
     made = read(output)
     told = f"_transform gave {headline(made)}"
 
     def room(form: Form) -> int:
-        return how.budget - len(above.line(form, told, len(output))) - 1
+        return how.budget - len(header.line(form, told, len(output))) - 1
 
-    return _whole(above, fit(made, how, room), told, len(output))
+    return _with_header(header, fit(made, how, room), told, len(output))
 
 
 @uncollected()
-def script_source(data: bytes, tokenizer: Tokenizer) -> tuple[Source, Noted]:
-    """What a script gets of a result, and what is noted of it."""
+def script_source(data: bytes, tokenizer: Tokenizer) -> tuple[Source, ResultFacts]:
+    """What a script gets of a result, and the facts to record of it."""
     document = document_of(data)
-    return script_input(document), _noted(data, document, tokenizer)
+    return script_input(document), _facts_of(data, document, tokenizer)
 
 
-def _whole(above: Frame, fitted: Fitted, told: str, chars: int) -> str:
-    return f"{above.line(fitted.form, told, chars)}\n{fitted.body}"
+def _with_header(header: HeaderLine, fitted: FittedText, told: str, chars: int) -> str:
+    return f"{header.line(fitted.form, told, chars)}\n{fitted.body}"
 
 
-def _noted(data: bytes, document: Document, tokenizer: Tokenizer) -> Noted:
+def _facts_of(data: bytes, document: Document, tokenizer: Tokenizer) -> ResultFacts:
     contents = contents_of(Body(data))
     says = contents.structured is not None and contents.repeated_as is None
     if not contents.texts and not says:
-        return Noted("media", f"{len(contents.blocks)} blocks, none of them text", 0)
+        return ResultFacts("media", f"{len(contents.blocks)} blocks, none of them text", 0)
     texts = "".join(block.text or "" for block in contents.texts)
     raw = contents.structured
     structured = "" if raw is None or not says or len(raw) <= len(texts) else str(memoryview(raw), "utf-8", "replace")
-    return Noted(document.kind, headline(document), counter(tokenizer)(structured or texts))
+    return ResultFacts(document.kind, headline(document), counter(tokenizer)(structured or texts))

@@ -15,7 +15,15 @@ import msgspec
 
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.results.header_line import OTHER_BRACKETS, RESULT, in_text, mark, may_hold_frame, plain_mark, ranges
+from mcpbridge.results.header_line import (
+    OTHER_BRACKETS,
+    RESULT,
+    in_text,
+    mark,
+    may_hold_header_line,
+    plain_mark,
+    ranges,
+)
 
 _TOP = 0x10000
 _SHORT = {"\t": r"\\t", "\n": r"\\n", "\r": r"\\r", "\f": r"\\f", "/": r"\\/"}
@@ -26,14 +34,14 @@ _PIECE = 256 * 1024
 """Characters that are searched at once: a search lets nobody else run."""
 
 
-def honest(data: bytes, own: Sequence[str] = (), *, is_ours: bool = False) -> bytes | None:
+def without_spoofs(data: bytes, own: Sequence[str] = (), *, is_ours: bool = False) -> bytes | None:
     """The result, in which nothing looks like the bridge's word but what is in `own`; None: that is what came.
 
     `data`: a whole `tools/call` result. `own`: whole texts that the bridge wrote itself, with nothing of a server's in
     them that looks so; every string that is equal to one stays. `is_ours`: the bridge put `mcpbridge/result` into
     `_meta` of it; else that goes. Never raises.
     """
-    if not may_hold_frame(data):
+    if not may_hold_header_line(data):
         return None
     text = str(data, "utf-8", "surrogateescape")
     said = _defused(text, own)

@@ -63,7 +63,7 @@ class Job(Struct, frozen=True):
     access: Access = NO_ACCESS
 
 
-class Ran(Struct, frozen=True):
+class JobResult(Struct, frozen=True):
     """What came of a job."""
 
     ended: Literal["exit", "signal", "timeout", "memory", "disk"]
@@ -84,7 +84,7 @@ class Ran(Struct, frozen=True):
 class Runner(Protocol):
     """Runs jobs where they can do no harm."""
 
-    async def run(self, job: Job) -> Ran:
+    async def run(self, job: Job) -> JobResult:
         """Run a job to its end. Cancelled, all its processes are killed before this returns.
 
         Raises:
@@ -130,7 +130,7 @@ _LONGEST_CHARACTER = 4
 """Bytes of a character in UTF-8."""
 
 
-def how_it_ended(ran: Ran, limits: Limits) -> str:
+def describe_end(ran: JobResult, limits: Limits) -> str:
     """One line, empty when it ended by itself with exit code 0."""
     if ran.ended == "timeout":
         return f"stopped after {show_seconds(limits.timeout)}: it had no more time"
@@ -158,7 +158,7 @@ def decoded(data: bytes, *, is_cut: bool) -> str:
     return data.decode("utf-8", "replace")
 
 
-def cut_told(stream: str, kept: int, cut: int) -> str:
+def describe_cut(stream: str, kept: int, cut: int) -> str:
     """That an output is longer than what is shown; empty when it is not. Sizes in bytes."""
     if not cut:
         return ""

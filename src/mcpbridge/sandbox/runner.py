@@ -20,7 +20,7 @@ from mcpbridge.sandbox.isolation.self_test import Readiness, TierReport, fingerp
 from mcpbridge.sandbox.isolation.supervisor import Descriptors, Outcome, supervise
 from mcpbridge.sandbox.isolation.tier import Start, Tier
 from mcpbridge.sandbox.isolation.work_folder import make_folder, remove_folder, temporary_directory
-from mcpbridge.sandbox.job import NO_ACCESS, Access, Job, Limits, Ran, Runner, files_left
+from mcpbridge.sandbox.job import NO_ACCESS, Access, Job, JobResult, Limits, Runner, files_left
 from mcpbridge.sandbox.settings import SandboxOverrides, SandboxSettings, limits_of
 
 ASK_AGAIN = 60.0
@@ -85,7 +85,7 @@ class Isolation:
         """What is missing and the fix, where no sandbox is ready; None where one is, or it is switched off."""
         return (await self.readiness()).why_none() if self._settings.enabled else _SWITCHED_OFF
 
-    async def run(self, job: Job) -> Ran:
+    async def run(self, job: Job) -> JobResult:
         """Run a job to its end. Cancelled, all its processes are killed before this returns.
 
         Raises:
@@ -102,7 +102,7 @@ class Isolation:
             outcome.stderr,
             outcome.cut,
         )
-        return Ran(ended, code, stdout, stderr, cut, outcome.seconds, tier.name, outcome.files)
+        return JobResult(ended, code, stdout, stderr, cut, outcome.seconds, tier.name, outcome.files)
 
     async def wrapped(
         self,
@@ -160,12 +160,12 @@ class Isolation:
         return self._ready
 
     async def _found_out(self, *, whole: bool) -> tuple[Readiness, Tier | None]:
-        from mcpbridge.sandbox.isolation.launcher import Bare
+        from mcpbridge.sandbox.isolation.launcher import NoSandbox
         from mcpbridge.sandbox.isolation.work_folder import remove_leftovers
 
         await asyncio.to_thread(remove_leftovers)
         required, reports = self._settings.require, list[TierReport]()
-        chosen: Tier | None = Bare() if self.is_off else None
+        chosen: Tier | None = NoSandbox() if self.is_off else None
         for tier in self._candidates():
             report = await self._report(tier, is_asked_anew=whole)
             reports.append(report)
@@ -266,7 +266,7 @@ def prepared(
     for path in (*access.read_only, *access.read_write):
         if not Path(path).is_absolute() or not Path(path).exists():
             raise ToolInactive("the sandbox", f"'{path}' of `allow_fs` is not there", "Make it, or take it out.")
-    program = _found(argv, env, cwd)
+    program = _find_program(argv, env, cwd)
     readable = [*reads(access), *access.read_write]
     added = [path for path in {program, str(Path(program).resolve())} if not _is_in(path, readable)]
     if cwd and tier.name != "off" and not _is_in(cwd, readable):
@@ -285,7 +285,7 @@ def environment(env: Mapping[str, str], folder: str) -> dict[str, str]:
     return {"PATH": SEARCHED, "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": folder, **own}
 
 
-def _found(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:
+def _find_program(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> str:
     if not argv or not argv[0]:
         raise FileNotFoundError("no program is named")
     name = str(Path(cwd, argv[0])) if "/" in argv[0] and cwd else argv[0]

@@ -7,7 +7,7 @@ import pytest
 from mcpbridge.results.document import Document
 from mcpbridge.results.preview.preview import preview_text
 from mcpbridge.results.text.detect import TextKind
-from mcpbridge.results.text.lines import Fact, many, tally, told
+from mcpbridge.results.text.lines import Fact, fact_text, many, tally
 
 MANY = 2_500
 """More than any list keeps."""
@@ -133,9 +133,9 @@ def test_kinds_of_lines_beyond_those_compared_count_as_one() -> None:
 
 
 def test_a_list_without_a_known_number_is_marked_only() -> None:
-    assert told(Fact(0, "a: ", ["b", "c"], is_counted=False), 100) == "a: b, c, …"
-    assert told(Fact(0, "a: ", ["b", "c", "d" * 50], is_counted=False), 20) == "a: b, c, …"
-    assert told(Fact(0, "a: ", ["b", "c"], of=1200), 100) == "a: b, c, … +1198"
+    assert fact_text(Fact(0, "a: ", ["b", "c"], is_counted=False), 100) == "a: b, c, …"
+    assert fact_text(Fact(0, "a: ", ["b", "c", "d" * 50], is_counted=False), 20) == "a: b, c, …"
+    assert fact_text(Fact(0, "a: ", ["b", "c"], of=1200), 100) == "a: b, c, … +1198"
 
 
 def test_counts_are_written_as_plain_digits() -> None:

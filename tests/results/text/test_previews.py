@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mcpbridge.results.document import Document
 from mcpbridge.results.preview.preview import headline_text, preview_text
 from mcpbridge.results.text.detect import TextKind
-from mcpbridge.results.text.lines import Fact, filled
+from mcpbridge.results.text.lines import Fact, facts_text
 
 KINDS: tuple[TextKind, ...] = get_args(TextKind)
 
@@ -60,13 +60,13 @@ def test_what_matters_most_gets_the_room_and_what_is_cut_is_counted() -> None:
         Fact(0, "count: 7"),
         Fact(1, "names: ", ["alpha", "beta", "gamma", "delta"]),
     ]
-    assert filled(facts, 40) == "count: 7\nnames: alpha, beta, … +2"
-    assert filled(facts, 45) == "count: 7\nnames: alpha, beta, gamma, delta"
+    assert facts_text(facts, 40) == "count: 7\nnames: alpha, beta, … +2"
+    assert facts_text(facts, 45) == "count: 7\nnames: alpha, beta, gamma, delta"
 
 
 def test_minor_facts_get_a_part_of_a_large_room_only() -> None:
     numbers = [str(at) for at in range(1000, 2000)]
     minor = [Fact(7, "often: ", numbers, share=0.2), Fact(8, "seldom: ", numbers, share=0.2)]
-    assert 900 < len(filled(minor, 1000)) <= 1000
-    assert 1500 < len(filled(minor, 3000)) <= 3000 * 11 // 20
-    assert len(filled([Fact(1, "failed: ", numbers, share=0.2), *minor], 3000)) > 2900
+    assert 900 < len(facts_text(minor, 1000)) <= 1000
+    assert 1500 < len(facts_text(minor, 3000)) <= 3000 * 11 // 20
+    assert len(facts_text([Fact(1, "failed: ", numbers, share=0.2), *minor], 3000)) > 2900

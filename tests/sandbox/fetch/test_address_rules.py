@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from mcpbridge.base.errors import AddressRefused
 from mcpbridge.sandbox.fetch import address_rules as resolving
-from mcpbridge.sandbox.fetch.address_rules import Guard, Target, is_own_address, resolved, shown
+from mcpbridge.sandbox.fetch.address_rules import Guard, Target, display_url, is_own_address, resolved
 from mcpbridge.sandbox.fetch.settings import GuardSettings
 
 PUBLIC = "93.184.216.34"
@@ -171,8 +171,8 @@ def test_what_is_refused_is_named_without_its_query_and_its_secrets() -> None:
     for url in ("http:me:hidden@example.com", "http:\\\\me:hidden@example.com\\", "ftp://me:hidden@example.com/"):
         assert "hidden" not in refusal(url)
     assert "\r" not in refusal("http://example.com\r\nX: y")
-    assert shown("http://u:p@h.com/p?q#f") == "http://h.com/p"
-    assert len(shown("http://example.com/" + "a" * 500)) == 200
+    assert display_url("http://u:p@h.com/p?q#f") == "http://h.com/p"
+    assert len(display_url("http://example.com/" + "a" * 500)) == 200
 
 
 def test_a_host_that_people_allow_may_be_inside_but_credentials_of_clouds_stay_refused() -> None:

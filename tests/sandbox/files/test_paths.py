@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import PathRefused
-from mcpbridge.sandbox.files.names import Sealed, fold, parts_of, shown
+from mcpbridge.sandbox.files.names import Sealed, display_name, fold, parts_of
 from mcpbridge.sandbox.files.paths import Root, entries
 from mcpbridge.sandbox.files.rules import Globs, Rules, WrongGlob
 from mcpbridge.sandbox.files.walk import can_openat2
@@ -576,8 +576,8 @@ def test_no_glob_takes_long() -> None:
 
 
 def test_names_are_shown_on_one_line() -> None:
-    assert shown("a\nb\x1b[2J\u202e\udcff") == "a\\x0ab\\x1b[2J\\u202e\\xff"
-    assert len(shown("x" * 5000)) == 201
+    assert display_name("a\nb\x1b[2J\u202e\udcff") == "a\\x0ab\\x1b[2J\\u202e\\xff"
+    assert len(display_name("x" * 5000)) == 201
 
 
 def test_makers_see_an_open_file(root: Root) -> None:

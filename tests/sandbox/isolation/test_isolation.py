@@ -16,7 +16,7 @@ from anyio import fail_after, move_on_after
 from mcpbridge.base.errors import ToolInactive
 from mcpbridge.sandbox.isolation import work_folder as folders
 from mcpbridge.sandbox.isolation.readable_files import interpreter
-from mcpbridge.sandbox.job import Access, Job, Limits, how_it_ended
+from mcpbridge.sandbox.job import Access, Job, Limits, describe_end
 from mcpbridge.sandbox.runner import Isolation
 from support.sandbox.sandbox_runs import (
     FILE_SIZE,
@@ -222,7 +222,7 @@ async def test_what_a_job_writes_in_all_is_limited(sandbox: Isolation) -> None:
     runs = await asyncio.gather(*map(sandbox.run, jobs))
 
     assert {name: ran.ended for name, ran in zip(HOARDERS, runs, strict=True)} == dict.fromkeys(HOARDERS, "disk")
-    assert how_it_ended(runs[0], limits) == (
+    assert describe_end(runs[0], limits) == (
         "stopped: it wrote more to its work folder than it may (at most 8 MiB, or 300 files)"
     )
 

@@ -15,7 +15,7 @@ from anyio import fail_after
 from msgspec import Raw
 
 from mcpbridge.sandbox.python import process as program_process
-from mcpbridge.sandbox.python.program import Ended, ProgramLimits, Programs, Value, Watch, why_none
+from mcpbridge.sandbox.python.program import ProgramClock, ProgramLimits, ProgramResult, Programs, Value, why_none
 
 needs_interpreter = pytest.mark.skipif(bool(why_none()), reason="needs the extra `code`")
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -84,16 +84,16 @@ async def attacked(
     limits: ProgramLimits = LIMITS,
     altogether: float = 4,
     computing: float = 3,
-) -> Ended:
+) -> ProgramResult:
     echo = Echo()
     with fail_after(60):
-        watch = Watch(computing=computing, altogether=altogether)
+        watch = ProgramClock(computing=computing, altogether=altogether)
         ended = await programs.run(code, echo, limits=limits, watch=watch, owner=owner)
     assert echo.running == 0
     return ended
 
 
-async def ran(programs: Programs, code: str, owner: str = "") -> Ended:
+async def ran(programs: Programs, code: str, owner: str = "") -> ProgramResult:
     """The same of a program that comes to its end by itself."""
     return await attacked(programs, code, owner=owner, limits=PATIENT, altogether=50, computing=50)
 
@@ -334,7 +334,7 @@ async def test_one_that_never_begins_is_given_up(liar: Callable[[str], None], mo
 @linux_only
 @pytest.mark.parametrize("whom", ["process", "interpreter"])
 async def test_one_that_is_killed_is_told_of_and_replaced(whom: str) -> None:
-    programs, echo, watch = Programs(), Echo(), Watch(computing=30, altogether=30)
+    programs, echo, watch = Programs(), Echo(), ProgramClock(computing=30, altogether=30)
     code, limits = "await echo()\nwhile True:\n    pass", ProgramLimits(30, 64 << 20, 1, 1)
     running = asyncio.create_task(programs.run(code, echo, limits=limits, watch=watch))
     try:

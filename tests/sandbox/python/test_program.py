@@ -15,7 +15,15 @@ from msgspec import Raw
 
 from mcpbridge.sandbox.python import process as program_process
 from mcpbridge.sandbox.python import program
-from mcpbridge.sandbox.python.program import CallFailed, Ended, ProgramLimits, Programs, Value, Watch, why_none
+from mcpbridge.sandbox.python.program import (
+    CallFailed,
+    ProgramClock,
+    ProgramLimits,
+    ProgramResult,
+    Programs,
+    Value,
+    why_none,
+)
 
 pytestmark = pytest.mark.skipif(bool(why_none()), reason="needs the extra `code`")
 linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
@@ -73,11 +81,13 @@ async def programs(anyio_backend: str) -> AsyncIterator[Programs]:
     await shared.close()
 
 
-def watch(computing: float = 25, altogether: float = 30) -> Watch:
-    return Watch(computing=computing, altogether=altogether)
+def watch(computing: float = 25, altogether: float = 30) -> ProgramClock:
+    return ProgramClock(computing=computing, altogether=altogether)
 
 
-async def run(programs: Programs, code: str, toolbox: Toolbox | None = None, limits: ProgramLimits = LIMITS) -> Ended:
+async def run(
+    programs: Programs, code: str, toolbox: Toolbox | None = None, limits: ProgramLimits = LIMITS
+) -> ProgramResult:
     with fail_after(60):
         return await programs.run(code, toolbox or Toolbox(), limits=limits, watch=watch())
 

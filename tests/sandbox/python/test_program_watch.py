@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from anyio import fail_after
 
-from mcpbridge.sandbox.python.program import Watch
+from mcpbridge.sandbox.python.program import ProgramClock
 
 
 @pytest.fixture(scope="module")
@@ -13,7 +13,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def over(watch: Watch) -> str:
+async def over(watch: ProgramClock) -> str:
     gone = asyncio.Event()
     watch.start(gone.set)
     with fail_after(10):
@@ -23,12 +23,12 @@ async def over(watch: Watch) -> str:
 
 
 async def test_what_runs_out_first_is_told() -> None:
-    assert await over(Watch(computing=0.001, altogether=5)) == "computing"
-    assert await over(Watch(computing=5, altogether=0.001)) == "altogether"
+    assert await over(ProgramClock(computing=0.001, altogether=5)) == "computing"
+    assert await over(ProgramClock(computing=5, altogether=0.001)) == "altogether"
 
 
 async def test_waiting_is_not_computing() -> None:
-    watch = Watch(computing=0.05, altogether=0.2)
+    watch = ProgramClock(computing=0.05, altogether=0.2)
     gone = asyncio.Event()
     watch.start(gone.set)
     watch.waits()
@@ -38,7 +38,7 @@ async def test_waiting_is_not_computing() -> None:
 
 
 async def test_nothing_runs_out_while_a_person_is_asked() -> None:
-    watch = Watch(computing=600, altogether=0.05)
+    watch = ProgramClock(computing=600, altogether=0.05)
     gone = asyncio.Event()
     watch.start(gone.set)
     with watch.asking():
@@ -52,7 +52,7 @@ async def test_nothing_runs_out_while_a_person_is_asked() -> None:
 
 
 async def test_a_question_may_come_before_and_outlast_it() -> None:
-    watch = Watch(computing=5, altogether=0.01)
+    watch = ProgramClock(computing=5, altogether=0.01)
     with watch.asking():
         watch.start(lambda: None)
         watch.stop()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.sandbox.python.worker_values import said, told, value_of
+from mcpbridge.sandbox.python.worker_values import encode_error, encode_value, value_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
@@ -69,7 +69,7 @@ class Proxy:
     ],
 )
 def test_what_a_program_says(value: Any, text: str, shape: str) -> None:
-    assert said(value) == (text, shape)
+    assert encode_value(value) == (text, shape)
 
 
 def test_what_cannot_be_said_is_told_of() -> None:
@@ -77,7 +77,7 @@ def test_what_cannot_be_said_is_told_of() -> None:
     for _ in range(5000):
         deep = [deep]
     for value in (deep, 10**5000):
-        assert said(value) == ("[a value that cannot be shown: nested too deep, or a number too long]", "text")
+        assert encode_value(value) == ("[a value that cannot be shown: nested too deep, or a number too long]", "text")
 
 
 class Gone(Exception):
@@ -85,5 +85,5 @@ class Gone(Exception):
 
 
 def test_the_clock_of_the_interpreter_counts_as_its_limit() -> None:
-    assert told(Gone("killed")) == {"what": "TimeoutError", "message": "time limit"}
-    assert told(Exception("killed"))["what"] == "Crashed"
+    assert encode_error(Gone("killed")) == {"what": "TimeoutError", "message": "time limit"}
+    assert encode_error(Exception("killed"))["what"] == "Crashed"

@@ -24,7 +24,7 @@ from mcpbridge.pipeline.task_polling import is_task
 from mcpbridge.protocol.apps import app_uris
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import TRANSFORM, WHOLE
-from mcpbridge.results.header_line import may_hold_frame
+from mcpbridge.results.header_line import may_hold_header_line
 from mcpbridge.results.token_ledger import Line, TokenLedger
 from mcpbridge.storage.store import Store
 
@@ -106,7 +106,7 @@ class _Compress:
         result = await proceed(call)
         raw = result.data
         size = len(raw)
-        if size > self._smallest or expression or problem or (self._is_guarded and may_hold_frame(bytes(raw))):
+        if size > self._smallest or expression or problem or (self._is_guarded and may_hold_header_line(bytes(raw))):
             return await self._looked_at(call, result, expression, problem)
         if self._is_guarded:
             client = call.caller.name

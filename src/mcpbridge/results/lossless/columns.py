@@ -28,8 +28,10 @@ from mcpbridge.results.lossless.notation import (
 )
 
 
-def told(path: Path, values: list[Any], places: Sequence[int], below: Path | None, there: list[bool]) -> Spec | None:
-    """How a column is told without cells; None if it needs them, or other columns.
+def cell_free_spec(
+    path: Path, values: list[Any], places: Sequence[int], below: Path | None, there: list[bool]
+) -> Spec | None:
+    """How a column is described without cells; None if it needs cells, or other columns.
 
     `places`: of each row, how many records of its list come before it. `below`: the member whose lists are rows of
     their own, and `there`: whether a row has such.
@@ -91,7 +93,7 @@ class Keys(Struct, frozen=True):
     """`id` of an object: its key."""
 
 
-class Planned(Struct):
+class ColumnPlan(Struct):
     """One column, ready to be written."""
 
     spec: Spec
@@ -105,17 +107,17 @@ KeysOf = Callable[[list[Any]], Keys | None]
 
 def plan(
     columns: list[Column], places: Sequence[int], keys_of: KeysOf, *, depth: int = 0, below: Path | None = None
-) -> list[Planned]:
+) -> list[ColumnPlan]:
     """All columns, in the given order.
 
     `places`: of each row, how many records of its list come before it. `below`: the member whose lists are rows of
     their own. `depth`: in how many lists that stand in cells these records are.
     """
-    planned: list[Planned | None] = []
+    planned: list[ColumnPlan | None] = []
     there = [value is BELOW for path, values in columns if path == below for value in values]
     for path, values in columns:
-        spec = told(path, values, places, below, there)
-        planned.append(Planned(spec) if spec else None)
+        spec = cell_free_spec(path, values, places, below, there)
+        planned.append(ColumnPlan(spec) if spec else None)
     _plan_equal(columns, planned)
     _plan_templates(columns, planned, inline=depth > 0)
     for i, (path, values) in enumerate(columns):
@@ -124,17 +126,17 @@ def plan(
     return [entry for entry in planned if entry is not None]
 
 
-def _plan_equal(columns: list[Column], planned: list[Planned | None]) -> None:
+def _plan_equal(columns: list[Column], planned: list[ColumnPlan | None]) -> None:
     """Find columns that are as one before them."""
     known: dict[tuple[Any, ...], Path] = {}
     for i, (path, values) in enumerate(columns):
         if planned[i] is None and not any(isinstance(value, dict | list) for value in values):
             same = known.setdefault(tuple((type(value), str(value)) for value in values), path)
             if same is not path:
-                planned[i] = Planned(Spec(path, "same", source=same, has_cell=False))
+                planned[i] = ColumnPlan(Spec(path, "same", source=same, has_cell=False))
 
 
-def _plan_templates(columns: list[Column], planned: list[Planned | None], *, inline: bool) -> None:
+def _plan_templates(columns: list[Column], planned: list[ColumnPlan | None], *, inline: bool) -> None:
     """Find columns of strings that can be told from shorter ones."""
     texts: dict[int, list[Any]] = {}
     for i, (_, values) in enumerate(columns):
@@ -155,7 +157,7 @@ def _plan_templates(columns: list[Column], planned: list[Planned | None], *, inl
 
 def _template(
     i: int, columns: list[Column], texts: dict[int, list[Any]], sources: list[int], names: list[str], *, inline: bool
-) -> Planned | None:
+) -> ColumnPlan | None:
     path, values = columns[i]
     rows = [row for row, value in enumerate(values) if isinstance(value, str)]
     if len(rows) < 2 or any(len(values[row]) > _LONGEST for row in rows):
@@ -185,7 +187,7 @@ def _template(
     plain = sum(len(cell_text(value, inline=inline)) for value in values)
     if len(spec_text(spec, inline=inline)) + sum(map(len, written)) >= plain + len(names[i]):
         return None
-    return Planned(spec, written)
+    return ColumnPlan(spec, written)
 
 
 def _hole(parts: list[Any], given: list[Any], value: Any) -> Any:
@@ -198,43 +200,43 @@ def _hole(parts: list[Any], given: list[Any], value: Any) -> Any:
     return value[sum(lengths[:at]) : len(value) - sum(lengths[at:])]
 
 
-def _cells(path: Path, values: list[Any], keys_of: KeysOf, *, depth: int, below: Path | None) -> Planned:
+def _cells(path: Path, values: list[Any], keys_of: KeysOf, *, depth: int, below: Path | None) -> ColumnPlan:
     inline = depth > 0
     present = [value for value in values if value is not MISSING and value is not None]
     if path == below:
         plain = all(value is BELOW or value is MISSING for value in values)
         cells = [] if plain else [str(v) if v is BELOW else cell_text(v, inline=inline) for v in values]
-        return Planned(Spec(path, "below", has_cell=not plain), cells)
+        return ColumnPlan(Spec(path, "below", has_cell=not plain), cells)
     if all(isinstance(value, str) for value in present):
         plain = [cell_text(value, inline=inline) for value in values]
         strings = [cell_text(value, inline=inline, strings=True) for value in values]
         if sum(map(len, strings)) + 4 < sum(map(len, plain)):
-            return Planned(Spec(path, kind="str"), strings)
-        return Planned(Spec(path), plain)
+            return ColumnPlan(Spec(path, kind="str"), strings)
+        return ColumnPlan(Spec(path), plain)
     if all(is_object(value) for value in present) and (keys := keys_of(present)):
         cells = [cell_text(_key(keys, value), inline=inline) for value in values]
-        return Planned(Spec(path, kind="ref", table=keys.table), cells)
+        return ColumnPlan(Spec(path, kind="ref", table=keys.table), cells)
     if all(is_list(value) for value in present):
         found = _lists(path, values, present, keys_of, depth)
         if found:
             return found
-    return Planned(Spec(path), [cell_text(value, inline=inline) for value in values])
+    return ColumnPlan(Spec(path), [cell_text(value, inline=inline) for value in values])
 
 
 def _key(keys: Keys, value: Any) -> Any:
     return value if value is None or value is MISSING else keys.texts[id(value)]
 
 
-def _lists(path: Path, values: list[Any], present: list[Any], keys_of: KeysOf, depth: int) -> Planned | None:
+def _lists(path: Path, values: list[Any], present: list[Any], keys_of: KeysOf, depth: int) -> ColumnPlan | None:
     items = [item for value in present for item in value]
     if items and all(is_object(item) for item in items) and (keys := keys_of(items)):
         spec = Spec(path, kind="refs", table=keys.table)
         texts = keys.texts
-        return Planned(spec, [_bracketed(v, lambda item: cell_text(texts[id(item)], inline=True)) for v in values])
+        return ColumnPlan(spec, [_bracketed(v, lambda item: cell_text(texts[id(item)], inline=True)) for v in values])
     if items and depth < _DEEPEST and all(isinstance(item, dict | list) for item in items):
         return _records(path, values, present, items, keys_of, depth + 1)
     if items and not any(isinstance(item, dict | list) for item in items):
-        return Planned(Spec(path, kind="list"), [_bracketed(v, lambda i: cell_text(i, inline=True)) for v in values])
+        return ColumnPlan(Spec(path, kind="list"), [_bracketed(v, lambda i: cell_text(i, inline=True)) for v in values])
     return None
 
 
@@ -246,7 +248,7 @@ def _bracketed(value: Any, write: Callable[[Any], str]) -> str:
 
 def _records(
     path: Path, values: list[Any], present: list[Any], items: list[Any], keys_of: KeysOf, depth: int
-) -> Planned | None:
+) -> ColumnPlan | None:
     """Lists of records, with one head for all of them; None if JSON is as short."""
     places = [place for value in present for place in range(len(value))]
     columns = list(spread((), items, lambda found: stays_whole(found, keys_of)))
@@ -267,7 +269,7 @@ def _records(
             cells.append(f"[{';'.join(rows[at : at + len(value)])}]")
             at += len(value)
     plain = sum(len(cell_text(value)) for value in values)
-    return Planned(spec, cells) if len(spec_text(spec)) + sum(map(len, cells)) < plain else None
+    return ColumnPlan(spec, cells) if len(spec_text(spec)) + sum(map(len, cells)) < plain else None
 
 
 def stays_whole(values: list[Any], keys_of: KeysOf) -> bool:

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from mcpbridge.results.document import Document
 from mcpbridge.results.exact_json import NotReadable, write_json
-from mcpbridge.results.lossless.columns import Keys, Planned, plan, stays_whole
+from mcpbridge.results.lossless.columns import ColumnPlan, Keys, plan, stays_whole
 from mcpbridge.results.lossless.flatten import Column, Shape, shared_objects, spread
 from mcpbridge.results.lossless.notation import (
     BELOW,
@@ -161,7 +161,7 @@ class _Writer:
         texts = {id(item): key for group, key in zip(groups, names, strict=True) for item in group}
         return Keys(table, texts)
 
-    def _body(self, planned: list[Planned], count: int, depths: list[int]) -> str:
+    def _body(self, planned: list[ColumnPlan], count: int, depths: list[int]) -> str:
         """Head and rows."""
         self._signs.update(_signs([entry.spec for entry in planned]))
         head = "|".join(spec_text(entry.spec) for entry in planned)

@@ -394,7 +394,7 @@ def _read_spec(text: str, at: int, inline: bool) -> tuple[Spec, int]:
     if sign == "=":
         spec.has_cell = False
         if text[at + 1 : at + 2] == "{" and text[at + 2 : at + 3] != "}":
-            return spec, _read_told(text, at + 2, spec)
+            return spec, _read_derived(text, at + 2, spec)
         spec.how = "constant"
         spec.value, at = read_cell(text, at + 1, inline=inline)
     elif sign == "~":
@@ -410,7 +410,7 @@ def _read_spec(text: str, at: int, inline: bool) -> tuple[Spec, int]:
     return spec, at
 
 
-def _read_told(text: str, at: int, spec: Spec) -> int:
+def _read_derived(text: str, at: int, spec: Spec) -> int:
     if found := _STEPS.match(text, at):
         spec.how, spec.steps = "steps", (int(found[1]), int(found[2]))
         return found.end()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mcpbridge.results.preview.flatten import Column
-from mcpbridge.results.preview.wording import is_long_id, said
+from mcpbridge.results.preview.wording import is_long_id, value_text
 
 Number = int | Decimal
 Sort = Literal["empty", "constant", "flag", "category", "number", "ident", "time", "id", "url", "text", "mixed"]
@@ -210,11 +210,11 @@ def row_columns(profiles: Sequence[ColumnProfile], chosen: list[ColumnProfile]) 
     columns: list[tuple[ColumnProfile, float]] = []
     for place, profile in enumerate(chosen[:6]):
         worth = 1.0 if place == 0 else 0.7 if profile.sort == "text" else 0.5 / place
-        if place and (_told_by(profile, profiles) if profile.sort == "url" else _within(profile, chosen[0])):
+        if place and (_follows_from(profile, profiles) if profile.sort == "url" else _within(profile, chosen[0])):
             continue
         if place and (
             profile.column.path.endswith(("node_id", "uid", "etag"))
-            or _says_where(profile)
+            or _is_location(profile)
             or is_long_id(profile.present[0])
         ):
             worth = 0.15
@@ -223,7 +223,7 @@ def row_columns(profiles: Sequence[ColumnProfile], chosen: list[ColumnProfile]) 
     for profile in profiles:
         if id(profile) in known or profile.sort in {"constant", "empty"} or profile.same_as:
             continue
-        if profile.sort == "url" and _told_by(profile, profiles):
+        if profile.sort == "url" and _follows_from(profile, profiles):
             continue
         if profile.column.derived:
             columns.append((profile, _DERIVED.get(profile.path.rpartition(" ")[2], 0.3)))
@@ -238,7 +238,7 @@ def row_columns(profiles: Sequence[ColumnProfile], chosen: list[ColumnProfile]) 
     return columns
 
 
-def cell(profile: ColumnProfile, row: int, limit: int = 56, say: Callable[[Any, int], str] = said) -> str:
+def cell(profile: ColumnProfile, row: int, limit: int = 56, say: Callable[[Any, int], str] = value_text) -> str:
     """What the row has in this column; several values of a list with `+` between them, nothing as `-`."""
     rows = profile.rows
     if isinstance(rows, range):
@@ -298,13 +298,13 @@ def _rank(profile: ColumnProfile) -> float:
     rank -= 0.8 * profile.path.count(".")
     if not profile.all_different:
         rank -= 0.3
-    if _says_where(profile):
+    if _is_location(profile):
         rank -= 3.0
-    sample = [len(said(value, 200)) for value in islice(profile.present, 20)]
+    sample = [len(value_text(value, 200)) for value in islice(profile.present, 20)]
     return rank - sum(sample) / len(sample) / 22
 
 
-def _says_where(profile: ColumnProfile) -> bool:
+def _is_location(profile: ColumnProfile) -> bool:
     """It counts the rows, and so says of each only where it stands, which is known."""
     present = profile.present
     return profile.sort == "ident" and present[0] in {0, 1} and present[-1] in {len(present), len(present) - 1}
@@ -318,7 +318,7 @@ def _plainness(profile: ColumnProfile) -> tuple[bool, bool, bool, int, int, str]
         not isinstance(values[0], str),
         _last_word(profile.path) not in {"name", "login", "title", "username"},
         profile.path.count("."),
-        sum(len(said(value, 200)) for value in values),
+        sum(len(value_text(value, 200)) for value in values),
         profile.path,
     )
 
@@ -326,7 +326,7 @@ def _plainness(profile: ColumnProfile) -> tuple[bool, bool, bool, int, int, str]
 def _within(profile: ColumnProfile, first: ColumnProfile) -> bool:
     """Its values can be read in those of the first column: a prefix of the name."""
     values, names = profile.present[:4], first.present[:4]
-    texts = [(said(value, 200), said(name, 200)) for value, name in zip(values, names, strict=True)]
+    texts = [(value_text(value, 200), value_text(name, 200)) for value, name in zip(values, names, strict=True)]
     return all(len(value) > 2 and value in name for value, name in texts)
 
 
@@ -335,13 +335,13 @@ def _last_word(path: str) -> str:
     return words[-1].lower() if words else ""
 
 
-def _told_by(profile: ColumnProfile, others: Sequence[ColumnProfile]) -> bool:
+def _follows_from(profile: ColumnProfile, others: Sequence[ColumnProfile]) -> bool:
     """A URL that holds what another column says."""
     urls = profile.present[:4]
     for other in others:
         if other is profile or other.sort not in {"id", "ident", "category"} or not other.every or not profile.every:
             continue
-        said_there = [said(value, 200) for value in other.present[:4]]
+        said_there = [value_text(value, 200) for value in other.present[:4]]
         if all(len(value) > 2 and value in url for value, url in zip(said_there, urls, strict=True)):
             return True
     return False

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpbridge.results.preview.column_profile import ColumnProfile, Number, exact_sum
 from mcpbridge.results.preview.facts import Line, Lines
-from mcpbridge.results.preview.wording import mean_said, number, said, time_said, type_said
+from mcpbridge.results.preview.wording import mean_text, number, time_text, type_name, value_text
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _BEGINNING = re.compile(r"[^\W\d_][\w'’]{2,39}(?![\w'’])")
@@ -58,7 +58,7 @@ def column_line(profile: ColumnProfile) -> Line:
             line.add(span + ", all different" * different, (4.0 if different else 1.6) * worth)
         case "time":
             low, high = min(profile.counts), max(profile.counts)
-            line.add(f"{time_said(low)} – {time_said(high)}", 6 * worth)
+            line.add(f"{time_text(low)} – {time_text(high)}", 6 * worth)
         case "id":
             line.add(_extensions(profile), 5 * worth)
             line.add(_beginnings(profile), 3 * worth)
@@ -95,7 +95,7 @@ def _words(profile: ColumnProfile) -> list[str]:
 
 def counted(counts: Counter[Any], most: int = _MOST_COUNTS, limit: int = 48) -> str:
     """`open 30, closed 17`, the most frequent first; `… +5 more` where there are more."""
-    shown = ", ".join(f"{said(value, limit)} {count}" for value, count in counts.most_common(most))
+    shown = ", ".join(f"{value_text(value, limit)} {count}" for value, count in counts.most_common(most))
     more = len(counts) - most
     return shown + (f", … +{more} more" if more > 0 else "")
 
@@ -124,9 +124,9 @@ def _categories(line: Line, profile: ColumnProfile, worth: float) -> None:
     counts = profile.counts
     distinct = len(counts)
     if profile.sort == "mixed":
-        kinds = Counter(map(type_said, profile.present))
+        kinds = Counter(map(type_name, profile.present))
         line.add("mixed types: " + counted(kinds), 3 * worth)
-        numbers = [value for value in profile.present if type_said(value) in {"int", "number"}]
+        numbers = [value for value in profile.present if type_name(value) in {"int", "number"}]
         if numbers:
             line.add(f"numbers {number(min(numbers))} to {number(max(numbers))}", 4 * worth)
             total = exact_sum(numbers)
@@ -171,14 +171,14 @@ def _quantity(line: Line, profile: ColumnProfile, worth: float) -> None:
     if total is not None and len(numbers) > 1:
         summed = not is_rate(profile) and len(numbers) <= 20 * (profile.rows[-1] + 1)
         line.add(f"sum {number(total)}", (7 if summed else 1.5) * worth)
-        mean = mean_said(total, len(numbers))
+        mean = mean_text(total, len(numbers))
         line.add(f"mean {mean}" if mean else "", 2 * worth)
     if len(counts) <= 8 and len(counts) * 2 <= len(numbers):
         line.add(counted(counts), 4 * worth)
     elif len(counts) < len(numbers):
         top, times = counts.most_common(1)[0]
         if times * 3 >= len(numbers):
-            line.add(f"{said(top)} in {times}", 2 * worth)
+            line.add(f"{value_text(top)} in {times}", 2 * worth)
 
 
 def _texts(line: Line, profile: ColumnProfile, worth: float) -> None:
@@ -189,7 +189,7 @@ def _texts(line: Line, profile: ColumnProfile, worth: float) -> None:
         if len(profile.counts) < len(values):
             line.add(f"{len(profile.counts)} distinct", 2 * worth)
             top, times = profile.counts.most_common(1)[0]
-            line.add(f"{times} times {said(top, 40)}", 1.5 * worth)
+            line.add(f"{times} times {value_text(top, 40)}", 1.5 * worth)
         lengths = list(map(len, values))
         line.add(f"{min(lengths)}–{max(lengths)} chars", (1.2 if max(lengths) > 100 else 0.4) * worth)
         return
@@ -290,8 +290,10 @@ def _sums(category: ColumnProfile, quantity: ColumnProfile) -> Line:
         groups[value].append(figure)
     tell = _mean if is_rate(quantity) else _sum
     line = Line(f"{quantity.path} {'mean' if is_rate(quantity) else 'sum'} by {category.path}")
-    line.add(", ".join(f"{said(value, 24)} {tell(figures)}" for value, figures in groups.items()), 4.0)
-    line.add("max " + ", ".join(f"{said(value, 24)} {number(max(figures))}" for value, figures in groups.items()), 1.0)
+    line.add(", ".join(f"{value_text(value, 24)} {tell(figures)}" for value, figures in groups.items()), 4.0)
+    line.add(
+        "max " + ", ".join(f"{value_text(value, 24)} {number(max(figures))}" for value, figures in groups.items()), 1.0
+    )
     return line
 
 
@@ -302,7 +304,7 @@ def _pairs(one: ColumnProfile, other: ColumnProfile, quantity: ColumnProfile | N
         for row, column, figure in zip(one.present, other.present, quantity.numbers, strict=True):
             cells[row, column].append(figure)
     what = f"count and {quantity.path} sum" if quantity is not None else "count"
-    names = ", ".join(said(column, 20) for column in other.counts)
+    names = ", ".join(value_text(column, 20) for column in other.counts)
     line = Line(f"{what} by {one.path} × {other.path} ({names})")
     parts: list[str] = []
     for row in one.counts:
@@ -310,14 +312,14 @@ def _pairs(one: ColumnProfile, other: ColumnProfile, quantity: ColumnProfile | N
             str(counts[row, column]) + (f" {_sum(cells[row, column])}" if quantity and counts[row, column] else "")
             for column in other.counts
         )
-        parts.append(f"{said(row, 24)} {', '.join(within)}")
+        parts.append(f"{value_text(row, 24)} {', '.join(within)}")
     line.add("; ".join(parts), worth)
     return line
 
 
 def _mean(figures: Sequence[Number]) -> str:
     total = exact_sum(figures)
-    return mean_said(total, len(figures)) if total is not None else "?"
+    return mean_text(total, len(figures)) if total is not None else "?"
 
 
 def _sum(figures: Sequence[Number]) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from mcpbridge.results.preview.column_profile import Number, exact_sum
 from mcpbridge.results.preview.flatten import Column, Lists, Table
-from mcpbridge.results.preview.wording import mean_of
+from mcpbridge.results.preview.wording import rounded_mean
 from mcpbridge.results.token_count import estimated_tokens_of
 
 CHARS_IN_TOKEN = 3.2
@@ -42,7 +42,7 @@ class Line(Struct):
     facts: list[Fact] = field(default_factory=list[Fact])
     names: str = ""
     """The path of the field that its title names."""
-    taken: set[int] = field(default_factory=set[int])
+    chosen: set[int] = field(default_factory=set[int])
     whole: str = ""
     """A long text, of which its one fact tells the beginning; more of it is told where there is room."""
 
@@ -51,19 +51,19 @@ class Line(Struct):
         if text:
             self.facts.append(Fact(text, worth, names or self.names, joint))
 
-    def may_take(self, place: int) -> bool:
-        """It is not taken yet, and what it goes on with is."""
-        return place not in self.taken and (not self.facts[place].joint or place - 1 in self.taken)
+    def may_choose(self, place: int) -> bool:
+        """It is not chosen yet, and what it goes on with is."""
+        return place not in self.chosen and (not self.facts[place].joint or place - 1 in self.chosen)
 
     @property
-    def told(self) -> set[str]:
+    def named_fields(self) -> set[str]:
         """The fields that can be read in it."""
-        return {self.facts[place].names for place in self.taken}
+        return {self.facts[place].names for place in self.chosen}
 
     @property
     def text(self) -> str:
-        """The line with what was taken."""
-        facts = [self.facts[place] for place in sorted(self.taken)]
+        """The line with what was chosen."""
+        facts = [self.facts[place] for place in sorted(self.chosen)]
         body = "".join(f"{' ' if fact.joint else '; '}{fact.text}" for fact in facts)[2:]
         return f"{self.title}: {body}" if self.title else body
 
@@ -102,7 +102,7 @@ def series_columns(table: Table) -> list[Column]:
             continue
         picked = _reader(lists)
         if picked is not None:
-            columns.extend(_told(lists, *picked))
+            columns.extend(_summary_columns(lists, *picked))
     return columns
 
 
@@ -127,7 +127,7 @@ def _second(point: Any) -> Any:
     return point[1] if isinstance(point, list) and len(point) == 2 else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-def _told(lists: Lists, suffix: str, read: Callable[[Any], Any]) -> list[Column]:
+def _summary_columns(lists: Lists, suffix: str, read: Callable[[Any], Any]) -> list[Column]:
     rows: list[int] = []
     told: dict[str, list[Any]] = {"last": [], "max": [], "min": [], "≈mean": [], "first": []}
     for row, points in zip(lists.rows, lists.lists, strict=True):
@@ -142,7 +142,7 @@ def _told(lists: Lists, suffix: str, read: Callable[[Any], Any]) -> list[Column]
         told["last"].append(values[-1])
         told["min"].append(values[known.index(min(known))])
         told["max"].append(values[known.index(max(known))])
-        told["≈mean"].append(mean_of(total, len(known)) if total is not None else None)
+        told["≈mean"].append(rounded_mean(total, len(known)) if total is not None else None)
     whole: Sequence[int] = range(len(rows)) if rows == list(range(len(rows))) else rows
     return [
         Column(f"{lists.path}[]{suffix} {name}", figures, whole, len(lists.lists), derived=True)

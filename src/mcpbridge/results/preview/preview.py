@@ -12,8 +12,8 @@ from mcpbridge.results.preview.facts import Line, by_worth
 from mcpbridge.results.preview.flatten import Part, parts_of
 from mcpbridge.results.preview.rows import whole_rows
 from mcpbridge.results.preview.table import Section, table_section, tree_section
-from mcpbridge.results.preview.wording import PLAINEST, Field, cut, ends_said, outline, plural, said, type_said
-from mcpbridge.results.text.lines import Fact, Lines, filled, lines_of, many
+from mcpbridge.results.preview.wording import PLAINEST, Field, cut, ends_text, outline, plural, type_name, value_text
+from mcpbridge.results.text.lines import Fact, Lines, facts_text, lines_of, many
 
 
 def headline(document: Document) -> str:
@@ -138,15 +138,15 @@ class Choice:
         for worth, line, place in self._ranked:
             if worth < at_least * (1 + max(0, used - ends - _LONG) / _LONG * _RISE):
                 continue
-            if not line.may_take(place):
+            if not line.may_choose(place):
                 continue
-            cost = len(line.facts[place].text) + (2 if line.taken else len(line.title) + 3)
+            cost = len(line.facts[place].text) + (2 if line.chosen else len(line.title) + 3)
             name = line.facts[place].names
-            refund = len(name.rpartition(".")[2]) + 1 if name and name not in line.told else 0
+            refund = len(name.rpartition(".")[2]) + 1 if name and name not in line.named_fields else 0
             kept = reserve if worth < _WORTH_THEIR_ROOM else reserve // 3
             if used + cost - refund > self._room - kept:
                 continue
-            line.taken.add(place)
+            line.chosen.add(place)
             self._order.append((line, place))
             used += cost - refund
         while self._order and len(self.text()) > self._room:
@@ -154,7 +154,7 @@ class Choice:
                 self._plainness += 1
                 continue
             line, place = self._order.pop()
-            line.taken.discard(place)
+            line.chosen.discard(place)
 
     def _fill_rows(self, share_of_room: float) -> None:
         """Give rows so much of what is left, to the sections by their weight."""
@@ -174,13 +174,13 @@ class Choice:
 
     def _lengthen(self) -> None:
         """Share what is left among the long texts of which the beginning is told."""
-        lines = [line for section in self._sections for line in section.lines if line.whole and line.taken]
+        lines = [line for section in self._sections for line in section.lines if line.whole and line.chosen]
         lines.sort(key=lambda line: len(line.whole))
         spare = self._room - len(self.text())
         for place, line in enumerate(lines):
             fact = line.facts[0]
             before = len(fact.text)
-            told = ends_said(line.whole, before + spare // (len(lines) - place))
+            told = ends_text(line.whole, before + spare // (len(lines) - place))
             if len(told) > before:
                 fact.text = told
                 spare -= len(told) - before
@@ -190,8 +190,8 @@ class Choice:
         parts = [self._head] if self._head else []
         room = max(40, int(self._room * _FIELDS_SHARE) - 40)
         for section, rows, ends in zip(self._sections, self._rows, self._ends, strict=True):
-            lines = [line for line in section.lines if line.taken]
-            told = set[str]().union(*(line.told for line in lines))
+            lines = [line for line in section.lines if line.chosen]
+            told = set[str]().union(*(line.named_fields for line in lines))
             fields = [field for field in section.fields if field.path not in told]
             listed = outline(fields, room, self._plainness)
             room -= len(listed)
@@ -224,10 +224,10 @@ def shape(value: Any) -> str:
     if isinstance(value, str):
         return f"string of {plural(len(value), 'char')}"
     if not isinstance(value, (dict, list)):
-        return _NOUNS.get(type_said(value), "null")
+        return _NOUNS.get(type_name(value), "null")
     if isinstance(value, list):
         rows = cast("list[Any]", value)
-        nouns = {_NOUNS.get(type_said(row), "value") for row in rows[:1000]}
+        nouns = {_NOUNS.get(type_name(row), "value") for row in rows[:1000]}
         noun = nouns.pop() if len(nouns) == 1 else "value"
         return f"array of {plural(len(rows), noun)}" if rows else "empty array"
     members = cast("dict[str, Any]", value)
@@ -239,8 +239,8 @@ def shape(value: Any) -> str:
 
 def scalar_text(value: Any, room: int) -> str:
     """What is neither object nor list: itself."""
-    noun = _NOUNS.get(type_said(value), "value")
-    told = ends_said(value, room - len(noun) - 2) if isinstance(value, str) else said(value, room)
+    noun = _NOUNS.get(type_name(value), "value")
+    told = ends_text(value, room - len(noun) - 2) if isinstance(value, str) else value_text(value, room)
     return cut(f"{noun}: {told}", room)
 
 
@@ -306,16 +306,16 @@ def _plain(pairs: list[tuple[str, Any]]) -> Section:
         worth = 6.0
         if isinstance(value, str) and len(value) > _LONGEST_PLAIN:
             line.whole, worth = value, 15.0
-        line.add(_plain_said(value), worth / (1 + 0.2 * path.count(".")))
+        line.add(_plain_text(value), worth / (1 + 0.2 * path.count(".")))
         section.lines.append(line)
-        section.fields.append(Field(path, type_said(value)))
+        section.fields.append(Field(path, type_name(value)))
     return section
 
 
-def _plain_said(value: Any) -> str:
+def _plain_text(value: Any) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(said(member, 40) for member in cast('list[Any]', value))}]"
-    return said(value, _LONGEST_PLAIN)
+        return f"[{', '.join(value_text(member, 40) for member in cast('list[Any]', value))}]"
+    return value_text(value, _LONGEST_PLAIN)
 
 
 NAMES = {"html": "HTML page", "listing": "list of paths", "diff": "diff", "markdown": "Markdown", "log": "log"}
@@ -338,7 +338,7 @@ def preview_text(document: Document, room: int, items: int = 3) -> str:
         return text_prose.prose_preview(document.text, lines, room)[: max(room, 0)]
     if document.kind != "html" and lines.scope:
         facts.insert(0, Fact(0, lines.scope))
-    return filled(facts, max(room, 0))
+    return facts_text(facts, max(room, 0))
 
 
 def _facts(document: Document, lines: Lines, items: int) -> list[Fact]:

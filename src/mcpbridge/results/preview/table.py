@@ -23,7 +23,7 @@ from mcpbridge.results.preview.columns import column_line, group_lines, worth_of
 from mcpbridge.results.preview.facts import Line, Lines, series_columns
 from mcpbridge.results.preview.flatten import Column, Lists, Table, table_of
 from mcpbridge.results.preview.rows import Rows
-from mcpbridge.results.preview.wording import Field, cut, number, plural, said, type_said
+from mcpbridge.results.preview.wording import Field, cut, number, plural, type_name, value_text
 
 MOST_VALUES = 400_000
 """Values that are looked at in one table; of larger ones, rows at even distances."""
@@ -199,8 +199,8 @@ def _add_exceptions(lines: Lines, profile: ColumnProfile, columns: Sequence[tupl
     rows = [row for row, value in enumerate(profile.present) if value != usual]
     called: dict[str, list[str]] = {}
     for row in rows:
-        called.setdefault(said(profile.present[row], 24), []).append(cell(name, row, 40))
-    title = f"{profile.path} not {said(usual, 24)}"
+        called.setdefault(value_text(profile.present[row], 24), []).append(cell(name, row, 40))
+    title = f"{profile.path} not {value_text(usual, 24)}"
     if len(called) == 1:
         title = f"{profile.path} {next(iter(called))}"
         texts = [", ".join(names) for names in called.values()]
@@ -230,7 +230,7 @@ def _add_lists(lines: Lines, lists: Lists) -> None:
 
 
 def _field(profile: ColumnProfile) -> Field:
-    kind = type_said(profile.present[0]) if profile.present else "str" if profile.empties else "null"
+    kind = type_name(profile.present[0]) if profile.present else "str" if profile.empties else "null"
     if profile.sort == "mixed":
         kind = "mixed"
     elif profile.sort == "id" and profile.all_different and profile.path.count(".") < 2 and "[]" not in profile.path:
@@ -242,7 +242,11 @@ def _always(profile: ColumnProfile) -> str:
     """The one value of a column, as JSON; empty if there are several, or none in some rows."""
     if profile.sort == "constant":
         value = profile.present[0]
-        return json.dumps(cut(value, _LONGEST_CONSTANT), ensure_ascii=False) if isinstance(value, str) else said(value)
+        return (
+            json.dumps(cut(value, _LONGEST_CONSTANT), ensure_ascii=False)
+            if isinstance(value, str)
+            else value_text(value)
+        )
     if profile.sort == "empty" and not profile.column.missing and not (profile.nulls and profile.empties):
         return "null" if profile.nulls else '""'
     return ""
@@ -289,7 +293,7 @@ def tree_section(title: str, roots: Sequence[Any], branch: str) -> Section:
         lines.append(first)
         if len(tops) == 1:
             second = [node for node in nodes if node.depth == 1]
-            below = Line(f"below {said(tops[0].value.get(name))}")
+            below = Line(f"below {value_text(tops[0].value.get(name))}")
             below.add(", ".join(_top(node, name) for node in second[:40]) + (", …" if len(second) > 40 else ""), 10.0)
             lines.append(below)
     section.lines = [*lines, *section.lines]
@@ -341,7 +345,7 @@ def _count_leaves(nodes: Sequence[_Node]) -> None:
 
 
 def _top(node: _Node, name: str) -> str:
-    called = said(node.value.get(name, "?"), 40)
+    called = value_text(node.value.get(name, "?"), 40)
     return called if node.leaf else f"{called} ({node.below})"
 
 

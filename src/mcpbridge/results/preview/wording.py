@@ -30,7 +30,7 @@ def number(value: int | Decimal) -> str:
     return cut(str(value), _LONGEST_NUMBER)
 
 
-def said(value: Any, limit: int = 60) -> str:
+def value_text(value: Any, limit: int = 60) -> str:
     """A value within a line: bare where that is plain, else as JSON. Objects and lists by their size."""
     if isinstance(value, str):
         short = cut(value, limit)
@@ -47,8 +47,8 @@ def said(value: Any, limit: int = 60) -> str:
 
 
 def brief(value: Any, limit: int) -> str:
-    """As `said`, and of long ids, such as hashes, the beginning alone."""
-    return value[:_OF_LONG_ID] + "…" if is_long_id(value) else said(value, limit)
+    """As `value_text`, and of long ids, such as hashes, the beginning alone."""
+    return value[:_OF_LONG_ID] + "…" if is_long_id(value) else value_text(value, limit)
 
 
 def is_long_id(value: Any) -> bool:
@@ -56,7 +56,7 @@ def is_long_id(value: Any) -> bool:
     return isinstance(value, str) and len(value) >= _LONG_ID and _ID.fullmatch(value) is not None
 
 
-def mean_of(total: int | Decimal, count: int) -> str:
+def rounded_mean(total: int | Decimal, count: int) -> str:
     """The mean to four digits, or all of those before the point."""
     try:
         mean = Decimal(total) / count
@@ -71,35 +71,35 @@ def mean_of(total: int | Decimal, count: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def mean_said(total: int | Decimal, count: int) -> str:
+def mean_text(total: int | Decimal, count: int) -> str:
     """The mean, marked with `≈` where it is rounded."""
-    mean = mean_of(total, count)
+    mean = rounded_mean(total, count)
     try:
         return mean if not mean or Decimal(mean) * count == total else f"≈{mean}"
     except ArithmeticError:
         return f"≈{mean}"
 
 
-def ends_said(text: str, room: int) -> str:
+def ends_text(text: str, room: int) -> str:
     """A long text in so many characters: how it begins and how it ends, with how much is left out between."""
-    whole = said(text, len(text)) if len(text) <= room else ""
+    whole = value_text(text, len(text)) if len(text) <= room else ""
     if whole and len(whole) <= room:
         return whole
     kept = room - 30
     while kept > 20:
         tail = kept // 4
-        told = f"{said(text[: kept - tail], kept)} … +{len(text) - kept} chars … {said(text[-tail:], kept)}"
+        told = f"{value_text(text[: kept - tail], kept)} … +{len(text) - kept} chars … {value_text(text[-tail:], kept)}"
         if len(told) <= room:
             return told
         # Quotes and what is escaped in them take room as well.
         kept -= max(8, (len(told) - room) // 2)
-    return said(text, max(room - 2, 1))[:room]
+    return value_text(text, max(room - 2, 1))[:room]
 
 
-def time_said(value: Any) -> str:
+def time_text(value: Any) -> str:
     """A time as it is written; seconds and milliseconds since 1970 with their date."""
     if not isinstance(value, int):
-        return said(value)
+        return value_text(value)
     from datetime import UTC, datetime
 
     seconds = value / 1000 if value > 10**11 else value
@@ -109,7 +109,7 @@ def time_said(value: Any) -> str:
 _TYPES: dict[type, str] = {str: "str", int: "int", bool: "bool", Decimal: "number", list: "list", dict: "object"}
 
 
-def type_said(value: object) -> str:
+def type_name(value: object) -> str:
     """The type of a value in a word; `null` for none."""
     return _TYPES.get(type(value), "null")
 

@@ -37,10 +37,10 @@ from mcpbridge.results.query.text import (
     found_lines,
     has_match,
     lines_of,
+    match_text,
     matches,
     numbered,
     rows_of_text,
-    shown,
     text_page,
 )
 
@@ -76,7 +76,7 @@ def select(query: Query, roots: Sequence[Place], meter: Meter, *, is_filter: boo
     Raises:
         QueryRefused: what cannot be, and what there is instead.
     """
-    found = [place for root in roots for place in (query.path.found(root, meter) if query.path else (root,))]
+    found = [place for root in roots for place in (query.path.resolve(root, meter) if query.path else (root,))]
     is_one = len(roots) == 1 and len(found) == 1 and not (query.path and query.path.is_many)
     note = ""
     if not (query.path and query.path.is_many) and all(isinstance(place.value, list) for place in found):
@@ -203,12 +203,12 @@ def _answered(query: Query, documents: Mapping[str, Document], room: int) -> str
         meter = Meter()
         if query.asks_rows:
             roots = [_root(handle, document, query) for handle, document in documents.items()]
-            return _told(query, select(query, roots, meter), room)
+            return _answer_text(query, select(query, roots, meter), room)
         if all(document.is_structured for document in documents.values()) and not query.is_empty:
             roots = [Place(None, handle, document.value) for handle, document in documents.items()]
             found = select(query, roots, meter)
             if len(found.rows) != len(roots) or query.path is None:
-                return _told(query, found, room)
+                return _answer_text(query, found, room)
     share = room // len(documents) - 1
     if share < 200:
         raise QueryRefused(f"too many handles for {room} characters: give fewer, or where, sort, select or aggregate")
@@ -227,9 +227,9 @@ def _of_one(query: Query, handle: str, document: Document, room: int) -> str:
     if query.asks_rows or (document.is_structured and query.finder is None):
         found = select(query, [_root(handle, document, query)], meter)
         if not query.is_empty:
-            return _told(query, found, room)
+            return _answer_text(query, found, room)
         head = fitted(headline(document), room // 3)
-        return f"{head}\n{_told(query, found, room - len(head) - 1)}"
+        return f"{head}\n{_answer_text(query, found, room - len(head) - 1)}"
     if document.is_structured:
         return _findings(query, _root(handle, document, query), document.around, room, meter)
     if query.path is not None and query.path.steps:
@@ -248,7 +248,7 @@ def _inside(query: Query, handle: str, document: Document, meter: Meter) -> tupl
         return query, document
     if not document.is_structured:
         return query, document
-    found = list(islice(query.path.found(Place(None, handle, document.value), meter), 2))
+    found = list(islice(query.path.resolve(Place(None, handle, document.value), meter), 2))
     if len(found) == 1 and isinstance(found[0].value, str):
         return replace(query, path=None), Document(found[0].value, "text")
     if query.lines is not None:
@@ -263,7 +263,7 @@ def _root(handle: str, document: Document, query: Query) -> Place:
     return Place(None, handle, rows_of_text(document, query))
 
 
-def _told(query: Query, found: Selection, room: int) -> str:
+def _answer_text(query: Query, found: Selection, room: int) -> str:
     if not found.is_one or not found.rows:
         rows = Row(len(found.rows), lambda index: found.shape(found.rows[index]), lambda index: found.rows[index].path)
         return rows_page(rows, query.offset or 0, query.limit, room, found.note)
@@ -321,9 +321,9 @@ def _found_in(
     """All that is found, in the order of the text; each is written only if it is shown."""
     before, after = around if query.path is None or not query.path.steps else ("", "")
     yield from _words_found("before the value", before, finder)
-    for place in query.path.found(root, meter) if query.path else (root,):
+    for place in query.path.resolve(root, meter) if query.path else (root,):
         for one, text, span in matches(place, finder, meter):
-            yield partial(shown, one, text, span)
+            yield partial(match_text, one, text, span)
     yield from _words_found("after the value", after, finder)
 
 

@@ -89,7 +89,7 @@ class Regex:
         try:
             self._compiled: Any = engine.compile(without_halves(pattern), options)
         except engine.error as error:
-            raise QueryRefused(f"regex {clipped(pattern)!r}: {_told(error)}") from None
+            raise QueryRefused(f"regex {clipped(pattern)!r}: {_reason(error)}") from None
         if self._compiled.groups > MOST_GROUPS:
             raise QueryRefused(f"regex: at most {MOST_GROUPS} groups (…); (?:…) groups without catching")
         self._patience = patience or Patience()
@@ -109,7 +109,7 @@ class Regex:
         return {} if found is None else dict(zip(self._names, found.groups(), strict=True))
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     said: object = error.args[0] if error.args else ""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     if "(?" in text or "escape sequence: \\" in text:

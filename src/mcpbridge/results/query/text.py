@@ -50,7 +50,7 @@ def excerpt(text: str, span: tuple[int, int], whole: int = WHOLE) -> str:
     return text.replace("\r", "").replace("\n", "\\n")
 
 
-def shown(place: Place, text: str, span: tuple[int, int]) -> str:
+def match_text(place: Place, text: str, span: tuple[int, int]) -> str:
     """A match as answers show it: its path, what it is in if that is nested, an excerpt."""
     path = place.path
     trail = place.parent.trail if path.count("[") > 1 and place.parent is not None else ""
@@ -196,10 +196,10 @@ def rows_of_text(document: Document, query: Query) -> list[Any]:
         if query == Query(aggregates=query.aggregates) and all(one.term is None for one in query.aggregates):
             return lines  # they are only counted, and there may be millions
         return [{"line": number, "text": line} for number, line in enumerate(lines, 1)]
-    return list(_found(lines, query.finder))
+    return list(_matching_lines(lines, query.finder))
 
 
-def _found(lines: list[str], finder: Finder) -> Iterator[dict[str, Any]]:
+def _matching_lines(lines: list[str], finder: Finder) -> Iterator[dict[str, Any]]:
     left = max(SCANNED, 2 * sum(map(len, lines)))
     for number, line in enumerate(lines, 1):
         at, is_long = 0, len(line) > LONG

@@ -42,7 +42,7 @@ def kind_of(text: str, mime: str = "") -> TextKind:
     marked = _marks_of_markdown(lines)
     if _stamped(lines) >= 0.3:
         return "log"
-    if marked < 4 and _told_by_runner(lines):
+    if marked < 4 and _is_runner_output(lines):
         return "log"
     if _listed(lines) >= 0.8 and len(lines) >= 5:
         return "listing"
@@ -99,7 +99,7 @@ _RUNNER = re.compile(
 )
 
 
-def _told_by_runner(lines: list[str]) -> bool:
+def _is_runner_output(lines: list[str]) -> bool:
     """Output of a test run or a build, or a stack trace."""
     told = sum(1 for line in lines if _RUNNER.match(line))
     return told >= 3 and told / len(lines) >= 0.08

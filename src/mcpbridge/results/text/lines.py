@@ -166,7 +166,7 @@ class Fact(Struct, frozen=True):
     """Whether it is known how many items there are; if not, there are more than given, and no number is said."""
 
 
-def filled(facts: Iterable[Fact], room: int) -> str:
+def facts_text(facts: Iterable[Fact], room: int) -> str:
     """The facts that fit into `room` characters, one a line, in their order.
 
     Of a large room minor facts get a part only: what has been told by then answers most questions, and every character
@@ -180,7 +180,7 @@ def filled(facts: Iterable[Fact], room: int) -> str:
     for at in by_rank:
         fact = placed[at]
         is_free = fact.rank <= MAJOR or (not fact.items and left - spare > len(fact.head) // 2)
-        line = told(fact, min(left - 1 - (0 if is_free else spare), int(room * fact.share)))
+        line = fact_text(fact, min(left - 1 - (0 if is_free else spare), int(room * fact.share)))
         if line:
             lines[at] = line
             left -= len(line) + 1
@@ -188,14 +188,14 @@ def filled(facts: Iterable[Fact], room: int) -> str:
         limit = left if placed[at].rank <= FIRST else left - spare
         if limit > LEAST and placed[at].share < 1.0:
             had = len(lines[at]) if at in lines else -1
-            line = told(placed[at], limit + had if at in lines else limit - 1)
+            line = fact_text(placed[at], limit + had if at in lines else limit - 1)
             if len(line) > max(had, 0):
                 lines[at] = line
                 left -= len(line) - had
     return "\n".join(lines[at] for at in sorted(lines))[:room]
 
 
-def told(fact: Fact, room: int) -> str:
+def fact_text(fact: Fact, room: int) -> str:
     """The fact in at most `room` characters, with what is missing said; nothing if that is too few to tell it."""
     if not fact.items:
         return cut(fact.head, room) if room >= min(len(fact.head), max(LEAST * 3, len(fact.head) // 2)) else ""

@@ -121,7 +121,7 @@ def listing_facts(lines: Lines, items: int) -> list[Fact]:
     probe = every[:200]
     hits = sum(1 for line in probe if PATH_AT_LINE.match(line))
     if hits * 2 > len(probe):
-        return _found(every, items)
+        return _search_matches(every, items)
     if sum(1 for line in probe if TAGGED.match(line)) * 2 > len(probe):
         return tagged_facts(every)
     if sum(1 for line in probe if ROW_OF_LS.match(line)) * 2 > len(probe):
@@ -272,7 +272,7 @@ def _bytes(size: str) -> int:
         return 0
 
 
-def _found(every: Sequence[str], items: int) -> list[Fact]:
+def _search_matches(every: Sequence[str], items: int) -> list[Fact]:
     """Of what a search found: how many matches in which files, some matches of each."""
     matches, files = 0, dict[str, list[str]]()
     texts = Counter[str]()

@@ -164,7 +164,7 @@ _SIGNS = ' \t[]()<>-|:"='
 PROCESS = re.compile(r"\s*(?:[\w.-]+ )?([A-Za-z][\w./-]{1,60})(?:\[\d+\])?: ")
 
 
-class Told(Struct):
+class LogScan(Struct):
     """What is known of the lines so far."""
 
     marks: Present
@@ -186,7 +186,7 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
     access = access_facts(lines, every)
     if access:
         return access
-    told = Told(Present(MARKS, every))
+    told = LogScan(Present(MARKS, every))
     looked_at = [line[:WIDTH] for line in every]
     known: dict[str, _Parts | None] = {}
     spoke: list[tuple[str, str]] = []
@@ -200,7 +200,7 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
         if parts is None:
             told.rest.append((at, line))
         else:
-            spoke.append(_tell(told, at, line, parts))
+            spoke.append(_record(told, at, line, parts))
     _count(told, Counter(spoke))
     facts: list[Fact] = [Fact(0, _span(told))] if told.first else []
     if told.levels:
@@ -208,7 +208,7 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
     facts += run_facts(told.rest, told.said.get("", []) if not told.levels else [], lines, every)
     if told.levels or told.first:
         facts += _grave(told, lines, every)
-        facts += _said(told, lines, every)
+        facts += _other_lines(told, lines, every)
     facts += _ends(every, items)
     return facts
 
@@ -252,7 +252,7 @@ def _group(match: re.Match[str], *numbers: int) -> slice:
     return next((slice(*match.span(number)) for number in numbers if match[number]), _NONE)
 
 
-def _tell(told: Told, at: int, line: str, parts: _Parts) -> tuple[str, str]:
+def _record(told: LogScan, at: int, line: str, parts: _Parts) -> tuple[str, str]:
     """Take a line in. Returns its level and the part that speaks; either may be empty."""
     stamp, level_at, part, text = parts
     if stamp.stop:
@@ -266,7 +266,7 @@ def _tell(told: Told, at: int, line: str, parts: _Parts) -> tuple[str, str]:
     return level, line[part]
 
 
-def _count(told: Told, spoke: Counter[tuple[str, str]]) -> None:
+def _count(told: LogScan, spoke: Counter[tuple[str, str]]) -> None:
     """Count the levels, and the parts that spoke at each."""
     for (level, part), count in spoke.items():
         if level:
@@ -277,11 +277,11 @@ def _count(told: Told, spoke: Counter[tuple[str, str]]) -> None:
                 told.graves[part] += count
 
 
-def _span(told: Told) -> str:
+def _span(told: LogScan) -> str:
     return f"time: {told.first} → {told.last}"
 
 
-def _grave(told: Told, lines: Lines, every: Sequence[str]) -> list[Fact]:
+def _grave(told: LogScan, lines: Lines, every: Sequence[str]) -> list[Fact]:
     """The lines that speak of failures: the gravest, the first and the last of each level, and what they say."""
     facts: list[Fact] = []
     levels = sorted((each for each in told.said if each.upper() in GRAVE), key=lambda each: GRAVE.index(each.upper()))
@@ -296,7 +296,7 @@ def _grave(told: Told, lines: Lines, every: Sequence[str]) -> list[Fact]:
     return facts
 
 
-def _said(told: Told, lines: Lines, every: Sequence[str]) -> list[Fact]:
+def _other_lines(told: LogScan, lines: Lines, every: Sequence[str]) -> list[Fact]:
     """What the other lines say, by level, the rarer level first; who speaks; what took longest."""
     facts: list[Fact] = []
     peaks: list[tuple[float, int]] = []

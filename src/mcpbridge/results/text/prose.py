@@ -16,7 +16,7 @@ from mcpbridge.results.text.lines import (
     around,
     cut,
     ends,
-    filled,
+    facts_text,
     many,
     tally,
     words_in,
@@ -55,11 +55,11 @@ def prose_preview(text: str, lines: Lines, room: int) -> str:
         facts, most = _xml(text), room
     elif records := records_of(every, WIDTH):
         facts = [*_scope(lines), *record_facts(records, lines), *_alike(templates_of(records.rest))[0]]
-        return filled(facts, room)
+        return facts_text(facts, room)
     else:
         facts, is_alike = _outline(lines, every, room)
         most = min(room, ENDS) if is_alike else room
-    told = filled(facts, max(room * 9 // 20, 60))
+    told = facts_text(facts, max(room * 9 // 20, 60))
     left = min(room - len(told) - (1 if told else 0), most)
     shown = ends(text, left)
     return f"{told}\n{shown}" if told and shown else (told or shown)
@@ -88,7 +88,7 @@ def _scope(lines: Lines) -> list[Fact]:
 
 def _outline(lines: Lines, every: Sequence[str], room: int) -> tuple[list[Fact], bool]:
     """The facts, and whether most of the lines are alike."""
-    found = _found(lines, every)
+    found = _outline_of(lines, every)
     facts = _scope(lines)
     facts.append(Fact(0, f"{many(lines.count, 'line')}, {many(found.words, 'word')}"))
     if found.headings:
@@ -122,7 +122,7 @@ def _alike(found: Sequence[Template]) -> tuple[list[Fact], set[int]]:
 
 def _figures(plain: Sequence[tuple[int, str]], alike: Set[int], lines: Lines, room: int) -> list[Fact]:
     """Sentences with a number, of lines that stand neither among those alike nor where all is shown."""
-    first, last = _shown(lines, room)
+    first, last = _kept_ends(lines, room)
     told: list[str] = []
     count = 0
     for at, line in plain:
@@ -133,7 +133,7 @@ def _figures(plain: Sequence[tuple[int, str]], alike: Set[int], lines: Lines, ro
     return [Fact(3, "other lines with numbers: ", told, "\n  ", share=0.4, of=count)] if told else []
 
 
-def _shown(lines: Lines, room: int) -> tuple[int, int]:
+def _kept_ends(lines: Lines, room: int) -> tuple[int, int]:
     """Which lines stand between those of the beginning and the end that are shown in any case."""
     every = lines.first + lines.last
     return _within(every, room * 3 // 10), len(every) - _within(every[::-1], room // 5)
@@ -150,7 +150,7 @@ def _within(every: Iterable[str], room: int) -> int:
     return count
 
 
-def _found(lines: Lines, every: Sequence[str]) -> Outline:
+def _outline_of(lines: Lines, every: Sequence[str]) -> Outline:
     found = Outline(words=words_in(every))
     step = 0
     for at, whole in enumerate(every):

@@ -100,7 +100,7 @@ def record_facts(records: Records, lines: Lines) -> list[Fact]:
     """The facts of records: how many, what their keys say, the first of them and the last."""
     facts = [Fact(0, f"{many(records.count, 'record')} of {', '.join(cut(key, 40) for key in records.keys)}")]
     unlike = [key for key in records.keys if len(set(records.values[key])) == len(records.values[key])]
-    facts += [Fact(1, told, share=0.3) for key in records.keys if (told := _told(key, records.values[key]))]
+    facts += [Fact(1, told, share=0.3) for key in records.keys if (told := _value_counts(key, records.values[key]))]
     if unlike:
         facts.append(Fact(2, f"all different: {', '.join(cut(key, 40) for key in unlike)}", share=0.2))
     rows = [_row(records, lines, at) for at in range(len(records.rows))]
@@ -116,7 +116,7 @@ def _row(records: Records, lines: Lines, at: int) -> str:
     return f"L{lines.number(records.places[at])} {' | '.join(cells)}"
 
 
-def _told(key: str, values: Sequence[str]) -> str:
+def _value_counts(key: str, values: Sequence[str]) -> str:
     """Counts of few values; the range of dates and of numbers; of others how many there are, and the most frequent.
 
     Nothing of others that are all different.

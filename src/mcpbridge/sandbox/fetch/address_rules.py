@@ -67,21 +67,21 @@ def read(text: str, *, is_trusted: bool) -> Target:
     check_text(text)
     beginning = _BEGINNING.match(text)
     if beginning is None:
-        raise AddressRefused(f"{shown(text)}: only http:// and https:// are fetched")
+        raise AddressRefused(f"{display_url(text)}: only http:// and https:// are fetched")
     if "@" in beginning[1]:
-        raise AddressRefused(f"{shown(text)}: a URL with a user name or password is not fetched")
+        raise AddressRefused(f"{display_url(text)}: a URL with a user name or password is not fetched")
     if not _AUTHORITY.fullmatch(beginning[1]):
-        raise AddressRefused(f"{shown(text)}: its host or port cannot be read")
+        raise AddressRefused(f"{display_url(text)}: its host or port cannot be read")
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError):  # ValueError: a host name that cannot be encoded
-        raise AddressRefused(f"{shown(text)}: its host or port cannot be read") from None
+        raise AddressRefused(f"{display_url(text)}: its host or port cannot be read") from None
     host = url.raw_host.decode("ascii").lower().removesuffix(".")
     if url.userinfo or not host:
-        raise AddressRefused(f"{shown(text)}: its host or port cannot be read")
+        raise AddressRefused(f"{display_url(text)}: its host or port cannot be read")
     port = url.port if url.port is not None else 443 if url.scheme == "https" else 80
     if port == 0:
-        raise AddressRefused(f"{shown(text)}: there is no port 0")
+        raise AddressRefused(f"{display_url(text)}: there is no port 0")
     address = _address_of(host, text, is_dotted=url.raw_host.endswith(b"."))
     return Target(url, address or host, port, address, is_trusted)
 
@@ -93,12 +93,12 @@ def check_text(text: str) -> None:
         AddressRefused: it is too long, or has some that no URL has.
     """
     if len(text) > _LONGEST:
-        raise AddressRefused(f"{shown(text)}: longer than {_LONGEST} characters")
+        raise AddressRefused(f"{display_url(text)}: longer than {_LONGEST} characters")
     if "\\" in text or any(char == " " or not char.isprintable() for char in text):
-        raise AddressRefused(f"{shown(text)}: a URL has no spaces, backslashes or characters that cannot be seen")
+        raise AddressRefused(f"{display_url(text)}: a URL has no spaces, backslashes or characters that cannot be seen")
 
 
-def shown(url: str) -> str:
+def display_url(url: str) -> str:
     """A URL as messages name it: without its query and whoever is in it, without what cannot be seen, and short."""
     text = re.split(r"[?#]", url, maxsplit=1)[0]
     scheme, separator, rest = text.partition("//") if "//" in text else ("", "", text)
@@ -114,7 +114,7 @@ def _address_of(host: str, text: str, *, is_dotted: bool) -> str:
         try:
             return str(IPv6Address(host))
         except ValueError:
-            raise AddressRefused(f"{shown(text)}: its host cannot be read") from None
+            raise AddressRefused(f"{display_url(text)}: its host cannot be read") from None
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
@@ -122,9 +122,9 @@ def _address_of(host: str, text: str, *, is_dotted: bool) -> str:
                 raise ValueError
             return str(ip_address(host))
         except ValueError:
-            raise AddressRefused(f"{shown(text)}: an address is written with four plain numbers") from None
+            raise AddressRefused(f"{display_url(text)}: an address is written with four plain numbers") from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise AddressRefused(f"{shown(text)}: its host is no name of a host")
+        raise AddressRefused(f"{display_url(text)}: its host is no name of a host")
     return ""
 
 
@@ -261,7 +261,7 @@ class Guard:
             return target
         if target.port not in self._ports:
             ports = ", ".join(map(str, sorted(self._ports)))
-            raise AddressRefused(f"{shown(text)}: port {target.port} is not fetched from, only {ports}")
+            raise AddressRefused(f"{display_url(text)}: port {target.port} is not fetched from, only {ports}")
         if target.address:
             self._check_literal(target)
         else:
@@ -278,14 +278,16 @@ class Guard:
         try:
             text = str(here.url.join(location))
         except httpx2.InvalidURL:
-            raise AddressRefused(f"{shown(str(here.url))} redirects to what is no URL") from None
+            raise AddressRefused(f"{display_url(str(here.url))} redirects to what is no URL") from None
         try:
             is_same = here.is_trusted and read(text, is_trusted=True).origin[1:] == here.origin[1:]
             target = self.target_of(text, is_trusted=is_same)
         except AddressRefused as refused:
-            raise AddressRefused(f"{shown(str(here.url))} redirects elsewhere: {refused}") from None
+            raise AddressRefused(f"{display_url(str(here.url))} redirects elsewhere: {refused}") from None
         if here.is_tls and not target.is_tls:
-            raise AddressRefused(f"{shown(str(here.url))} redirects to {shown(text)}, which is not encrypted")
+            raise AddressRefused(
+                f"{display_url(str(here.url))} redirects to {display_url(text)}, which is not encrypted"
+            )
         return target
 
     def check_answers(self, target: Target, answers: Sequence[str], is_own: Callable[[str], bool]) -> list[str]:
@@ -302,7 +304,7 @@ class Guard:
         is_allowed = self._allow.has_host(target.host)
         for address in found:
             if self._deny.has_address(address):
-                raise AddressRefused(f"{shown(str(target.url))} is on the list of what is not fetched (`deny`)")
+                raise AddressRefused(f"{display_url(str(target.url))} is on the list of what is not fetched (`deny`)")
             if self._allow.has_address(address):
                 continue
             reach, why = _judged(address)
@@ -310,9 +312,9 @@ class Guard:
                 reach, why = Reach.LOOPBACK, _WHAT[Reach.LOOPBACK]
             if why and not (is_allowed and reach in (Reach.PRIVATE, Reach.LOOPBACK)):
                 leads = "is" if target.address else "leads to an address that is"
-                raise AddressRefused(f"{shown(str(target.url))} {leads} {why}")
+                raise AddressRefused(f"{display_url(str(target.url))} {leads} {why}")
         if self._only and not self._only.has_host(target.host) and not all(map(self._only.has_address, found)):
-            raise AddressRefused(f"{shown(str(target.url))} is not on the list of what may be fetched (`only`)")
+            raise AddressRefused(f"{display_url(str(target.url))} is not on the list of what may be fetched (`only`)")
         return list(dict.fromkeys(found))
 
     def _check_literal(self, target: Target) -> None:
@@ -320,10 +322,10 @@ class Guard:
         if self._deny.has_address(target.address) or self._allow.has_address(target.address):
             return
         if isinstance(ip_address(target.address), IPv6Address) and _carries(IPv6Address(target.address)):
-            raise AddressRefused(f"{shown(str(target.url))} hides an IPv4 address in an IPv6 one")
+            raise AddressRefused(f"{display_url(str(target.url))} hides an IPv4 address in an IPv6 one")
 
     def _check_name(self, target: Target) -> None:
-        host, what = target.host, shown(str(target.url))
+        host, what = target.host, display_url(str(target.url))
         if self._deny.has_host(host):
             raise AddressRefused(f"{what} is on the list of what is not fetched (`deny`)")
         if self._only and not self._only.has_networks and not self._only.has_host(host):

@@ -22,7 +22,7 @@ from mcpbridge.protocol.http.connect import dial, why_not_connected
 from mcpbridge.protocol.http.connection import Exchange, HttpConnection
 from mcpbridge.protocol.http.responses import failure_of_exception
 from mcpbridge.protocol.http.tls_and_proxy import default_ssl_context
-from mcpbridge.sandbox.fetch.address_rules import Guard, Resolve, Target, is_own_address, resolved, shown
+from mcpbridge.sandbox.fetch.address_rules import Guard, Resolve, Target, display_url, is_own_address, resolved
 from mcpbridge.sandbox.fetch.settings import GuardSettings
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -36,7 +36,7 @@ _OURS = frozenset(
 """Headers that are of the connection."""
 
 
-class Ask(Struct, frozen=True):
+class FetchRequest(Struct, frozen=True):
     """One request."""
 
     method: str
@@ -44,7 +44,7 @@ class Ask(Struct, frozen=True):
     content: bytes
 
 
-def written(target: Target, ask: Ask) -> bytes:
+def request_bytes(target: Target, ask: FetchRequest) -> bytes:
     """Request line, headers and body, as bytes.
 
     Raises:
@@ -60,18 +60,18 @@ def written(target: Target, ask: Ask) -> bytes:
         lines.append(f"content-length: {len(ask.content)}")
     is_method = ask.method.isascii() and ask.method.isalpha()
     if not is_method or any("\r" in line or "\n" in line or "\0" in line for line in lines):
-        raise AddressRefused(f"{shown(str(target.url))}: a header holds a line break, or the method is none")
+        raise AddressRefused(f"{display_url(str(target.url))}: a header holds a line break, or the method is none")
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + ask.content
 
 
-def redirected(ask: Ask, status: int, *, is_same: bool) -> Ask:
+def redirected_request(ask: FetchRequest, status: int, *, is_same: bool) -> FetchRequest:
     """The request that follows a redirect (RFC 9110, 15.4). `is_same`: to the same origin."""
     headers = ask.headers if is_same else {name: value for name, value in ask.headers.items() if name in _HARMLESS}
     if ask.method == "HEAD":
-        return Ask("HEAD", headers, b"")
+        return FetchRequest("HEAD", headers, b"")
     if ask.method != "GET" and status in (307, 308):
-        return Ask(ask.method, headers, ask.content)
-    return Ask("GET", {name: value for name, value in headers.items() if name != "content-type"}, b"")
+        return FetchRequest(ask.method, headers, ask.content)
+    return FetchRequest("GET", {name: value for name, value in headers.items() if name != "content-type"}, b"")
 
 
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
@@ -259,7 +259,7 @@ class Fetcher:
                 `FetchTooLarge`, `UpstreamGarbled` and so on.
         """
         target = self._guard.target_of(url, is_trusted=self._is_trusted)
-        ask = Ask(method, {name.lower(): value for name, value in (headers or {}).items()}, content)
+        ask = FetchRequest(method, {name.lower(): value for name, value in (headers or {}).items()}, content)
         who = self._who or target.host
         try:
             async with asyncio.timeout(self._limits.seconds):
@@ -269,7 +269,7 @@ class Fetcher:
             late.advice = f"It may be slow or down. {_ELSEWHERE}"
             raise late from None
 
-    async def _follow(self, target: Target, ask: Ask, who: str) -> Fetched:
+    async def _follow(self, target: Target, ask: FetchRequest, who: str) -> Fetched:
         came_from: Target | None = None
         for followed in range(self._limits.redirects + 1):
             fetched = await self._hop(target, ask, who, came_from)
@@ -281,25 +281,25 @@ class Fetcher:
             elsewhere = self._guard.redirected(target, location)
             is_same = elsewhere.origin == target.origin
             if not is_same and ask.content and fetched.status in (307, 308):
-                raise AddressRefused(f"{shown(str(target.url))} redirects what was sent to another server")
-            ask = redirected(ask, fetched.status, is_same=is_same)
+                raise AddressRefused(f"{display_url(str(target.url))} redirects what was sent to another server")
+            ask = redirected_request(ask, fetched.status, is_same=is_same)
             came_from, target = target, elsewhere
         lost = UpstreamGarbled(who, f"it redirects more than {self._limits.redirects} times")
         lost.advice = "Use another address of the page."
         raise lost
 
-    async def _hop(self, target: Target, ask: Ask, who: str, came_from: Target | None) -> Fetched:
+    async def _hop(self, target: Target, ask: FetchRequest, who: str, came_from: Target | None) -> Fetched:
         """As `_once`; a refusal tells who redirects there."""
         try:
             return await self._once(target, ask, who)
         except AddressRefused as refused:
             if came_from is None:
                 raise
-            raise AddressRefused(f"{shown(str(came_from.url))} redirects elsewhere: {refused}") from None
+            raise AddressRefused(f"{display_url(str(came_from.url))} redirects elsewhere: {refused}") from None
 
-    async def _once(self, target: Target, ask: Ask, who: str) -> Fetched:
+    async def _once(self, target: Target, ask: FetchRequest, who: str) -> Fetched:
         """The answer of one address, unless it redirects: then only its head."""
-        head = written(target, ask)
+        head = request_bytes(target, ask)
         answers = [target.address] if target.address else await self._answers(target, who)
         addresses = self._guard.check_answers(target, answers, self._is_own)
         connection = await self._connected(target, addresses, who)
@@ -374,7 +374,7 @@ def _characters(value: bytes) -> str:
 
 
 def _unreachable(who: str, why: str, target: Target) -> UpstreamUnavailable:
-    error = UpstreamUnavailable(who, f"{why}: {shown(str(target.url))}")
+    error = UpstreamUnavailable(who, f"{why}: {display_url(str(target.url))}")
     error.advice = "Nothing was sent. Is the address right? Otherwise try again later."
     return error
 

@@ -103,7 +103,7 @@ def fold(name: str) -> str:
     return plain.partition(":")[0].rstrip(". ")
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """A name or path for an answer or a message: on one line, without what changes how it is read, not too long."""
     plain = "".join(one if not _is_strange(one) else _escaped(one) for one in name)
     return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[: _LONGEST_SHOWN // 2]}…{plain[-_LONGEST_SHOWN // 2 :]}"
@@ -116,7 +116,7 @@ def _escaped(character: str) -> str:
 
 def refused(path: str, why: str) -> PathRefused:
     """The error that says why this path, as it was given, is not touched."""
-    return PathRefused(f"'{shown(path)}' is refused: {why}")
+    return PathRefused(f"'{display_name(path)}' is refused: {why}")
 
 
 _BESIDE = ("-wal", "-shm", "-journal", ".lock", ".tmp", ".bak", ".new", ".old", "~")

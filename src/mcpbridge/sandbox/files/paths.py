@@ -101,7 +101,7 @@ class Root:
                 return names[len(spelt) :]
         return None
 
-    def shown(self, parts: Sequence[str]) -> str:
+    def path_of(self, parts: Sequence[str]) -> str:
         """A path as the tools take it."""
         return "/".join((self.name, *parts) if self.name else parts) or "."
 
@@ -120,7 +120,7 @@ class Root:
             else:
                 found = descend(top, parts, self.beneath, uses_openat2=self._uses_openat2)
         except LeadsOut as error:
-            raise refused(self.shown(parts), str(error)) from None
+            raise refused(self.path_of(parts), str(error)) from None
         finally:
             os.close(top)
         with found:
@@ -145,16 +145,16 @@ class Root:
         """As `opened`, of a place. The caller closes the descriptor."""
         found = place.found
         if why := self.why_unread(place.parts, found):
-            raise refused(self.shown(place.parts), why)
+            raise refused(self.path_of(place.parts), why)
         if found is None:
-            raise FileNotFoundError(self.shown(place.parts))
+            raise FileNotFoundError(self.path_of(place.parts))
         self._only_regular(place, found)  # before it is opened: opening a device can do something
         descriptor = os.open(place.name, _READ, dir_fd=place.directory)
         try:
             found = os.fstat(descriptor)
             self._only_regular(place, found)
             if found.st_nlink > 1 and (why := self.why_unread(place.parts, found)):
-                raise refused(self.shown(place.parts), why)
+                raise refused(self.path_of(place.parts), why)
         except BaseException:
             os.close(descriptor)
             raise
@@ -170,7 +170,7 @@ class Root:
         """
         with self.place(parts) as place:
             if self.rules.hides(place.parts) or self.is_sealed(place.parts, place.found):
-                raise refused(self.shown(place.parts), "it is not open to tools")
+                raise refused(self.path_of(place.parts), "it is not open to tools")
             descriptor = os.open(place.name, _LIST, dir_fd=place.directory)
         try:
             yield descriptor, place.parts
@@ -199,13 +199,13 @@ class Root:
 
     def _allow(self, parts: Parts) -> None:
         if why := self.why_unwritten(parts, None):
-            raise refused(self.shown(parts), why)
+            raise refused(self.path_of(parts), why)
 
     def _only_regular(self, place: Place, found: os.stat_result) -> None:
         if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(self.shown(place.parts))
+            raise IsADirectoryError(self.path_of(place.parts))
         if kind := kind_of(found):
-            raise refused(self.shown(place.parts), f"it is {kind}, and only regular files are read and written")
+            raise refused(self.path_of(place.parts), f"it is {kind}, and only regular files are read and written")
 
     def _opened(self) -> int:
         """A descriptor of the root for one use.
@@ -303,7 +303,7 @@ class Entry(Struct):
             return ""
 
 
-class _Look(Struct):
+class _Listing(Struct):
     """How is looked."""
 
     root: Root
@@ -332,11 +332,11 @@ def entries(
         OSError: as `Root.directory`.
     """
     with root.directory(parts) as (descriptor, there):
-        look_for = _Look(root, len(there), hidden, enters, look_up)
+        look_for = _Listing(root, len(there), hidden, enters, look_up)
         yield from _within(look_for, descriptor, _names(descriptor, look_up), there, depth)
 
 
-def _within(look_for: _Look, directory: int, names: list[str], parts: Parts, depth: int) -> Generator[Entry]:
+def _within(look_for: _Listing, directory: int, names: list[str], parts: Parts, depth: int) -> Generator[Entry]:
     root = look_for.root
     for name in names:
         look_for.look_up()

@@ -157,7 +157,7 @@ def walk(
 
     `allow` is handed the place of the file, of which no name can be a link, before the first is made.
     """
-    way = _Way(top, parts, inside)
+    way = _Walk(top, parts, inside)
     try:
         while way.queue:
             name = way.queue.popleft()
@@ -188,7 +188,7 @@ def look(directory: int, name: str) -> os.stat_result | None:
         return None
 
 
-class _Way:
+class _Walk:
     """Where a walk is."""
 
     def __init__(self, top: int, parts: Sequence[str], inside: Callable[[str], Sequence[str] | None]) -> None:

@@ -61,10 +61,10 @@ def write(
         _check(root, place)
         if place.found is None:
             if not creates:
-                raise FileNotFoundError(root.shown(place.parts))
+                raise FileNotFoundError(root.path_of(place.parts))
             data = content(None)
         elif not replaces:
-            raise FileExistsError(root.shown(place.parts))
+            raise FileExistsError(root.path_of(place.parts))
         else:
             data = _made_from(root, place, content)
         _put(place, data, commit)
@@ -76,7 +76,7 @@ def _check(root: Root, place: Place) -> None:
     why = root.why_unwritten(place.parts, found)
     if not why and found is not None:
         if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(root.shown(place.parts))
+            raise IsADirectoryError(root.path_of(place.parts))
         if kind := kind_of(found):
             why = f"it is {kind}, and only regular files are read and written"
         elif found.st_nlink > 1:
@@ -84,7 +84,7 @@ def _check(root: Root, place: Place) -> None:
         elif not found.st_mode & 0o222:
             why = "it is marked as not to be written"
     if why:
-        raise refused(root.shown(place.parts), why)
+        raise refused(root.path_of(place.parts), why)
 
 
 def _made_from(root: Root, place: Place, content: MakeContent) -> bytes:
@@ -93,7 +93,7 @@ def _made_from(root: Root, place: Place, content: MakeContent) -> bytes:
     try:
         now = os.fstat(descriptor)
         if not _is_as_before(place.found, now):
-            raise Changed(root.shown(place.parts))
+            raise Changed(root.path_of(place.parts))
         return content(Opened(descriptor, place.parts, now))
     finally:
         os.close(descriptor)

@@ -101,7 +101,7 @@ class Launcher:
         return (*_file_print(launcher_file()), str(self.version))
 
 
-class Bare:
+class NoSandbox:
     """No sandbox: the program runs as any other of the user. Only what limits can do is done."""
 
     name = "off"

@@ -153,8 +153,8 @@ async def examined(tier: str, run: Run, *, may_fork: bool) -> TierReport:
         outcome = await run(_job(bait.world(), Limits(timeout=_WITHIN, memory=MEMORY, pids=PIDS)))
         survivors = carriers({outcome.cookie})
         kill_carriers({outcome.cookie})
-        found = _said(outcome)
-        for name, seen in bait.taken().items():
+        found = _findings(outcome)
+        for name, seen in bait.losses().items():
             found[name] = [*found.get(name, ()), *seen]
         found["tree"] = [f"{len(survivors)} processes outlived it"] if survivors else []
         if may_fork and not found.get("memory"):
@@ -203,7 +203,7 @@ def _job(world: Mapping[str, Any], limits: Limits) -> Job:
     return Job(argv, stdin=json.dumps(world).encode(), files={"canary.py": source}, limits=limits)
 
 
-def _said(outcome: Outcome) -> dict[str, list[str]]:
+def _findings(outcome: Outcome) -> dict[str, list[str]]:
     """What the program found.
 
     Raises:
@@ -258,7 +258,7 @@ class _Bait:
             "pids": PIDS,
         }
 
-    def taken(self) -> dict[str, list[str]]:
+    def losses(self) -> dict[str, list[str]]:
         """What shows that something got through."""
         seen: dict[str, list[str]] = {"net": [], "fs": [], "proc": []}
         self._datagrams.settimeout(0)

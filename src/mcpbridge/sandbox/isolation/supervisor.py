@@ -27,7 +27,7 @@ from mcpbridge.sandbox.job import Limits
 _PIECE = 1 << 16
 
 
-class Kept:
+class CapturedOutput:
     """What arrives on a descriptor: the beginning is kept, all of it is read and counted."""
 
     def __init__(self, descriptor: int, most: int) -> None:
@@ -71,7 +71,7 @@ class Kept:
             self.close()
 
 
-class Fed:
+class InputFeeder:
     """What a job reads: written as fast as it takes it, then closed."""
 
     def __init__(self, descriptor: int, data: bytes) -> None:
@@ -342,8 +342,8 @@ async def supervise(
     )
     tree = Tree(popen, cookie=cookie, is_swept=is_swept)
     pipes.started()
-    kept = [Kept(_own(pipe), limits.output) for pipe in (popen.stdout, popen.stderr)]
-    fed = Fed(_own(popen.stdin), stdin) if stdin else None
+    kept = [CapturedOutput(_own(pipe), limits.output) for pipe in (popen.stdout, popen.stderr)]
+    fed = InputFeeder(_own(popen.stdin), stdin) if stdin else None
     ended: _Ended = "exit"
     try:
         ended = await _first_of(tree, Written(folder, limits, tree.pids), pipes if has_first else None, limits)
@@ -392,7 +392,7 @@ async def _know_first(tree: Tree, pipes: Descriptors) -> None:
         tree.has_first(pid)
 
 
-async def _end(tree: Tree, kept: Sequence[Kept], fed: Fed | None) -> int:
+async def _end(tree: Tree, kept: Sequence[CapturedOutput], fed: InputFeeder | None) -> int:
     code = await tree.end()
     with suppress(TimeoutError):
         async with asyncio.timeout(_EOF_WITHIN):

@@ -2,7 +2,7 @@
 
 The worker has an empty environment, no files, no network, little memory, and is killed when its time is up. Each
 expression gets a fresh context. Also here: removing what people and models put around an expression (`tidy`), and the
-message when one fails, worded so that the next one works (`complaint`).
+message when one fails, worded so that the next one works (`describe_failure`).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _OF_THE_ENGINE = (
 )
 
 
-def complaint(source: str, kind: str, payload: str) -> str:
+def describe_failure(source: str, kind: str, payload: str) -> str:
     """One line for whoever wrote `source`; `kind` and `payload` are the worker's answer."""
     if kind == "large":
         most = program.LARGEST_ANSWER
@@ -186,7 +186,7 @@ class JavaScript:
             self._queue.release(owner)
         if kind == "value":
             return payload
-        raise TransformFailed(complaint(source, kind, payload))
+        raise TransformFailed(describe_failure(source, kind, payload))
 
     async def close(self) -> None:
         """End the workers. What is being evaluated fails."""

@@ -20,19 +20,19 @@ class Ready(msgspec.Struct, tag_field="kind", tag="ready", frozen=True):
     """It may be given a program."""
 
 
-class Broken(msgspec.Struct, tag_field="kind", tag="broken", frozen=True):
+class Unusable(msgspec.Struct, tag_field="kind", tag="broken", frozen=True):
     """It cannot run any."""
 
     why: str
 
 
-class Looked(msgspec.Struct, tag_field="kind", tag="look", frozen=True):
+class NameLookup(msgspec.Struct, tag_field="kind", tag="look", frozen=True):
     """The program names something that is not defined in it."""
 
     name: str
 
 
-class Called(msgspec.Struct, tag_field="kind", tag="call", frozen=True):
+class ToolCallRequest(msgspec.Struct, tag_field="kind", tag="call", frozen=True):
     """The program calls a tool."""
 
     id: int
@@ -50,7 +50,7 @@ class Printed(msgspec.Struct, tag_field="kind", tag="printed", frozen=True):
     left_out: int = 0
 
 
-class Slept(msgspec.Struct, tag_field="kind", tag="sleep", frozen=True):
+class SleepRequest(msgspec.Struct, tag_field="kind", tag="sleep", frozen=True):
     """The program sleeps; that is answered as a call is."""
 
     id: int
@@ -80,7 +80,7 @@ class Failed(msgspec.Struct, tag_field="kind", tag="failed", frozen=True):
     """Where, as Python tells it."""
 
 
-Frame = Ready | Broken | Looked | Called | Slept | Printed | Waiting | Done | Failed
+Frame = Ready | Unusable | NameLookup | ToolCallRequest | SleepRequest | Printed | Waiting | Done | Failed
 
 _decode = msgspec.json.Decoder(Frame).decode
 _encode = msgspec.json.Encoder().encode
@@ -96,7 +96,7 @@ def read_frame(data: bytes) -> Frame:
         frame = _decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, and so are those of UTF-8
         raise Garbled(str(error)[:200]) from None
-    if isinstance(frame, Called) and bytes(memoryview(frame.arguments)[:1]) != b"{":
+    if isinstance(frame, ToolCallRequest) and bytes(memoryview(frame.arguments)[:1]) != b"{":
         raise Garbled("arguments that are no object")
     return frame
 

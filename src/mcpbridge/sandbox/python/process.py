@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.sandbox.python.messages import HEADER, LARGEST_FRAME, Broken, Frame, Garbled, Ready, read_frame
+from mcpbridge.sandbox.python.messages import HEADER, LARGEST_FRAME, Frame, Garbled, Ready, Unusable, read_frame
 
 _LIMIT = 1 << 16
 """Bytes that a stream holds, twice of which stop the reading; as asyncio has it."""
@@ -116,7 +116,7 @@ class ProgramProcess:
         except TimeoutError:
             raise ProcessOver(f"it was not ready within {START_WITHIN:g} s") from None
         if not isinstance(frame, Ready):
-            raise ProcessOver(frame.why[:200] if isinstance(frame, Broken) else "it did not begin as it should")
+            raise ProcessOver(frame.why[:200] if isinstance(frame, Unusable) else "it did not begin as it should")
 
     @property
     def pid(self) -> int:

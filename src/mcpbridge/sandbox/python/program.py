@@ -19,11 +19,21 @@ from typing import Any, Protocol
 from msgspec import Raw, Struct
 
 from mcpbridge.sandbox.fair_queue import FairQueue
-from mcpbridge.sandbox.python.messages import Called, Done, Failed, Frame, Looked, Printed, Slept, Waiting, framed
+from mcpbridge.sandbox.python.messages import (
+    Done,
+    Failed,
+    Frame,
+    NameLookup,
+    Printed,
+    SleepRequest,
+    ToolCallRequest,
+    Waiting,
+    framed,
+)
 from mcpbridge.sandbox.python.process import PACKAGE, ProcessOver, ProgramProcess
 
 
-class _Budget:
+class _Countdown:
     """Seconds that are used up while it runs."""
 
     def __init__(self, seconds: float, over: Callable[[], None]) -> None:
@@ -44,7 +54,7 @@ class _Budget:
             self._left -= asyncio.get_running_loop().time() - self._since
 
 
-class Watch:
+class ProgramClock:
     """The time of one program, from `start` to `stop`."""
 
     def __init__(self, *, computing: float, altogether: float) -> None:
@@ -52,8 +62,8 @@ class Watch:
         self.computing, self.altogether = computing, altogether
         self.over = ""
         """What has run out: `computing` or `altogether`; empty while nothing has."""
-        self._computing = _Budget(computing, lambda: self._ran_out("computing"))
-        self._altogether = _Budget(altogether, lambda: self._ran_out("altogether"))
+        self._computing = _Countdown(computing, lambda: self._ran_out("computing"))
+        self._altogether = _Countdown(altogether, lambda: self._ran_out("altogether"))
         self._asked = 0
         self._runs = False
         self._on_over: Callable[[], None] = lambda: None
@@ -110,7 +120,7 @@ _OF_LIMITS = {
 }
 
 
-def complaint(failed: Failed, seconds: float, memory: int) -> str:
+def describe_failure(failed: Failed, seconds: float, memory: int) -> str:
     """What whoever wrote the program is told; it may have `seconds` to compute, and `memory` bytes."""
     sign, said = _OF_LIMITS.get(failed.what, ("", ""))
     if sign and sign in failed.message:
@@ -123,7 +133,7 @@ def complaint(failed: Failed, seconds: float, memory: int) -> str:
     return f"{text}\n{_MISSING}" if failed.what in _ABOUT_LANGUAGE else text
 
 
-def time_is_over(watch: Watch) -> str:
+def time_is_over(watch: ProgramClock) -> str:
     """What a program is told that was stopped by the clock; empty if it was not."""
     if watch.over == "computing":
         return f"The program computed for more than {watch.computing:g} s; it was stopped"
@@ -143,7 +153,7 @@ FRAMES = 2000
 
 
 class ProgramLimits(Struct, frozen=True):
-    """What a program may use, beside its time (`Watch`)."""
+    """What a program may use, beside its time (`ProgramClock`)."""
 
     seconds: float
     """Computing."""
@@ -187,7 +197,7 @@ class Toolbox(Protocol):
         ...
 
 
-class Ended(Struct, frozen=True):
+class ProgramResult(Struct, frozen=True):
     """What came of a program."""
 
     text: str = ""
@@ -203,7 +213,7 @@ class Ended(Struct, frozen=True):
 class Conversation:
     """With the process of one program."""
 
-    def __init__(self, process: ProgramProcess, toolbox: Toolbox, limits: ProgramLimits, watch: Watch) -> None:
+    def __init__(self, process: ProgramProcess, toolbox: Toolbox, limits: ProgramLimits, watch: ProgramClock) -> None:
         self._process, self._toolbox, self._limits, self._watch = process, toolbox, limits, watch
         self._places = asyncio.Semaphore(limits.parallel)
         self._under_way: set[asyncio.Task[None]] = set()
@@ -212,7 +222,7 @@ class Conversation:
         self._room = MOST_PRINTED
         self._left_out = 0
 
-    async def run(self, code: str) -> Ended:
+    async def run(self, code: str) -> ProgramResult:
         """Run it to its end. Cancelled, it ends as well."""
         limits = self._limits
         given: dict[str, object] = {"seconds": limits.seconds, "memory": limits.memory, "calls": limits.calls}
@@ -229,18 +239,18 @@ class Conversation:
         finally:
             await self._end()
 
-    async def _heard(self, frame: Frame) -> Ended | None:
+    async def _heard(self, frame: Frame) -> ProgramResult | None:
         """What a frame asks for; the end, if it is that."""
         self._frames += 1
         if self._frames > FRAMES + 4 * self._calls or self._calls > self._limits.calls:
             return self._ended(error="The program's process sent too much; it was stopped")
-        if isinstance(frame, Called):
+        if isinstance(frame, ToolCallRequest):
             self._calls += 1
             if self._calls <= self._limits.calls:
                 self._begin(self._answer(frame))
-        elif isinstance(frame, Slept):
+        elif isinstance(frame, SleepRequest):
             self._begin(self._wake(frame))
-        elif isinstance(frame, Looked):
+        elif isinstance(frame, NameLookup):
             await self._process.send(framed({"kind": "found", "known": self._toolbox.has(frame.name)}))
         elif isinstance(frame, Printed):
             self._print(frame.text, frame.left_out)
@@ -252,7 +262,7 @@ class Conversation:
         elif isinstance(frame, Done):
             return self._ended(text=frame.text, is_json=frame.shape == "json")
         elif isinstance(frame, Failed):
-            return self._ended(error=complaint(frame, self._limits.seconds, self._limits.memory))
+            return self._ended(error=describe_failure(frame, self._limits.seconds, self._limits.memory))
         else:
             return self._ended(error="The program's process made no sense")
         return None
@@ -263,7 +273,7 @@ class Conversation:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _answer(self, called: Called) -> None:
+    async def _answer(self, called: ToolCallRequest) -> None:
         try:
             async with self._places:
                 value = await self._toolbox.call(called.name, called.arguments, called.positional)
@@ -274,7 +284,7 @@ class Conversation:
         except CallFailed as failed:
             await self._send({"id": called.id, "error": failed.kind, "message": str(failed)})
 
-    async def _wake(self, slept: Slept) -> None:
+    async def _wake(self, slept: SleepRequest) -> None:
         await asyncio.sleep(max(0.0, slept.seconds))
         await self._send({"id": slept.id, "parse": False}, b"null")
 
@@ -294,11 +304,11 @@ class Conversation:
         if kept:
             self._printed.append(kept)
 
-    def _ended(self, *, text: str = "", is_json: bool = False, error: str = "") -> Ended:
+    def _ended(self, *, text: str = "", is_json: bool = False, error: str = "") -> ProgramResult:
         printed = "".join(self._printed)
         if self._left_out:
             printed += f"\n[{self._left_out:,} more characters were printed]"
-        return Ended(text, is_json, printed, error, min(self._calls, self._limits.calls))
+        return ProgramResult(text, is_json, printed, error, min(self._calls, self._limits.calls))
 
     async def _end(self) -> None:
         """Nothing of it goes on after this."""
@@ -341,16 +351,20 @@ class Programs:
         self._retiring: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    async def run(self, code: str, toolbox: Toolbox, *, limits: ProgramLimits, watch: Watch, owner: str = "") -> Ended:
+    async def run(
+        self, code: str, toolbox: Toolbox, *, limits: ProgramLimits, watch: ProgramClock, owner: str = ""
+    ) -> ProgramResult:
         """Run a program to its end. Cancelled, it ends with all its calls. Never raises anything else.
 
         Its value is that of its last expression, or of a `return` outside of functions. Where there are many
         programs, owners take turns.
         """
         if len(code) > LONGEST_PROGRAM:
-            return Ended(error=f"The program is longer than {LONGEST_PROGRAM:,} characters")
+            return ProgramResult(error=f"The program is longer than {LONGEST_PROGRAM:,} characters")
         if self._of_one[owner] >= LIVE_OF_ONE:
-            return Ended(error=f"{LIVE_OF_ONE} programs of yours run already; try again when one of them has ended")
+            return ProgramResult(
+                error=f"{LIVE_OF_ONE} programs of yours run already; try again when one of them has ended"
+            )
         self._of_one[owner] += 1
         try:
             return await self._in_turn(code, toolbox, limits, watch, owner)
@@ -369,22 +383,24 @@ class Programs:
         while self._processes:
             await self._gone(next(iter(self._processes)))
 
-    async def _in_turn(self, code: str, toolbox: Toolbox, limits: ProgramLimits, watch: Watch, owner: str) -> Ended:
+    async def _in_turn(
+        self, code: str, toolbox: Toolbox, limits: ProgramLimits, watch: ProgramClock, owner: str
+    ) -> ProgramResult:
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._queue.acquire(owner)
         except TimeoutError:
-            return Ended(error="Too many programs run at the moment; try again later")
+            return ProgramResult(error="Too many programs run at the moment; try again later")
         try:
             return await self._run(code, toolbox, limits, watch)
         finally:
             self._queue.release(owner)
 
-    async def _run(self, code: str, toolbox: Toolbox, limits: ProgramLimits, watch: Watch) -> Ended:
+    async def _run(self, code: str, toolbox: Toolbox, limits: ProgramLimits, watch: ProgramClock) -> ProgramResult:
         try:
             process = await self._process()
         except ProcessOver as over:
-            return Ended(error=f"Programs cannot be run here now: {over}")
+            return ProgramResult(error=f"Programs cannot be run here now: {over}")
         try:
             return await Conversation(process, toolbox, limits, watch).run(code)
         finally:

@@ -10,9 +10,9 @@ import time
 from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from mcpbridge.sandbox.python.worker_values import said, told, value_of
+    from mcpbridge.sandbox.python.worker_values import encode_error, encode_value, value_of
 else:  # no package is around it where it runs
-    from worker_values import said, told, value_of
+    from worker_values import encode_error, encode_value, value_of
 
 
 HEADER = 4
@@ -109,10 +109,10 @@ class Program:
             step = self._session.feed_start(code, print_callback=self._output)
             while not isinstance(step, monty.MontyComplete):
                 step = self._after(step)
-            text, shape = said(step.output)
+            text, shape = encode_value(step.output)
         except monty.MontyError as error:
             self._output.flush(is_last=True)
-            self._pipe.send("failed", **told(error))
+            self._pipe.send("failed", **encode_error(error))
             return
         except RuntimeError as error:  # it has gone to and fro too often
             self._output.flush(is_last=True)

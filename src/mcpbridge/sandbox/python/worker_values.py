@@ -29,7 +29,7 @@ def value_of(data: bytes, *, is_text_of_json: bool) -> Any:
     return _sayable(value) if b"\\u" in data else _no_deeper(value)
 
 
-def said(value: Any) -> "tuple[str, str]":
+def encode_value(value: Any) -> "tuple[str, str]":
     """The value of a program as text, and what that is: nothing, the text itself, or JSON."""
     if value is None:
         return "", ""
@@ -45,7 +45,7 @@ def said(value: Any) -> "tuple[str, str]":
             return "[a value that cannot be shown: nested too deep, or a number too long]", "text"
 
 
-def told(error: Any) -> "dict[str, str]":
+def encode_error(error: Any) -> "dict[str, str]":
     """An error of the interpreter, as a frame."""
     try:
         what, _, message = error.display("type-msg").partition(":")

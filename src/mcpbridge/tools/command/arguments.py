@@ -24,7 +24,7 @@ from msgspec import Struct
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.sandbox.job import SANDBOX, Limits, Ran, cut_told, decoded, how_it_ended
+from mcpbridge.sandbox.job import SANDBOX, JobResult, Limits, decoded, describe_cut, describe_end
 from mcpbridge.tools.python.output import check_of, wrapped
 
 Word = str
@@ -191,10 +191,10 @@ class Reading(Struct, frozen=True):
     redact: Callable[[str], str] = str
     """Masks secrets in what a program says of its failure."""
 
-    def result(self, ran: Ran) -> Body:
+    def result(self, ran: JobResult) -> Body:
         """The result of a run."""
         if ran.ended != "exit" or ran.code not in self.good:
-            return self._failed(ran, how_it_ended(ran, self.limits) or "exit code 0")
+            return self._failed(ran, describe_end(ran, self.limits) or "exit code 0")
         if self.output == "json":
             return self._of_json(ran)
         shown, note = self._shown("the output", ran.stdout, ran.cut[0])
@@ -203,7 +203,7 @@ class Reading(Struct, frozen=True):
             return _body(said, ran)
         return self._structured(said, {"lines": shown.splitlines()}, ran)
 
-    def _of_json(self, ran: Ran) -> Body:
+    def _of_json(self, ran: JobResult) -> Body:
         if ran.cut[0]:
             return self._failed(ran, "its output is larger than `sandbox.output`, so it cannot be read as JSON")
         try:
@@ -214,18 +214,18 @@ class Reading(Struct, frozen=True):
         structured = cast("dict[str, Any]", value if is_object else {"result": value})
         return self._structured([ran.stdout.decode("utf-8", "replace").strip()], structured, ran)
 
-    def _structured(self, said: list[str], value: dict[str, Any], ran: Ran) -> Body:
+    def _structured(self, said: list[str], value: dict[str, Any], ran: JobResult) -> Body:
         fault = self.shape.fault(value) if self.shape is not None else ""
         if fault:
             return self._failed(ran, f"its output does not fit the output schema ({fault})")
         return _body(said, ran, structuredContent=value)
 
-    def _beside(self, ran: Ran) -> list[str]:
+    def _beside(self, ran: JobResult) -> list[str]:
         """Of a program that wrote nothing to its standard output: what it said besides."""
         shown, note = self._shown("stderr", ran.stderr, ran.cut[1])
         return ["(no output)", *(("stderr:", shown, note) if shown.strip() else ())]
 
-    def _failed(self, ran: Ran, why: str) -> Body:
+    def _failed(self, ran: JobResult, why: str) -> Body:
         said = [f"It failed: {why}"]
         for name, data, cut in (("stderr", ran.stderr, ran.cut[1]), ("stdout", ran.stdout, ran.cut[0])):
             shown, note = self._shown(name, data, cut)
@@ -238,9 +238,9 @@ class Reading(Struct, frozen=True):
         """The beginning, and what is said of the rest."""
         kept = data[: self.cap]
         missing = cut + len(data) - len(kept)
-        return decoded(kept, is_cut=bool(missing)).rstrip("\n"), cut_told(name, len(kept), missing)
+        return decoded(kept, is_cut=bool(missing)).rstrip("\n"), describe_cut(name, len(kept), missing)
 
 
-def _body(said: list[str], ran: Ran, **more: Any) -> Body:
+def _body(said: list[str], ran: JobResult, **more: Any) -> Body:
     text = "\n".join(part for part in said if part)
     return Body(encode({"content": [{"type": "text", "text": text}], **more, "_meta": {SANDBOX: ran.tier}}))

@@ -22,7 +22,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.sandbox.isolation.readable_files import brought_along
-from mcpbridge.sandbox.job import Access, Job, Limits, Ran
+from mcpbridge.sandbox.job import Access, Job, JobResult, Limits
 from mcpbridge.sandbox.runner import outside, rights_of, why_none
 from mcpbridge.tools.backend import BackendContext, Condition, Health
 from mcpbridge.tools.command.arguments import Reading, Shape, filled, filled_text, schema_for
@@ -127,7 +127,7 @@ class CommandBackend:
             raise UpstreamGone(call.upstream, "it is being stopped, and its programs with it")
         return self._reading.result(ran)
 
-    async def _ran(self, job: Job) -> Ran | None:
+    async def _ran(self, job: Job) -> JobResult | None:
         """What came of a job; None if the backend was left meanwhile."""
         ran, ended = None, asyncio.Event()
         with anyio.CancelScope() as scope:

@@ -25,7 +25,7 @@ from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.sandbox.job import SANDBOX, Job, Limits, Ran, Runner, cut_told, decoded, how_it_ended
+from mcpbridge.sandbox.job import SANDBOX, Job, JobResult, Limits, Runner, decoded, describe_cut, describe_end
 from mcpbridge.sandbox.runner import outside, rights_of, why_none
 from mcpbridge.tools.builtin.code.languages import Interpreter, Language, found
 from mcpbridge.tools.builtin.code.settings import CodeExecuteSettings
@@ -77,11 +77,11 @@ _MOST_FILES = 50
 """Files that are named."""
 
 
-def outcome(ran: Ran, limits: Limits, *, given: Mapping[str, int]) -> Body:
+def outcome(ran: JobResult, limits: Limits, *, given: Mapping[str, int]) -> Body:
     """The result. `given`: sizes of the files that were there at the beginning; they count as written once changed."""
     written = [(name, size) for name, size in sorted(ran.files.items()) if given.get(name) != size]
     stdout, stderr = decoded(ran.stdout, is_cut=bool(ran.cut[0])), decoded(ran.stderr, is_cut=bool(ran.cut[1]))
-    how = how_it_ended(ran, limits)
+    how = describe_end(ran, limits)
     value: dict[str, Any] = {
         "ended": ran.ended,
         "exitCode": ran.code if ran.ended == "exit" else None,
@@ -106,7 +106,7 @@ def _stream(name: str, text: str, data: bytes, cut: int, *, is_plain: bool) -> l
     """`is_plain`: without a heading."""
     if not text.strip() and not cut:
         return []
-    return ["" if is_plain else f"{name}:", text.rstrip("\n"), cut_told(name, len(data), cut)]
+    return ["" if is_plain else f"{name}:", text.rstrip("\n"), describe_cut(name, len(data), cut)]
 
 
 def _told(written: list[tuple[str, int]]) -> str:

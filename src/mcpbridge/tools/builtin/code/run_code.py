@@ -21,7 +21,7 @@ from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import decode_array, encode
 from mcpbridge.results.header_line import defused
-from mcpbridge.sandbox.python.program import CallFailed, Ended, ProgramLimits, Programs, Value, Watch
+from mcpbridge.sandbox.python.program import CallFailed, ProgramClock, ProgramLimits, ProgramResult, Programs, Value
 
 _NOTHING = b"null"
 _MOST_BLOCKS = 20
@@ -154,11 +154,11 @@ class RunCode:
         """See `Builtin`. Cancelled, the program ends, and so do its calls."""
         code = _code_of(call)
         if not code.strip():
-            return _result(Ended(error="There is no program: give it as `code`"))
+            return _result(ProgramResult(error="There is no program: give it as `code`"))
         if _is_within_another(call):
-            return _result(Ended(error=f"A program cannot start another: {NAME} is for the client alone"))
+            return _result(ProgramResult(error=f"A program cannot start another: {NAME} is for the client alone"))
         settings = self._settings
-        watch = Watch(computing=settings.timeout, altogether=settings.total_timeout)
+        watch = ProgramClock(computing=settings.timeout, altogether=settings.total_timeout)
         limits = ProgramLimits(settings.timeout, settings.max_memory << 20, settings.max_calls, settings.max_parallel)
         owner = call.caller.principal or call.caller.session.id
         elicitor, update = call.client, call.update
@@ -188,7 +188,7 @@ class _Asking(ElicitorWrapper):
 
     __slots__ = ("_elicitor", "_watch")
 
-    def __init__(self, elicitor: Elicitor, watch: Watch) -> None:
+    def __init__(self, elicitor: Elicitor, watch: ProgramClock) -> None:
         self._elicitor, self._watch = elicitor, watch
 
     @property
@@ -311,7 +311,7 @@ def _is_within_another(call: Call) -> bool:
     return False
 
 
-def _result(ended: Ended) -> Body:
+def _result(ended: ProgramResult) -> Body:
     """What was printed, and then the value or the error, each a block of its own."""
     texts = [ended.printed] if ended.printed else []
     if ended.error:

@@ -174,11 +174,11 @@ class Files:
 
     def told_roots(self) -> str:
         """The roots as messages name them."""
-        from mcpbridge.sandbox.files.names import shown
+        from mcpbridge.sandbox.files.names import display_name
 
         if len(self.settings.roots) == 1:
-            return shown(next(iter(self.settings.roots.values())))
-        return ", ".join(shown(name) for name in self.settings.roots)
+            return display_name(next(iter(self.settings.roots.values())))
+        return ", ".join(display_name(name) for name in self.settings.roots)
 
     async def answer(self, tool: str, path: str, work: Callable[[Stop], Body], *, late: str = "") -> Body:
         """The result of `work`, done in a thread; what keeps it from being done is a result as well.
@@ -278,7 +278,7 @@ def count(number: int, one: str, several: str = "") -> str:
 
 def _said(error: OSError, path: str) -> str:
     """What the operating system said of a path, for the model."""
-    from mcpbridge.sandbox.files.names import shown
+    from mcpbridge.sandbox.files.names import display_name
 
     told: dict[type[OSError], str] = {
         FileNotFoundError: "there is no such file or directory",
@@ -287,4 +287,4 @@ def _said(error: OSError, path: str) -> str:
         FileExistsError: "it is there already",
         PermissionError: "the user that the bridge runs as may not do that",
     }
-    return f"'{shown(path)}': {told.get(type(error), error.strerror or type(error).__name__)}."
+    return f"'{display_name(path)}': {told.get(type(error), error.strerror or type(error).__name__)}."

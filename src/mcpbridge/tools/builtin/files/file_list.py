@@ -72,7 +72,7 @@ class FileList(FileTool):
         listed = _Listed(globs, max(1, min(wanted.limit, settings.max_entries)), settings.max_read)
         hidden = settings.show_hidden if wanted.hidden is None else wanted.hidden
         if found is None and wanted.depth <= 1:
-            return texts("\n".join(f"{root.shown(())}/" for root in self._files.roots.values()))
+            return texts("\n".join(f"{root.path_of(())}/" for root in self._files.roots.values()))
         places = [found] if found is not None else [(root, ()) for root in self._files.roots.values()]
         try:
             for root, parts in places:
@@ -121,14 +121,14 @@ class _Listed:
 
 
 def _line(root: "Root", entry: "Entry") -> str:
-    from mcpbridge.sandbox.files.names import shown
+    from mcpbridge.sandbox.files.names import display_name
     from mcpbridge.sandbox.files.paths import kind_of
 
-    path = shown(root.shown(entry.parts))
+    path = display_name(root.path_of(entry.parts))
     if entry.is_directory:
         return f"{path}/" + (f"  ({entry.cut})" if entry.cut else "")
     if stat.S_ISLNK(entry.found.st_mode):
-        return f"{path} -> {shown(entry.target())}"
+        return f"{path} -> {display_name(entry.target())}"
     if kind := kind_of(entry.found):
         return f"{path}  ({kind})"
     try:

@@ -80,7 +80,7 @@ class FileRead(FileTool):
             with root.opened(parts) as opened:
                 return self._answer(wanted, opened, stop)
         except IsADirectoryError:
-            raise Told(f"'{root.shown(parts)}' is a directory: file-list shows what is in it.") from None
+            raise Told(f"'{root.path_of(parts)}' is a directory: file-list shows what is in it.") from None
         except FileNotFoundError:
             raise Told(_not_there(root, parts)) from None
 
@@ -143,10 +143,10 @@ def _binary(head: bytes, data: bytes, size: int) -> Body:
 def _not_there(root: "Root", parts: "Parts") -> str:
     """That there is no such file, and which ones have a name like it."""
     from mcpbridge.base.errors import nearest
-    from mcpbridge.sandbox.files.names import shown
+    from mcpbridge.sandbox.files.names import display_name
     from mcpbridge.sandbox.files.paths import entries
 
-    told = f"'{shown(root.shown(parts))}' is not there."
+    told = f"'{display_name(root.path_of(parts))}' is not there."
     try:
         beside = [entry.name for entry in entries(root, parts[:-1], depth=1, hidden=True)][:2000]
     except OSError:
@@ -154,4 +154,4 @@ def _not_there(root: "Root", parts: "Parts") -> str:
     close = nearest(parts[-1], beside, limit=3)
     if not close:
         return f"{told} file-list shows what is."
-    return f"{told} Did you mean {' or '.join(repr(root.shown((*parts[:-1], name))) for name in close)}?"
+    return f"{told} Did you mean {' or '.join(repr(root.path_of((*parts[:-1], name))) for name in close)}?"

@@ -148,13 +148,13 @@ class _Search:
         if self._matcher is None:
             raise Told("That is a file, not a directory to find files in.")
         with root.opened(parts) as opened:
-            self._look_into(root.shown(opened.parts), opened, stop)
+            self._look_into(root.path_of(opened.parts), opened, stop)
 
     def _take(self, root: "Root", entry: "Entry", stop: Stop) -> None:
         if self._matcher is None:
-            from mcpbridge.sandbox.files.names import shown
+            from mcpbridge.sandbox.files.names import display_name
 
-            self._add([f"{shown(root.shown(entry.parts))}{'/' if entry.is_directory else ''}"], 1)
+            self._add([f"{display_name(root.path_of(entry.parts))}{'/' if entry.is_directory else ''}"], 1)
             return
         if not stat.S_ISREG(entry.found.st_mode):
             return
@@ -172,12 +172,12 @@ class _Search:
             self._skipped["not readable"] += 1
             return
         try:
-            self._look_into(root.shown(entry.parts), opened, stop)
+            self._look_into(root.path_of(entry.parts), opened, stop)
         finally:
             os.close(opened.descriptor)
 
     def _look_into(self, path: str, opened: "Opened", stop: Stop) -> None:
-        from mcpbridge.sandbox.files.names import shown
+        from mcpbridge.sandbox.files.names import display_name
 
         data = opened.read(LOOKED_AT)
         encoding = encoding_of(data)
@@ -201,7 +201,7 @@ class _Search:
         finally:  # also of a file in which the time was up
             if found:
                 self._files_matched += 1
-                self._add([shown(path), *excerpts(data, found, self._context)], len(found))
+                self._add([display_name(path), *excerpts(data, found, self._context)], len(found))
 
     def _add(self, lines: list[str], matches: int) -> None:
         for line in lines:

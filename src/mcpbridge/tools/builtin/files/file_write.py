@@ -200,15 +200,16 @@ class FileWrite(FileTool):
             raise Told("Somebody else changed the file at this moment; nothing was written. Read it again.") from None
         except FileExistsError:
             raise Told(
-                f"'{root.shown(parts)}' is there already; nothing was written. mode=overwrite replaces it whole, "
+                f"'{root.path_of(parts)}' is there already; nothing was written. mode=overwrite replaces it whole, "
                 "mode=append adds to it, edits change pieces of it."
             ) from None
         except FileNotFoundError:
             more = "; create_parents makes its directory" if wanted.edits is None else ""
-            raise Told(f"'{root.shown(parts)}' is not there{more}.") from None
+            raise Told(f"'{root.path_of(parts)}' is not there{more}.") from None
         did = making.did if written.was_there else "Created"
         return texts(
-            f"{did} '{root.shown(written.parts)}': now {count(written.size, 'byte')}, sha256 {making.digest[:DIGITS]}."
+            f"{did} '{root.path_of(written.parts)}': now {count(written.size, 'byte')}, "
+            f"sha256 {making.digest[:DIGITS]}."
         )
 
     @contextmanager

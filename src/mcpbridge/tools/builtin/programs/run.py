@@ -27,7 +27,7 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.results.header_line import defused
-from mcpbridge.sandbox.job import SANDBOX, Access, Job, Limits, Ran, Runner, decoded
+from mcpbridge.sandbox.job import SANDBOX, Access, Job, JobResult, Limits, Runner, decoded
 from mcpbridge.sandbox.python.process import PipedProcess
 from mcpbridge.tools.builtin.programs.allow_list import Verdict
 from mcpbridge.tools.builtin.programs.command_line import shown
@@ -45,7 +45,7 @@ class PlainRunner:
         """See `Runner`."""
         return True
 
-    async def run(self, job: Job) -> Ran:
+    async def run(self, job: Job) -> JobResult:
         """Run a job to its end; see `Runner`. Of its limits, the time and the output hold.
 
         Raises:
@@ -64,7 +64,7 @@ def _put(folder: str, files: Mapping[str, bytes]) -> None:
         Path(folder, name).write_bytes(data)
 
 
-async def _run(job: Job, folder: str) -> Ran:
+async def _run(job: Job, folder: str) -> JobResult:
     began = time.monotonic()
     piped = await PipedProcess.start(
         *job.argv,
@@ -102,7 +102,7 @@ async def _run(job: Job, folder: str) -> Ran:
             await process.wait()
         await piped.close()
     code = process.returncode or 0
-    return Ran(
+    return JobResult(
         ended="timeout" if is_late else "signal" if code < 0 else "exit",
         code=abs(code),
         stdout=bytes(streams[0].data),
@@ -232,7 +232,7 @@ class Running:
         access: Access | None = None,
         files: Mapping[str, bytes] | None = None,
         kept: int = _KEPT,
-    ) -> Ran:
+    ) -> JobResult:
         """Run the program with these arguments. In a sandbox it reaches `access`. `kept`: bytes of its output.
 
         Raises:
@@ -253,7 +253,7 @@ class Running:
                 raise ArgumentsRefused(f"{cwd} is not there any more") from error
             raise self._missing() from error
 
-    def result(self, ran: Ran, verdict: Verdict) -> Body:
+    def result(self, ran: JobResult, verdict: Verdict) -> Body:
         """What the caller gets to see: output and, unless it went well, the complaints and the exit code."""
         called = " ".join((self._program, *verdict.command.words))
         failed = ran.ended != "exit" or (
@@ -297,7 +297,7 @@ def text_argument(call: Call, name: str) -> str:
     return value or ""
 
 
-def _ending(called: str, ran: Ran, *, failed: bool, has_output: bool) -> str:
+def _ending(called: str, ran: JobResult, *, failed: bool, has_output: bool) -> str:
     if ran.ended == "timeout":
         return f"[{called} took longer than {ran.seconds:.0f} s and was stopped]"
     if ran.ended == "memory":
