@@ -23,7 +23,8 @@ PAGE = ROOT / "docs/api.md"
 
 GROUPS = {
     "Open a bridge": ["Bridge", "SyncBridge", "Answerer", "Resolver", "ResolverContext", "Settings", "load"],
-    "Backends and packs": ["Backend", "BackendSettings", "FunctionBackend", "Given", "Pack", "PackTool"],
+    "Backends and packs": ["Backend", "BackendSettings", "FunctionBackend", "ProgramTool", "Given", "Pack",
+                           "PackTool"],
     "Tools": ["tool", "ToolOptions", "Tool", "SignedTool", "ToolFunction", "ToolBuilder", "adapt_function", "ToolInfo",
               "ToolResult", "Result", "before", "after", "HookCall", "Answer"],
     "Calls and results": ["ToolCall", "CallResult"],

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcpbridge.engine.cassettes.cassette import Cassette
     from mcpbridge.engine.requests import RequestFailed
     from mcpbridge.engine.session_tools import Resolver
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import Given, ProgramTool
     from mcpbridge.library.agent.models.anthropic import AnthropicModel
     from mcpbridge.library.agent.models.model import Model, ModelRequest
     from mcpbridge.library.agent.models.openai import OpenAIModel, OpenAIResponsesModel
@@ -133,6 +133,7 @@ _HOMES = {
     "Pause": "tools.human_in_the_loop.functions",
     "PausedCall": "core.tool_calls",
     "Prepared": "library.agent.options",
+    "ProgramTool": "engine.wiring.tools",
     "RequestFailed": "engine.requests",
     "Resolver": "engine.session_tools",
     "ResolverContext": "downstream.requests.session_tools",
@@ -221,6 +222,7 @@ __all__ = [
     "Pause",
     "PausedCall",
     "Prepared",
+    "ProgramTool",
     "RequestFailed",
     "Resolver",
     "ResolverContext",

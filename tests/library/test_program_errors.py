@@ -31,7 +31,7 @@ from mcpbridge.base.errors import (
 from mcpbridge.base.log import Logger, get_logger
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.engine.requests import RequestFailed, check_names, encoded, params_json
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.client import open_options as log_lines
 from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.meta import CONTEXT
@@ -117,14 +117,14 @@ def agent_that_leaks(message: str) -> str:
     return leak()
 
 
-def _agent() -> Given:
+def _agent() -> ProgramTool:
     settings = AgentSettings.model_validate({"agent": f"{__name__}:agent_that_leaks"})
     made = LocalAgent("agent", settings, BackendContext(runner=None))  # pyright: ignore[reportArgumentType] - it runs no program
-    return Given(made, settings)
+    return ProgramTool(made, settings)
 
 
-def _pack() -> Given:
-    return Given(
+def _pack() -> ProgramTool:
+    return ProgramTool(
         PackBackend.of(Pack(name="pack", tools=[PackTool(function=leak)])), BackendSettings(), has_several=True
     )
 
@@ -140,13 +140,13 @@ KINDS: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
         {"x": 1},
     ),
     "given": (
-        lambda: ("given", Given(FunctionBackend.of(leak, name="given"), BackendSettings())),
+        lambda: ("given", ProgramTool(FunctionBackend.of(leak, name="given"), BackendSettings())),
         "given",
         {"x": 1},
     ),
-    "executor": (lambda: ("ex", Given(ExecutorBackend.of(Leaking(), name="ex"), BackendSettings())), "ex", {}),
+    "executor": (lambda: ("ex", ProgramTool(ExecutorBackend.of(Leaking(), name="ex"), BackendSettings())), "ex", {}),
     "executor-check": (
-        lambda: ("ex", Given(ExecutorBackend.of(Leaking(), name="ex"), BackendSettings())),
+        lambda: ("ex", ProgramTool(ExecutorBackend.of(Leaking(), name="ex"), BackendSettings())),
         "ex",
         {"x": 2},
     ),

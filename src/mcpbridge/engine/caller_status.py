@@ -27,7 +27,7 @@ async def caller_status(
     caller = call.caller
     if name == "brief":
         snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
-        return brief(now.routing.visible_to(caller), snapshot, pool, now.settings)
+        return brief(now.tool_search.visible_to(caller), snapshot, pool, now.settings)
     stored = len(await kept_results.summaries(principal=caller.principal, limit=_MOST_RESULTS))
     return pulse(call, tallies, stored, now.settings)
 

@@ -37,12 +37,12 @@ from mcpbridge.engine.registry.registry import Registry
 from mcpbridge.engine.reload import Reloading
 from mcpbridge.engine.requests import ProgramRequests
 from mcpbridge.engine.status import EngineStatus
-from mcpbridge.engine.wiring.builtin import BuiltinParts, builtin_context
+from mcpbridge.engine.wiring.builtin import BuiltinTools, builtin_context
 from mcpbridge.engine.wiring.pipeline import CallState, PipelineContext
-from mcpbridge.engine.wiring.results import ResultParts
+from mcpbridge.engine.wiring.results import LargeResults
 from mcpbridge.engine.wiring.sandbox import Sandboxes
-from mcpbridge.engine.wiring.search import RoutingParts
-from mcpbridge.engine.wiring.tools import BackendParts, Given
+from mcpbridge.engine.wiring.search import ToolSearch
+from mcpbridge.engine.wiring.tools import Backends, ProgramTool
 from mcpbridge.engine.wiring.upstream_events import UpstreamEvents
 from mcpbridge.pipeline.approvals.approvers import ApprovalHandler
 from mcpbridge.pipeline.hooks.call import Hook
@@ -91,7 +91,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         manifest: Manifest | None = None,
         project: str = "",
         answers: ProgramAnswers | None = None,
-        tools: Mapping[str, Given] | None = None,
+        tools: Mapping[str, ProgramTool] | None = None,
         resolver: Resolve | None = None,
         cassette: "Cassette | None" = None,
     ) -> None:
@@ -172,9 +172,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         return self._generation.policy
 
     @property
-    def routing(self) -> RoutingParts:
+    def tool_search(self) -> ToolSearch:
         """Which tools clients are listed, and how others are found."""
-        return self._generation.routing
+        return self._generation.tool_search
 
     @property
     def call_log(self) -> CallLog | None:
@@ -238,13 +238,13 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             revalidate=settings.daemon.revalidate,
         )
         lifetime = settings.results.lifetime
-        self.results = ResultParts(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
+        self.results = LargeResults(self.store, self.catalog, self.metrics, lifetime=lifetime, redact=self._redact)
         self._serving = Serving()
-        self.backends = BackendParts(
+        self.backends = Backends(
             self.catalog, self._serving, self._sandboxes.of, self._redact, self._backend_changed, self._cassette
         )
         self.backends.extra.resolve = self._resolver
-        builtins = self._builtins = BuiltinParts(self.catalog, self._serving, self._backend_changed, self._cassette)
+        builtins = self._builtins = BuiltinTools(self.catalog, self._serving, self._backend_changed, self._cassette)
         self.health_checks = HealthChecks(self.pool, self.catalog, self.backends, builtins)
         self.startup = StartupWait(
             self.pool,
@@ -273,7 +273,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
             self.backends,
             builtins,
             self.health_checks,
-            partial(builtin_context, sandboxes=self._sandboxes, tell=self._caller_status),
+            partial(builtin_context, sandboxes=self._sandboxes, report=self._caller_status),
             self._is_whole,
         )
         self._generation = build(settings, self._shared, self.leases.lease(), None, self._program_tools)
@@ -374,7 +374,7 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
         )
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
-        self._generation.routing.changed(snapshot, kinds)
+        self._generation.tool_search.catalog_changed(snapshot, kinds)
 
     def _make_transport(self, name: str, settings: ServerSettings) -> Transport:
         if self._cassette is not None:

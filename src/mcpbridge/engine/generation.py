@@ -24,11 +24,11 @@ from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.server import Service
 from mcpbridge.engine.health_checks import HealthChecks, PeriodicCheck
 from mcpbridge.engine.leases import Lease
-from mcpbridge.engine.wiring.builtin import BuiltinConcerns, BuiltinParts
-from mcpbridge.engine.wiring.pipeline import CallPipeline, CallState, PipelineContext, PipelineParts, ToolOptions
-from mcpbridge.engine.wiring.results import ResultConcerns, ResultParts
-from mcpbridge.engine.wiring.search import RoutingParts, RoutingSurroundings
-from mcpbridge.engine.wiring.tools import BackendConcerns, BackendParts, Given
+from mcpbridge.engine.wiring.builtin import BuiltinSet, BuiltinTools
+from mcpbridge.engine.wiring.pipeline import CallPipeline, CallState, PipelineContext, PipelineInputs, ToolOptions
+from mcpbridge.engine.wiring.results import LargeResults, ResultStages
+from mcpbridge.engine.wiring.search import SearchContext, ToolSearch
+from mcpbridge.engine.wiring.tools import Backends, BackendSet, ProgramTool
 from mcpbridge.pipeline.hooks.call import Hook
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.protocol.jsonrpc import encode
@@ -53,9 +53,9 @@ class SharedState(Struct, frozen=True):
     startup: StartupWait
     context: PipelineContext
     calls: CallState
-    results: ResultParts
-    backends: BackendParts
-    builtins: BuiltinParts
+    results: LargeResults
+    backends: Backends
+    builtins: BuiltinTools
     health_checks: HealthChecks
     builtin_context: Callable[[Settings], BuiltinContext]
     """What built-in tools are made with."""
@@ -70,8 +70,8 @@ class Generation(Struct, frozen=True):
     servers: Mapping[str, ServerSettings]
     """With what `[calls]` says where they say nothing."""
     policy: Policy
-    results: ResultConcerns
-    routing: RoutingParts
+    results: ResultStages
+    tool_search: ToolSearch
     pipeline: CallPipeline
     service: Service
     unmatched: UnmatchedNames
@@ -79,8 +79,8 @@ class Generation(Struct, frozen=True):
     """What runs for it; ended once its last call is over."""
     sources: Mapping[str, OfferSettings]
     """What is set of all that offer tools, by server."""
-    backends: BackendConcerns
-    builtins: BuiltinConcerns
+    backends: BackendSet
+    builtins: BuiltinSet
     _builder: SnapshotBuilder
 
     @property
@@ -127,7 +127,7 @@ def build(
     shared: SharedState,
     lease: Lease,
     before: Generation | None,
-    given: Mapping[str, Given] = MappingProxyType({}),
+    given: Mapping[str, ProgramTool] = MappingProxyType({}),
 ) -> Generation:
     """The generation of these settings, which is in effect nowhere yet. `before`: the one whose place it takes.
 
@@ -137,32 +137,32 @@ def build(
         ConfigError: something that the settings switch on cannot be had here.
     """
     context, catalog, servers = shared.context, shared.catalog, servers_of(settings)
-    backends = shared.backends.concerns(settings, given, lease)
+    backends = shared.backends.build(settings, given, lease)
     offering = {**servers, **backends.sources}
-    results = shared.results.concerns(settings.results, offering, lease, _call_log(settings))
-    surroundings = RoutingSurroundings(catalog, context.pool, context.store, shared.startup.settled, shared.calls.plans)
-    routing = RoutingParts(
-        settings, surroundings, lease, offering, before=before.routing if before is not None else None
+    results = shared.results.build(settings.results, offering, lease, _call_log(settings))
+    search_context = SearchContext(catalog, context.pool, context.store, shared.startup.settled, shared.calls.plans)
+    tool_search = ToolSearch(
+        settings, search_context, lease, offering, previous=before.tool_search if before is not None else None
     )
-    own_tools = {**results.builtins, **routing.builtins}
-    builtins = shared.builtins.concerns(settings, own_tools, shared.builtin_context(settings), lease)
+    own_tools = {**results.builtins, **tool_search.builtins}
+    builtins = shared.builtins.build(settings, own_tools, shared.builtin_context(settings), lease)
     sources = {**offering, **builtins.sources}
     options = ToolOptions(sources, settings.calls, settings.results)
     policy = Policy(settings.permissions, sources, settings.calls, options.of)
     asks = shared.backends.asking(backends, builtins.asks)
-    noted = routing.ended if routing.feedback is not None else None
+    on_call_end = tool_search.call_ended if tool_search.feedback is not None else None
     serve = {**builtins.serve, **backends.serve}
     if every := settings.health.every:
         lease.hold("health", every, lambda: PeriodicCheck(shared.health_checks, every), run=PeriodicCheck.running)
-    parts = PipelineParts(servers, options, policy, results, sources, serve, asks, noted)
+    inputs = PipelineInputs(servers, options, policy, results, sources, serve, asks, on_call_end)
     identity = identity_of(settings)
     listing = Listing(
         catalog,
         context.pool,
         shared.startup.settled,
-        routing.exposing,
-        choose=routing.choose,
-        signature=routing.signature_of,
+        tool_search.exposing,
+        choose=tool_search.choose,
+        signature=tool_search.signature_of,
         is_open=lambda tool: policy.of(tool).is_open,
         extra=shared.backends.extra,
     )
@@ -171,8 +171,8 @@ def build(
         servers,
         policy,
         results,
-        routing,
-        CallPipeline(settings, parts, context, shared.calls, lease),
+        tool_search,
+        CallPipeline(settings, inputs, context, shared.calls, lease),
         Service(identity, settings.questions, listing),
         UnmatchedNames(
             selectors_of(settings, context.functions) if shared.is_whole else (),

@@ -18,8 +18,8 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS
-from mcpbridge.engine.wiring.builtin import BuiltinParts
-from mcpbridge.engine.wiring.tools import BackendParts
+from mcpbridge.engine.wiring.builtin import BuiltinTools
+from mcpbridge.engine.wiring.tools import Backends
 from mcpbridge.upstream.pool import Pool
 from mcpbridge.upstream.supervisor import Upstream
 
@@ -50,7 +50,7 @@ class Checkup(Struct, frozen=True):
 class HealthChecks:
     """Looks at whatever a bridge has."""
 
-    def __init__(self, pool: Pool, catalog: Catalog, backends: BackendParts, builtins: BuiltinParts) -> None:
+    def __init__(self, pool: Pool, catalog: Catalog, backends: Backends, builtins: BuiltinTools) -> None:
         self._pool, self._catalog, self._backends, self._builtins = pool, catalog, backends, builtins
         self.last: dict[str, Checkup] = {}
         """What was found last, by name."""

@@ -16,7 +16,7 @@ from mcpbridge.core.elicitation import NO_CAPABILITIES
 from mcpbridge.engine.generation import Generation, build
 from mcpbridge.engine.leases import Lease
 from mcpbridge.engine.state import EngineState
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 
 log = get_logger("mcpbridge")
 
@@ -44,7 +44,7 @@ class Reloading(EngineState):
             self._background.spawn(self.backends.try_again())
             return done
 
-    async def set_backend(self, name: str, given: Given | None) -> None:
+    async def set_backend(self, name: str, given: ProgramTool | None) -> None:
         """Add a backend of the program, put it in the place of its last one, or (None) take it out.
 
         Calls under way end as they began.
@@ -120,7 +120,7 @@ class Reloading(EngineState):
             before.before(self._shared, after)
             after.take_effect(self._shared)
             self.catalog.flush()
-        after.routing.search.refresh()
+        after.tool_search.search.refresh()
         self._note_own_tools()
         for upstream in self.pool.upstreams.values():
             if upstream.lists:

@@ -18,10 +18,10 @@ from mcpbridge.engine.generation import Generation, SharedState
 from mcpbridge.engine.health_checks import HealthChecks
 from mcpbridge.engine.leases import Leases
 from mcpbridge.engine.registry.registry import Registry
-from mcpbridge.engine.wiring.builtin import BuiltinParts
-from mcpbridge.engine.wiring.results import ResultParts
+from mcpbridge.engine.wiring.builtin import BuiltinTools
+from mcpbridge.engine.wiring.results import LargeResults
 from mcpbridge.engine.wiring.sandbox import Sandboxes
-from mcpbridge.engine.wiring.tools import BackendParts, Given
+from mcpbridge.engine.wiring.tools import Backends, ProgramTool
 from mcpbridge.engine.wiring.upstream_events import UpstreamEvents
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.observability.metrics import Metrics
@@ -54,21 +54,21 @@ class EngineState:
     pool: Pool
     catalog: Catalog
     startup: StartupWait
-    backends: BackendParts
+    backends: Backends
     """Tools that no server has."""
     health_checks: HealthChecks
     """Whether servers, backends and tools work."""
-    results: ResultParts
+    results: LargeResults
     """Kept results, and what is counted of them."""
     approvals: PendingApprovals
     """Calls that wait for a person to agree."""
     leases: Leases
     """What runs because the settings say so."""
 
-    _builtins: BuiltinParts
+    _builtins: BuiltinTools
     _cassette: "Cassette | None"
     _context: BridgeContext
-    _program_tools: dict[str, Given]
+    _program_tools: dict[str, ProgramTool]
     """Tools of the program, by name."""
     _generation: Generation
     """What follows from the settings in effect."""

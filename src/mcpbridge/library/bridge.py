@@ -80,8 +80,8 @@ class Bridge(AgentMethods):
 
         if approver is not None and not callable(approver):
             raise ConfigError(f"a function of the request, or None; not {approver!r}", key="approver")
-        tape = cassette if cassette is None or isinstance(cassette, Cassette) else Cassette(cassette)
-        loaded = read_config(config, environ, is_replayed=tape is not None and tape.is_replay)
+        recording = cassette if cassette is None or isinstance(cassette, Cassette) else Cassette(cassette)
+        loaded = read_config(config, environ, is_replayed=recording is not None and recording.is_replay)
         redact = Redactor(loaded.secrets)
         use_logging(redact)
         given = all_given(tools)
@@ -95,7 +95,7 @@ class Bridge(AgentMethods):
             dependencies=dependencies,
             manifest=Manifest(cache_directory(os.environ) / "manifest") if remember else None,
             answers=ProgramAnswers(on_elicitation, on_sampling) if on_elicitation or on_sampling else None,
-            cassette=tape,
+            cassette=recording,
             project=Path(project).absolute().as_uri() if project is not None else "",
         )
         bridge._tools.update(zip(given, tools, strict=True))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must
     from mcpbridge.config.reload import Reloaded
     from mcpbridge.core.tool_calls import PausedCall
     from mcpbridge.engine.registry.registry import Keep
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import ProgramTool
     from mcpbridge.library.calls.call import Progress
     from mcpbridge.library.calls.paused_calls import PausedCalls
     from mcpbridge.library.define_tools.info import ToolInfo
@@ -86,7 +86,7 @@ class ToolMethods(Engine):
         from mcpbridge.catalog.search.find import find
         from mcpbridge.library.define_tools.info import first
 
-        visible = self.routing.visible_to(client)
+        visible = self.tool_search.visible_to(client)
         most = limit if limit is not None else self.settings.search.limit
         found = find(query, most, visible, await visible.ranker(query))
         ids = [one.id for one in found.abilities] if found.fits else []
@@ -318,7 +318,7 @@ class ToolMethods(Engine):
         return await self.registry.remove("servers", name, keep=keep)
 
 
-def _given_of(tool: Any) -> "tuple[str, Given]":
+def _given_of(tool: Any) -> "tuple[str, ProgramTool]":
     from mcpbridge.library.define_tools.define import given_of
 
     return given_of(tool)

@@ -15,7 +15,7 @@ from mcpbridge import Bridge, RequestFailed
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.engine.cassettes.cassette import Cassette
 from mcpbridge.engine.cassettes.entries import HEADER, read_entries
-from mcpbridge.engine.cassettes.file import Tape
+from mcpbridge.engine.cassettes.file import CassetteFile
 from mcpbridge.engine.cassettes.masking import Masker
 from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.record import RecordingTransport
@@ -235,7 +235,7 @@ async def test_a_list_that_was_under_way_when_it_changed_is_the_one_of_after_tha
     """The bridge looked at it again, for a reason of its own, while a call made the server offer more."""
     path = tmp_path / "x.jsonl"
     old, new = ({"tools": [{"name": name} for name in names]} for names in ("a", "ab"))
-    server, tape = ScriptedTransport({"tools/list": SILENCE, "tools/call": SILENCE}), Tape(path, str)
+    server, tape = ScriptedTransport({"tools/list": SILENCE, "tools/call": SILENCE}), CassetteFile(path, str)
     tape.open()
     async with RecordingTransport("up", server, tape).connect(Recorder()) as channel:
         for id_, method, came in ((b"1", "tools/list", old), (b"2", "tools/call", None), (b"3", "tools/list", None)):

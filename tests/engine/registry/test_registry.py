@@ -11,7 +11,7 @@ import pytest
 from mcpbridge.base.errors import ConfigError, StoreFailed, UnknownName
 from mcpbridge.config.schema import Settings
 from mcpbridge.engine.registry.http_rules import RegistryProblem
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.tools.python.function import FunctionBackend
 from mcpbridge.tools.python.settings import FunctionSettings
@@ -240,7 +240,7 @@ async def test_what_of_it_cannot_take_effect_costs_the_others_nothing(tmp_path: 
                 "registry", body, principal=f"config:{at.path}", expires_in=99, handle=str(number)
             )
     given = FunctionSettings(function="operator:neg")
-    tools = {"mine": Given(FunctionBackend("mine", given), given)}
+    tools = {"mine": ProgramTool(FunctionBackend("mine", given), given)}
     async with registering(tmp_path, tools=tools) as at:
         assert list(at.bridge.registry.entries) == [("tools", "good")]
         assert "good" in await at.listed()
@@ -434,7 +434,7 @@ async def test_every_change_is_told_to_connected_clients(tmp_path: Path) -> None
         await registry.put("servers", "more", REMOTE)
         await tells()
         backend = FunctionBackend("add", FunctionSettings(function="operator:add"))
-        await at.bridge.set_backend("add", Given(backend, FunctionSettings(function="operator:add")))
+        await at.bridge.set_backend("add", ProgramTool(backend, FunctionSettings(function="operator:add")))
         await tells()
         await at.bridge.set_backend("add", None)
         await tells()

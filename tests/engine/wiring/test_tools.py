@@ -13,7 +13,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import Call
 from mcpbridge.downstream.requests.session_tools import ResolverContext
 from mcpbridge.engine.requests import RequestFailed
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
@@ -57,8 +57,8 @@ class Greeter:
         raise UnknownName("command", name)
 
 
-def given(*names: str, several: bool = False, seconds: float = 0.0, **settings: Any) -> Given:
-    return Given(Greeter(*names, seconds=seconds), BackendSettings(**settings), several)
+def given(*names: str, several: bool = False, seconds: float = 0.0, **settings: Any) -> ProgramTool:
+    return ProgramTool(Greeter(*names, seconds=seconds), BackendSettings(**settings), several)
 
 
 async def names_of(bridge: Bridge, **context: Any) -> list[str]:
@@ -192,7 +192,7 @@ async def test_a_backend_that_cannot_begin_takes_no_other_with_it() -> None:
     async def resolve(context: ResolverContext) -> Sequence[Backend]:
         return [Unbegun("worse"), Greeter("more")]
 
-    tools = {"hello": given("hello"), "bad": Given(Unbegun("bad"), BackendSettings())}
+    tools = {"hello": given("hello"), "bad": ProgramTool(Unbegun("bad"), BackendSettings())}
     async with Bridge(Settings(), tools=tools, resolver=resolve) as bridge:
         assert await names_of(bridge) == ["hello", "more"]
         [bad] = [one for one in bridge.status()["backends"] if one["name"] == "bad"]
@@ -215,7 +215,7 @@ class Endless(Greeter):
 async def test_a_backend_that_does_not_end_keeps_no_bridge_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcpbridge.engine.wiring.tools.ENDING_SECONDS", 0.05)
     with anyio.fail_after(10):
-        async with Bridge(Settings(), tools={"hello": Given(Endless("hello"), BackendSettings())}) as bridge:
+        async with Bridge(Settings(), tools={"hello": ProgramTool(Endless("hello"), BackendSettings())}) as bridge:
             assert await said(bridge, "hello") == "hello you"
 
 
@@ -227,7 +227,7 @@ def greet(who: str) -> str:
 async def test_a_single_tool_of_the_program_is_called_as_the_program_calls_it() -> None:
     """As a table of `[tools]` is; and what is said of it is shown."""
     settings = BackendSettings(description="Say hello.", annotations={"readOnlyHint": True})
-    async with Bridge(Settings(), tools={"hi": Given(FunctionBackend.of(greet), settings)}) as bridge:
+    async with Bridge(Settings(), tools={"hi": ProgramTool(FunctionBackend.of(greet), settings)}) as bridge:
         assert await names_of(bridge) == ["hi"]
         assert await said(bridge, "hi") == "Hello, you!"
         listed = await bridge.request("tools/list", {})
@@ -247,7 +247,7 @@ async def test_a_single_tool_of_the_program_is_called_as_the_program_calls_it() 
     ],
 )
 async def test_settings_that_nothing_would_come_of_are_refused(settings: dict[str, Any], several: bool) -> None:
-    backend = Given(FunctionBackend.of(greet), BackendSettings.model_validate(settings), several)
+    backend = ProgramTool(FunctionBackend.of(greet), BackendSettings.model_validate(settings), several)
     async with Bridge(Settings()) as bridge:
         with pytest.raises(ConfigError, match=next(iter(settings))):
             await bridge.set_backend("greet", backend)
@@ -260,7 +260,7 @@ async def test_a_management_command_has_a_deadline(monkeypatch: pytest.MonkeyPat
             await anyio.sleep_forever()
 
     monkeypatch.setattr("mcpbridge.engine.wiring.tools._COMMAND_SECONDS", 0.05)
-    async with Bridge(Settings(), tools={"slow": Given(Stuck("slow"), BackendSettings())}) as bridge:
+    async with Bridge(Settings(), tools={"slow": ProgramTool(Stuck("slow"), BackendSettings())}) as bridge:
         with anyio.fail_after(10), pytest.raises(UpstreamTimeout, match="slow"):
             await bridge.command("slow", "reindex")
 
@@ -273,7 +273,7 @@ async def test_a_backend_that_something_cancels_from_within_ends_nobody_else() -
         async def command(self, name: str, data: Mapping[str, Any]) -> Any:
             raise asyncio.CancelledError
 
-    backends = {"odd": Given(Odd("odd"), BackendSettings()), "well": given("well")}
+    backends = {"odd": ProgramTool(Odd("odd"), BackendSettings()), "well": given("well")}
     async with Bridge(Settings(), tools=backends) as bridge:
         with pytest.raises(UpstreamError, match="'reindex' failed: CancelledError"):
             await bridge.command("odd", "reindex")
@@ -291,8 +291,8 @@ async def test_what_a_tool_says_of_itself_is_believed_unless_it_is_not_trusted()
         {"permissions": [{"tools": ["tools/*"], "permission": "deny", "when": "!tool.read_only"}]}
     )
     both = {
-        "own": Given(Reader("own"), BackendSettings()),
-        "other": Given(Reader("other"), BackendSettings(trusted=False)),
+        "own": ProgramTool(Reader("own"), BackendSettings()),
+        "other": ProgramTool(Reader("other"), BackendSettings(trusted=False)),
     }
     async with Bridge(settings, tools=both) as bridge:
         assert await names_of(bridge) == ["own"]

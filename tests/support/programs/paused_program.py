@@ -11,7 +11,7 @@ from typing import Any
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import CallContext
 from mcpbridge.core.tool_calls import PAUSED, PausedCall, ToolCall
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.tools.human_in_the_loop.functions import Pause
 from mcpbridge.tools.human_in_the_loop.human import HumanBackend
@@ -33,9 +33,9 @@ async def decided(response: str, call: PausedCall, context: CallContext) -> str:
     return " ".join(told)
 
 
-def tools() -> dict[str, Given]:
+def tools() -> dict[str, ProgramTool]:
     """What the program offers, made anew."""
-    return {"release": Given(HumanBackend.of(release, decided), PausingSettings())}
+    return {"release": ProgramTool(HumanBackend.of(release, decided), PausingSettings())}
 
 
 def opened(store: Path) -> Bridge:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.tool_calls import PAUSED
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.tools.human_in_the_loop.functions import Pause
 from mcpbridge.tools.human_in_the_loop.human import HumanBackend, asked_about, form_of
@@ -30,13 +30,13 @@ COUNT: dict[str, Any] = {
 }
 
 
-def manual(output: dict[str, Any], **settings: Any) -> dict[str, Given]:
+def manual(output: dict[str, Any], **settings: Any) -> dict[str, ProgramTool]:
     made = PausingSettings(**{"ask_client": True, "reason": "How many are there?", **settings})
-    return {"count": Given(ManualBackend.of("count", "Count things.", None, output, settings=made), made)}
+    return {"count": ProgramTool(ManualBackend.of("count", "Count things.", None, output, settings=made), made)}
 
 
 @asynccontextmanager
-async def running(folder: Path, tools: dict[str, Given]) -> AsyncGenerator[Bridge]:
+async def running(folder: Path, tools: dict[str, ProgramTool]) -> AsyncGenerator[Bridge]:
     settings = {"store": {"path": str(folder / "s.db")}, "results": {"strategy": "off"}}
     with anyio.fail_after(60):
         async with Bridge(Settings.model_validate(settings), tools=tools) as bridge:
@@ -84,7 +84,9 @@ async def test_the_user_of_a_client_that_shows_forms_gives_the_result(tmp_path: 
     [manual(COUNT, ask_client=False), manual({"type": "array", "items": COUNT}), manual({"type": "object"})],
     ids=["not-wanted", "too-deep", "no-fields"],
 )
-async def test_who_cannot_be_asked_so_gets_a_paused_result(tmp_path: Path, tools: dict[str, Given], mode: str) -> None:
+async def test_who_cannot_be_asked_so_gets_a_paused_result(
+    tmp_path: Path, tools: dict[str, ProgramTool], mode: str
+) -> None:
     user = User()
     async with running(tmp_path, tools) as bridge:
         async with bridge.client(mode=mode, elicitation_callback=user) as client:
@@ -114,7 +116,7 @@ async def test_what_a_human_tool_wants_to_know_is_asked_of_the_user(tmp_path: Pa
         return f"decided: {json.dumps(response)}"
 
     made = PausingSettings(ask_client=True, response_schema={"type": "boolean"})
-    tools = {"deploy": Given(HumanBackend.of(deploy, decided, settings=made), made)}
+    tools = {"deploy": ProgramTool(HumanBackend.of(deploy, decided, settings=made), made)}
     user = User(accept(response=True), types.ElicitResult(action="decline"), types.ElicitResult(action="cancel"))
     async with running(tmp_path, tools) as bridge:
         async with bridge.client(mode=mode, elicitation_callback=user) as client:
@@ -134,7 +136,7 @@ async def test_a_pause_with_fields_of_its_own_asks_for_those(tmp_path: Path) -> 
     def decided(response: dict[str, Any]) -> str:
         return f"decided: {response['sure']}"
 
-    tools = {"deploy": Given(HumanBackend.of(deploy, decided), PausingSettings())}
+    tools = {"deploy": ProgramTool(HumanBackend.of(deploy, decided), PausingSettings())}
     user = User(accept(sure=True))
     async with running(tmp_path, tools) as bridge:
         async with bridge.client(elicitation_callback=user) as client:

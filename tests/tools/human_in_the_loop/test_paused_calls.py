@@ -26,7 +26,7 @@ from mcpbridge.core.context import BridgeContext, CallContext
 from mcpbridge.core.model import Call
 from mcpbridge.core.tool_calls import PAUSED, PausedCall, ToolCall, ToolResult
 from mcpbridge.downstream.client import Client
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.calls.paused_calls import CLAIM, PausedCalls
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
@@ -50,23 +50,23 @@ READS = {"readOnlyHint": True}
 """Of tools whose calls may run side by side, and whose results may be kept."""
 
 
-def given(backend: Backend, **settings: Any) -> Given:
-    return Given(backend, PausingSettings(**settings))
+def given(backend: Backend, **settings: Any) -> ProgramTool:
+    return ProgramTool(backend, PausingSettings(**settings))
 
 
-def by_hand(output: dict[str, Any] | None = None, **settings: Any) -> dict[str, Given]:
+def by_hand(output: dict[str, Any] | None = None, **settings: Any) -> dict[str, ProgramTool]:
     made = PausingSettings(**settings)
-    return {"ask": Given(ManualBackend.of("ask", "Ask somebody.", QUESTION, output, settings=made), made)}
+    return {"ask": ProgramTool(ManualBackend.of("ask", "Ask somebody.", QUESTION, output, settings=made), made)}
 
 
-def looped(called: Callable[..., Any], received: Callable[..., Any], **settings: Any) -> dict[str, Given]:
+def looped(called: Callable[..., Any], received: Callable[..., Any], **settings: Any) -> dict[str, ProgramTool]:
     made = PausingSettings(**settings)
-    return {"deploy": Given(HumanBackend.of(called, received, name="deploy", settings=made), made)}
+    return {"deploy": ProgramTool(HumanBackend.of(called, received, name="deploy", settings=made), made)}
 
 
 @asynccontextmanager
 async def running(
-    folder: Path, tools: dict[str, Given], /, *, options: Any = None, **sections: Any
+    folder: Path, tools: dict[str, ProgramTool], /, *, options: Any = None, **sections: Any
 ) -> AsyncGenerator[Bridge]:
     settings = Settings.model_validate({"store": {"path": str(folder / "s.db")}, **sections})
     with anyio.fail_after(60):
@@ -328,7 +328,7 @@ async def test_of_twenty_who_answer_one_wins(tmp_path: Path) -> None:
         await go_on.wait()
         return f"answer {response}"
 
-    def tools() -> dict[str, Given]:
+    def tools() -> dict[str, ProgramTool]:
         return looped(wait, received)
 
     async with running(tmp_path, tools()) as bridge, running(tmp_path, tools()) as other:

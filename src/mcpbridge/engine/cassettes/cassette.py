@@ -18,7 +18,7 @@ from mcpbridge.protocol.transport import Transport
 from mcpbridge.upstream.settings import ServerSettings
 
 if TYPE_CHECKING:  # one of the two is used
-    from mcpbridge.engine.cassettes.file import Tape
+    from mcpbridge.engine.cassettes.file import CassetteFile
     from mcpbridge.engine.cassettes.match import Script
     from mcpbridge.tools.backend import Backend
 
@@ -61,7 +61,7 @@ class Cassette:
         """It answers out of the file; else it writes the file."""
         self._redact, self._repeat = redact, repeat
         self._entries = read_entries(_content(self.path), str(self.path)) if self.is_replay else []
-        self._tape: Tape | None = None
+        self._file: CassetteFile | None = None
         self._script: Script | None = None
         self._is_in_use = False
 
@@ -96,13 +96,13 @@ class Cassette:
 
             self._script = Script(str(self.path), self._entries, Masker(mask), repeat=self._repeat)
         else:
-            from mcpbridge.engine.cassettes.file import Tape
+            from mcpbridge.engine.cassettes.file import CassetteFile
 
-            self._tape = Tape(self.path, mask)
+            self._file = CassetteFile(self.path, mask)
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """The bridge runs. Left by an error, a recording does not take the place of the file; see `Tape`.
+        """The bridge runs. Left by an error, a recording does not take the place of the file; see `CassetteFile`.
 
         Raises:
             ConfigError: the file cannot be written, or another bridge runs with this cassette.
@@ -111,7 +111,7 @@ class Cassette:
             raise self._twice()
         self._is_in_use = True
         try:
-            with nullcontext() if self._tape is None else _recording(self._tape):
+            with nullcontext() if self._file is None else _recording(self._file):
                 yield
         finally:
             self._is_in_use = False
@@ -139,15 +139,15 @@ class Cassette:
             from mcpbridge.engine.cassettes.replay import ReplayTransport
 
             return ReplayTransport(name, settings.kind, self._script)
-        assert self._tape is not None, "begun before"
+        assert self._file is not None, "begun before"
         from mcpbridge.engine.cassettes.record import RecordingTransport
         from mcpbridge.upstream.transports.http_detect import HttpOrSse
 
-        tape, made = self._tape, make(name, settings)
-        if isinstance(made, HttpOrSse):  # which of the two it is shows in what is recorded
-            made.wrap(lambda one: RecordingTransport(name, one, tape))
-            return made
-        return RecordingTransport(name, made, tape)
+        file, transport = self._file, make(name, settings)
+        if isinstance(transport, HttpOrSse):  # which of the two it is shows in what is recorded
+            transport.wrap(lambda one: RecordingTransport(name, one, file))
+            return transport
+        return RecordingTransport(name, transport, file)
 
     def backend(self, name: str, kind: str, make: "Callable[[], Backend]") -> "Backend":
         """The backend of this name and kind; `make` makes the real one."""
@@ -157,8 +157,8 @@ class Cassette:
 
         if self._script is not None:
             return ReplayedBackend(name, kind, self._script)
-        assert self._tape is not None, "begun before"
-        return RecordedBackend(name, make(), self._tape)
+        assert self._file is not None, "begun before"
+        return RecordedBackend(name, make(), self._file)
 
     def builtin(self, name: str, tool: _T) -> _T:
         """The built-in tool of this name, itself or in front of it what records or replays its calls."""
@@ -171,19 +171,19 @@ class Cassette:
 
         if self._script is not None:
             return partial(replayed, self._script, "builtin")
-        assert self._tape is not None, "begun before"
-        return partial(recorded, self._tape, "builtin", run)
+        assert self._file is not None, "begun before"
+        return partial(recorded, self._file, "builtin", run)
 
 
 @contextmanager
-def _recording(tape: "Tape") -> Generator[None]:
-    tape.open()
+def _recording(file: "CassetteFile") -> Generator[None]:
+    file.open()
     try:
         yield
     except BaseException:
-        tape.leave()
+        file.leave()
         raise
-    tape.keep()
+    file.keep()
 
 
 class _Builtin:

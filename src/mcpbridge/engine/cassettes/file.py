@@ -26,7 +26,7 @@ _PASSING = frozenset({"SessionExpired", "SignInNeeded"})
 """Failures after which the same request is made again, which is all that counts."""
 
 
-class Tape:
+class CassetteFile:
     """What one recording writes, from `open` to `keep` or `leave`."""
 
     def __init__(self, path: Path, redact: Callable[[str], str]) -> None:

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UpstreamError, UpstreamGarbled, UpstreamGone
 from mcpbridge.engine.cassettes.entries import LISTS, OPENING, Entry, Step
-from mcpbridge.engine.cassettes.file import Tape
+from mcpbridge.engine.cassettes.file import CassetteFile
 from mcpbridge.engine.cassettes.plain_form import NOT_KEPT, as_failure, of_request, of_step, token_of
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical
@@ -60,10 +60,10 @@ class Listening:
         name: str,
         receiver: Receiver,
         transport: Transport,
-        tape: Tape,
+        file: CassetteFile,
         lists: Lists,
     ) -> None:
-        self._name, self._receiver, self._transport, self._tape = name, receiver, transport, tape
+        self._name, self._receiver, self._transport, self._file = name, receiver, transport, file
         self._lists = lists
         self._open: dict[bytes, _Open] = {}
         self._listens: set[bytes] = set()
@@ -139,7 +139,7 @@ class Listening:
         request = _Open(
             message.method,
             of_request(message.method, params),
-            self._tape.next_number(),
+            self._file.next_number(),
             self._lists.changes.get(kind, 0),
             bytes(token_of(params)),
         )
@@ -183,16 +183,16 @@ class Listening:
         if about is not None:
             self._note(about, step, bytes(frame.id))
         elif self._last >= 0 and not any(request.is_call for request in self._open.values()):
-            self._tape.amend(self._last, step)
+            self._file.amend(self._last, step)
         elif frame.method != "notifications/progress":
             told = "calls" if any(request.is_call for request in self._open.values()) else "first"
-            self._tape.add(Entry(self._name, told=told, meanwhile=(msgspec.structs.replace(step, after=False),)))
+            self._file.add(Entry(self._name, told=told, meanwhile=(msgspec.structs.replace(step, after=False),)))
 
     def _note(self, about: _Open, step: Step, id_: bytes) -> None:
         about.steps.append(step)
         if step.ask:
             about.asked[id_] = len(about.steps) - 1
-        self._tape.mint(Entry(self._name, about.method, about.params), bytes(step.params))
+        self._file.mint(Entry(self._name, about.method, about.params), bytes(step.params))
 
     def _about(self, frame: Frame, via: bytes) -> _Open | None:
         """The request that a message of the server is written down with; None: that cannot be told."""
@@ -233,7 +233,7 @@ class Listening:
             if len(calls) == 1:
                 calls[0].steps.append(step)
             elif not calls and self._last >= 0:
-                self._tape.amend(self._last, step)
+                self._file.amend(self._last, step)
             if calls or self._last >= 0:
                 request.changes = self._lists.changes[kind] = changes + 1
         self._lists.last[key] = request.changes, now
@@ -245,7 +245,7 @@ class Listening:
         entry = Entry(
             self._name, request.method, request.params, changes=request.changes, meanwhile=tuple(request.steps)
         )
-        place = self._tape.add(msgspec.structs.replace(entry, **outcome), request.number)
+        place = self._file.add(msgspec.structs.replace(entry, **outcome), request.number)
         if request.is_call:
             self._last = place
 
@@ -261,8 +261,8 @@ def _offered(result: Raw) -> bytes:
 class RecordingTransport:
     """A transport that is listened to. Implements `Transport`."""
 
-    def __init__(self, name: str, inner: Transport, tape: Tape) -> None:
-        self._name, self._inner, self._tape = name, inner, tape
+    def __init__(self, name: str, inner: Transport, file: CassetteFile) -> None:
+        self._name, self._inner, self._file = name, inner, file
         self._lists = Lists()
 
     @property
@@ -277,7 +277,7 @@ class RecordingTransport:
     @asynccontextmanager
     async def connect(self, receiver: Receiver) -> AsyncGenerator[Channel]:
         """See `Transport`."""
-        listening = Listening(self._name, receiver, self._inner, self._tape, self._lists)
+        listening = Listening(self._name, receiver, self._inner, self._file, self._lists)
         is_open = False
         try:
             async with self._inner.connect(listening) as channel:
@@ -285,7 +285,7 @@ class RecordingTransport:
                 yield _Heard(channel, listening)
         except UpstreamError as error:
             if not is_open:
-                self._tape.add(Entry(self._name, unavailable=error.what))
+                self._file.add(Entry(self._name, unavailable=error.what))
             raise
         finally:
             listening.end()

@@ -14,7 +14,7 @@ from msgspec import Raw
 from mcpbridge.base.errors import BridgeError, UnknownName
 from mcpbridge.core.model import Call
 from mcpbridge.engine.cassettes.entries import Entry, Step
-from mcpbridge.engine.cassettes.file import Tape
+from mcpbridge.engine.cassettes.file import CassetteFile
 from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.plain_form import as_error, as_failure, of_step
 from mcpbridge.protocol.body import Body
@@ -30,9 +30,9 @@ _decode_listed = msgspec.json.Decoder(_Listed).decode
 _LIST, _CALL = "tools/list", "tools/call"
 
 
-async def recorded(tape: Tape, server: str, run: Callable[[Call], Awaitable[Body]], call: Call) -> Body:
+async def recorded(file: CassetteFile, server: str, run: Callable[[Call], Awaitable[Body]], call: Call) -> Body:
     """Make the call, and write down what came of it."""
-    number, steps, update = tape.next_number(), list[Step](), call.update
+    number, steps, update = file.next_number(), list[Step](), call.update
     entry = Entry(server, _CALL, _params(call))
 
     def heard(method: str, params: Raw) -> None:
@@ -44,15 +44,15 @@ async def recorded(tape: Tape, server: str, run: Callable[[Call], Awaitable[Body
         result = await run(call)
     except BridgeError as error:
         failed = as_failure(error)
-        tape.add(msgspec.structs.replace(entry, meanwhile=tuple(steps), failed=failed), number)
+        file.add(msgspec.structs.replace(entry, meanwhile=tuple(steps), failed=failed), number)
         raise
     except BaseException:  # cancelled, or a fault that tells nothing of the service
-        tape.add(msgspec.structs.replace(entry, meanwhile=tuple(steps), unanswered=True), number)
+        file.add(msgspec.structs.replace(entry, meanwhile=tuple(steps), unanswered=True), number)
         raise
     finally:
         call.update = update
     data = Raw(bytes(result.data))
-    tape.add(msgspec.structs.replace(entry, meanwhile=tuple(steps), result=data), number)
+    file.add(msgspec.structs.replace(entry, meanwhile=tuple(steps), result=data), number)
     return result
 
 
@@ -81,8 +81,8 @@ def _params(call: Call) -> Raw:
 class RecordedBackend:
     """A backend that is listened to. Implements `Backend`."""
 
-    def __init__(self, name: str, inner: Backend, tape: Tape) -> None:
-        self._name, self._inner, self._tape = name, inner, tape
+    def __init__(self, name: str, inner: Backend, file: CassetteFile) -> None:
+        self._name, self._inner, self._file = name, inner, file
         self._written: Sequence[Mapping[str, Any]] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -105,7 +105,7 @@ class RecordedBackend:
         if tools is not self._written and self._inner.condition.state == "ready":
             self._written = tools
             result = Raw(encode({"tools": [dict(tool) for tool in tools]}))
-            self._tape.add(Entry(self._name, _LIST, result=result), self._tape.next_number())
+            self._file.add(Entry(self._name, _LIST, result=result), self._file.next_number())
         return tools
 
     @asynccontextmanager
@@ -116,7 +116,7 @@ class RecordedBackend:
 
     async def run(self, call: Call) -> Body:
         """See `Backend`."""
-        return await recorded(self._tape, self._name, self._inner.run, call)
+        return await recorded(self._file, self._name, self._inner.run, call)
 
     async def check(self) -> Health:
         """See `Backend`."""

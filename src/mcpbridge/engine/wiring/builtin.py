@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from mcpbridge.engine.cassettes.cassette import Cassette
 
 
-class BuiltinConcerns(Struct, frozen=True):
-    """What follows from one reading of the settings."""
+class BuiltinSet(Struct, frozen=True):
+    """The built-in tools of one reading of the settings."""
 
     tools: Mapping[str, Mapping[str, Builtin]]
     """By server, and by name."""
@@ -66,24 +66,24 @@ class BuiltinConcerns(Struct, frozen=True):
         ]
 
 
-class BuiltinParts:
-    """What one bridge has for all its life, whatever the settings are."""
+class BuiltinTools:
+    """The built-in tools of one bridge: builds them from settings, and has those in effect."""
 
     def __init__(
-        self, catalog: Catalog, serving: Serving, noticed: Callable[[], None], cassette: "Cassette | None" = None
+        self, catalog: Catalog, serving: Serving, on_change: Callable[[], None], cassette: "Cassette | None" = None
     ) -> None:
-        """`noticed`: told when a tool has found out whether it can work.
+        """`on_change` is called when a tool has found out whether it can work.
 
         `cassette` records those that reach other services, or answers in their place.
         """
         self._cassette = cassette
-        self._catalog, self._serving, self._noticed = catalog, serving, noticed
-        self._now = BuiltinConcerns({}, {}, {})
+        self._catalog, self._serving, self._on_change = catalog, serving, on_change
+        self._now = BuiltinSet({}, {}, {})
 
-    def concerns(
+    def build(
         self, settings: Settings, own: Mapping[str, Builtin], context: BuiltinContext, lease: Lease
-    ) -> BuiltinConcerns:
-        """What these settings come to; nothing is different before `take_effect`.
+    ) -> BuiltinSet:
+        """Build the tools of these settings. Nothing changes before `take_effect`.
 
         `own`: the meta-tools that there are anyway. `lease` holds what runs.
         """
@@ -93,7 +93,7 @@ class BuiltinParts:
             tool = lease.hold(
                 "builtin",
                 (name, section, settings.sandbox, settings.source),
-                partial(self._made, name, section, context),
+                partial(self._create, name, section, context),
                 run=_running(self._offer_again),
                 ends_in=ENDING_SECONDS,
             )
@@ -101,16 +101,16 @@ class BuiltinParts:
         tools = {BRIDGE: meta, **({BUILTIN: working} if working else {})}
         sources = {server: _source(of_server, settings) for server, of_server in tools.items()}
         serve = {server: partial(self._run, server, of_server) for server, of_server in tools.items()}
-        return BuiltinConcerns(tools, sources, serve)
+        return BuiltinSet(tools, sources, serve)
 
-    def _made(self, name: str, section: Any, context: BuiltinContext) -> Builtin:
+    def _create(self, name: str, section: Any, context: BuiltinContext) -> Builtin:
         tool = make(name, section, context)
         return tool if self._cassette is None else self._cassette.builtin(name, tool)
 
-    def take_effect(self, concerns: BuiltinConcerns) -> None:
+    def take_effect(self, builtins: BuiltinSet) -> None:
         """Offer these from now on."""
-        gone = self._now.tools.keys() - concerns.tools.keys()
-        self._now = concerns
+        gone = self._now.tools.keys() - builtins.tools.keys()
+        self._now = builtins
         for server in gone:
             self._catalog.remove(server)
         self._offer_again()
@@ -127,7 +127,7 @@ class BuiltinParts:
         return {BUILTIN: tuple(encode(tool.definition) for tool in self._now.tools.get(BUILTIN, {}).values())}
 
     @property
-    def now(self) -> BuiltinConcerns:
+    def now(self) -> BuiltinSet:
         """What is in effect."""
         return self._now
 
@@ -139,7 +139,7 @@ class BuiltinParts:
     def _offer_again(self) -> None:
         for offer in self._now.offers():
             self._catalog.update(offer)
-        self._noticed()
+        self._on_change()
 
     def _run(self, server: str, tools: Mapping[str, Builtin], call: Call) -> Awaitable[Body]:
         runs = {name: tool.run for name, tool in tools.items()}
@@ -164,22 +164,22 @@ class _Nothing:
 
 def _source(tools: Mapping[str, Builtin], settings: Settings) -> OfferSettings:
     """How each tool wants to be treated, where the configuration says nothing else."""
-    treated: dict[str, ToolSettings] = {}
+    by_tool: dict[str, ToolSettings] = {}
     for name, tool in tools.items():
         given = {key: value for key in CallSettings.model_fields if (value := getattr(tool.treatment, key)) is not None}
         own = settings.builtin.tool.get(name)
         if own is not None:
             given |= {key: getattr(own, key) for key in own.model_fields_set}
-        treated[name] = ToolSettings(**given)
-    return OfferSettings(trusted=True, tool=treated)
+        by_tool[name] = ToolSettings(**given)
+    return OfferSettings(trusted=True, tool=by_tool)
 
 
-def builtin_context(settings: Settings, *, sandboxes: Sandboxes, tell: Tell) -> BuiltinContext:
-    """What the tools of these settings are made with. `tell`: what `brief` and `pulse` say."""
+def builtin_context(settings: Settings, *, sandboxes: Sandboxes, report: Tell) -> BuiltinContext:
+    """What the tools of these settings are made with. `report` gives what `brief` and `pulse` say."""
     directory = Path(settings.source).parent if settings.source else Path()
     return BuiltinContext(
         runner=lambda: sandboxes.of(settings),
-        told=tell,
+        told=report,
         directory=directory,
         own_files=_own_files(settings),
         own_code=OwnCode(settings).holds,

@@ -21,7 +21,7 @@ from mcpbridge.core.result_settings import ResultSettings
 from mcpbridge.core.settings_precedence import resolve, result_options
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
 from mcpbridge.engine.leases import Lease
-from mcpbridge.engine.wiring.results import ResultConcerns
+from mcpbridge.engine.wiring.results import ResultStages
 from mcpbridge.pipeline.approvals.approvers import ApprovalHandler, ClientApprover, HandlerApprover
 from mcpbridge.pipeline.approvals.grants import Grants, recording
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
@@ -103,7 +103,7 @@ def _is_trusted(own: ToolSettings | None, server: OfferSettings | None, tool: To
 
 
 class PipelineContext(Struct, frozen=True):
-    """What the way is built with besides the settings; it outlives them."""
+    """What a `CallPipeline` is built with besides the settings; it outlives them."""
 
     pool: Pool
     store: Store
@@ -117,14 +117,14 @@ class PipelineContext(Struct, frozen=True):
     redact: Callable[[str], str]
 
 
-class PipelineParts(Struct, frozen=True):
+class PipelineInputs(Struct, frozen=True):
     """What else follows from the same settings."""
 
     servers: Mapping[str, ServerSettings]
     """With what `[calls]` says where they say nothing."""
     options: ToolOptions
     policy: Policy
-    results: ResultConcerns
+    results: ResultStages
     sources: Mapping[str, OfferSettings]
     """The same, and what is set of tools that no server has, by the server that they count as."""
     serve: Mapping[str, CallHandler]
@@ -158,7 +158,7 @@ class CallState:
         """What happens to each call."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Owns what concerns do by themselves."""
+        """Owns what stages do in the background."""
         return self.cache.running()
 
     def end(self) -> None:
@@ -168,19 +168,19 @@ class CallState:
 
 
 class CallPipeline:
-    """All concerns, as one reading of the settings has them."""
+    """All stages of calls, as one reading of the settings has them."""
 
     def __init__(
-        self, settings: Settings, parts: PipelineParts, context: PipelineContext, state: CallState, lease: Lease
+        self, settings: Settings, inputs: PipelineInputs, context: PipelineContext, state: CallState, lease: Lease
     ) -> None:
         """Nothing is different before `take_effect`. `lease` holds what runs.
 
         Raises:
             ConfigError: calls are to be traced, and what that needs is not installed.
         """
-        self._settings, self._parts, self._context, self._state = settings, parts, context, state
-        servers, observe, otel = parts.servers, settings.observe, _open_telemetry(settings, lease)
-        record = _both(context.audit.append if settings.call_log.enabled else None, parts.record)
+        self._settings, self._inputs, self._context, self._state = settings, inputs, context, state
+        servers, observe, otel = inputs.servers, settings.observe, _open_telemetry(settings, lease)
+        record = _both(context.audit.append if settings.call_log.enabled else None, inputs.record)
         if {"pulse", "context-status"}.intersection(settings.builtin.enable):
             record = _both(record, state.tallies.ended)
         self._stages = call_stages(
@@ -192,10 +192,10 @@ class CallPipeline:
                 metrics=context.metrics if observe.metrics else None,
                 events=context.events,
                 record=record,
-                policy=parts.policy,
-                asks=parts.asks,
-                compress=parts.results.compress,
-                references=parts.results.references,
+                policy=inputs.policy,
+                asks=inputs.asks,
+                compress=inputs.results.compress,
+                references=inputs.results.references,
                 hooks=self._hooks(lease),
                 approval=self._approval(),
                 abandoned=state.abandoned,
@@ -208,15 +208,15 @@ class CallPipeline:
 
     def take_effect(self) -> None:
         """Calls that begin from now on go this way; what is under way keeps its own."""
-        settings, parts, state = self._settings, self._parts, self._state
-        approval, options_of = settings.approval, parts.options.of
-        state.cache.configure(settings.cache, parts.sources, settings.calls)
-        state.abandoned.configure(parts.sources, options_of, settings.calls.late_lifetime)
+        settings, inputs, state = self._settings, self._inputs, self._state
+        approval, options_of = settings.approval, inputs.options.of
+        state.cache.configure(settings.cache, inputs.sources, settings.calls)
+        state.abandoned.configure(inputs.sources, options_of, settings.calls.late_lifetime)
         state.grants.configure(once_seconds=approval.grant_lifetime, session_seconds=approval.session_lifetime)
         state.approvals.configure(approval)
         state.slots.queued = settings.calls.max_queued
         self._context.audit.configure(settings.call_log)
-        deliver = Deliver(self._context.pool, parts.serve, answer_seconds=settings.questions.timeout)
+        deliver = Deliver(self._context.pool, inputs.serve, answer_seconds=settings.questions.timeout)
         state.plans.configure(deliver, self._stages, options_of)
 
     def _hooks(self, lease: Lease) -> Hooks:
@@ -237,10 +237,10 @@ class CallPipeline:
 
     def _idle_timeout(self, server: str) -> float:
         """Seconds that calls to a server have."""
-        return self._parts.sources[server].timeouts.idle if server in self._parts.sources else CALL_SECONDS
+        return self._inputs.sources[server].timeouts.idle if server in self._inputs.sources else CALL_SECONDS
 
     def _approval(self) -> Approval:
-        settings, parts, state = self._settings.approval, self._parts, self._state
+        settings, inputs, state = self._settings.approval, self._inputs, self._state
         ways: dict[str, Approver] = {"client": ClientApprover(self._settings.bridge.name), "pending": state.approvals}
         approvers: list[Approver] = (
             [HandlerApprover(self._context.approver)] if self._context.approver is not None else []
@@ -250,16 +250,16 @@ class CallPipeline:
             approvers,
             state.grants,
             seconds=settings.timeout,
-            policy=lambda: parts.policy.version,
+            policy=lambda: inputs.policy.version,
             audit=state.audit,
             needed=lambda tool, options: (
-                tool is not None and (parts.policy.for_tool(tool, options).needs_call or parts.asks(tool) is not None)
+                tool is not None and (inputs.policy.for_tool(tool, options).needs_call or inputs.asks(tool) is not None)
             ),
         )
 
     def _peer(self, server: str) -> Peer:
         """A server as traces name it."""
-        upstream, settings = self._context.pool.upstreams.get(server), self._parts.servers.get(server)
+        upstream, settings = self._context.pool.upstreams.get(server), self._inputs.servers.get(server)
         if upstream is None or settings is None:
             return Peer()
         if settings.url is None:
@@ -280,8 +280,8 @@ def _both(first: Record | None, second: Record | None) -> Record | None:
     if first is None or second is None:
         return first or second
 
-    def told(record: CallRecord) -> None:
+    def both(record: CallRecord) -> None:
         first(record)
         second(record)
 
-    return told
+    return both

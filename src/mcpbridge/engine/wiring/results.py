@@ -40,8 +40,8 @@ _LOGGED = 5000
 """Calls of the log that are looked at, the newest."""
 
 
-class ResultConcerns(Struct, frozen=True):
-    """What follows from one reading of the settings."""
+class ResultStages(Struct, frozen=True):
+    """The stages and tools for large results, by one reading of the settings."""
 
     settings: ResultDefaults
     compress: Compress
@@ -50,8 +50,8 @@ class ResultConcerns(Struct, frozen=True):
     """The bridge's own tools for kept results, by name."""
 
 
-class ResultParts:
-    """What one bridge has for all its life, whatever the settings are."""
+class LargeResults:
+    """What one bridge has for large results for all its life; builds the stages from settings."""
 
     def __init__(
         self, store: Store, catalog: Catalog, metrics: Metrics, *, lifetime: float, redact: Callable[[str], str]
@@ -66,10 +66,10 @@ class ResultParts:
         self.loaded = asyncio.Event()
         """Set once it is known which tools had large results, so that they are listed as they were before a restart."""
 
-    def concerns(
+    def build(
         self, settings: ResultDefaults, servers: Mapping[str, OfferSettings], lease: Lease, call_log: Path | None
-    ) -> ResultConcerns:
-        """What these settings come to; nothing is different before `take_effect`. `lease` holds what runs.
+    ) -> ResultStages:
+        """Build the stages of these settings. Nothing changes before `take_effect`; `lease` holds what runs.
 
         `call_log`: the file that calls are written to, if they are.
 
@@ -82,20 +82,22 @@ class ResultParts:
             "rewriting", (summary, tokenizer), lambda: _Rewriting(self, summary, tokenizer), run=until_closed
         )
         options = result_options(settings)
-        compress = Compress(lambda: rewriting.rewriter, self.ledger, self._rewrote, is_used=_is_used(settings, servers))
+        compress = Compress(
+            lambda: rewriting.rewriter, self.ledger, self._count_rewritten, is_used=_is_used(settings, servers)
+        )
         recall = Recall(
             self.kept_results,
             self._scripts if options.transforms else None,
             room=lambda call: options.budget,
-            recalled=self._recalled,
-            logged=None if call_log is None else partial(_logged, call_log),
+            recalled=self._count_recalled,
+            logged=None if call_log is None else partial(_find_logged, call_log),
         )
-        return ResultConcerns(settings, compress, References(self.kept_results), {"recall": recall})
+        return ResultStages(settings, compress, References(self.kept_results), {"recall": recall})
 
-    def take_effect(self, concerns: ResultConcerns) -> None:
+    def take_effect(self, stages: ResultStages) -> None:
         """Keep results as these settings say from now on."""
-        self._store.bound(RESULTS, concerns.settings.max_bytes)
-        self.kept_results.lifetime = concerns.settings.lifetime
+        self._store.bound(RESULTS, stages.settings.max_bytes)
+        self.kept_results.lifetime = stages.settings.lifetime
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -128,7 +130,7 @@ class ResultParts:
             return ""
         return wire if wire in catalog.tools else ""
 
-    def _rewrote(self, call: Call, rewritten: "Rewritten") -> None:
+    def _count_rewritten(self, call: Call, rewritten: "Rewritten") -> None:
         if call.tool is None:
             return
         self._metrics.rewrote(
@@ -143,7 +145,7 @@ class ResultParts:
         if rewritten.is_large:
             self._large.met(f"{call.tool.server}/{call.tool.name}")
 
-    def _recalled(self, call: Call, chars: int) -> None:
+    def _count_recalled(self, call: Call, chars: int) -> None:
         tokens = estimated_tokens(chars)
         self.ledger.line(BRIDGE, _RECALL, call.caller.name).recalled += tokens
         self._metrics.recalled(BRIDGE, _RECALL, call.caller.name, tokens)
@@ -152,13 +154,13 @@ class ResultParts:
 class _Rewriting:
     """A rewriter and its summarizer, loaded with the first large result."""
 
-    def __init__(self, parts: ResultParts, summary: SummarySettings, tokenizer: Tokenizer) -> None:
-        self._parts, self._settings = parts, summary
+    def __init__(self, results: LargeResults, summary: SummarySettings, tokenizer: Tokenizer) -> None:
+        self._results, self._settings = results, summary
         self._tokenizer: Tokenizer = tokenizer
 
     @cached_property
     def rewriter(self) -> "Rewriter":
-        return self._parts.rewriter(self._summarizer, self._tokenizer)
+        return self._results.rewriter(self._summarizer, self._tokenizer)
 
     async def close(self) -> None:
         if "_summarizer" in self.__dict__:
@@ -185,7 +187,7 @@ def _is_used(settings: ResultDefaults, servers: Mapping[str, OfferSettings]) -> 
     return any(result_options(tool, server, settings).strategy != "off" for tool, server in levels)
 
 
-async def _logged(path: Path, principal: str, search: str) -> "list[LoggedCall]":
+async def _find_logged(path: Path, principal: str, search: str) -> "list[LoggedCall]":
     """The newest calls of this principal in the log that have all these words."""
     from mcpbridge.storage.audit_log_reader import Filter, read_calls
     from mcpbridge.tools.builtin.recall.arguments import LoggedCall

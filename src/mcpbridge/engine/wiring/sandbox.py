@@ -49,19 +49,19 @@ class Sandboxes:
     """Makes the sandbox when it is first asked for, and anew when its settings are others."""
 
     def __init__(self) -> None:
-        self._made: tuple[SandboxSettings, Runner] | None = None
+        self._create: tuple[SandboxSettings, Runner] | None = None
 
     def of(self, settings: Settings) -> Runner:
         """What runs programs by these settings."""
-        if self._made is None or self._made[0] != settings.sandbox:
+        if self._create is None or self._create[0] != settings.sandbox:
             from mcpbridge.sandbox.runner import Isolation
 
-            self._made = settings.sandbox, Isolation(settings.sandbox, cache=cache_directory(os.environ))
-        return self._made[1]
+            self._create = settings.sandbox, Isolation(settings.sandbox, cache=cache_directory(os.environ))
+        return self._create[1]
 
     def status(self, settings: Settings) -> dict[str, Any]:
         """Which one is in use, as far as that was found out, and who runs outside of any (`off`); JSON values."""
         mode = settings.sandbox.mode
         status: dict[str, Any] = {"mode": mode, "off": outside_of_sandbox(settings)}
-        known = getattr(self._made[1], "known", None) if self._made is not None and mode != "off" else None
+        known = getattr(self._create[1], "known", None) if self._create is not None and mode != "off" else None
         return {**status, **({"tiers": known.as_json()} if known is not None else {})}

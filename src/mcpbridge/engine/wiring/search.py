@@ -48,8 +48,8 @@ if TYPE_CHECKING:  # loaded when they are needed
 log = get_logger("mcpbridge.routing")
 
 
-class RoutingSurroundings(Struct, frozen=True):
-    """What the parts are built with besides the settings; it outlives them."""
+class SearchContext(Struct, frozen=True):
+    """What `ToolSearch` is built with besides the settings; it outlives them."""
 
     catalog: Catalog
     pool: Pool
@@ -60,35 +60,35 @@ class RoutingSurroundings(Struct, frozen=True):
     """The way of calls that programs make."""
 
 
-class RoutingParts:
-    """The parts that follow from one reading of the settings."""
+class ToolSearch:
+    """What each client is listed, the search, and the tools that find and call, by one reading of the settings."""
 
     def __init__(
         self,
         settings: Settings,
-        around: RoutingSurroundings,
+        context: SearchContext,
         lease: Lease,
         sources: Mapping[str, OfferSettings],
         *,
-        before: "RoutingParts | None" = None,
+        previous: "ToolSearch | None" = None,
     ) -> None:
         """Touches nothing: no file, no process. `lease` holds what runs. `sources`: what is set of who offers tools.
 
-        `before`: the parts whose place these take.
+        `previous`: the one whose place this takes.
 
         Raises:
             ConfigError: programs are switched on and cannot run here.
         """
-        self._settings, self._plan = settings, around.plan
-        self._catalog, self._settled = around.catalog, around.settled
+        self._settings, self._plan = settings, context.plan
+        self._catalog, self._settled = context.catalog, context.settled
         search, embedder = settings.search, settings.search.embedder
         self._searching = lease.hold(
-            "search", embedder, lambda: Searching(embedder, around.catalog, around.pool), run=Searching.running
+            "search", embedder, lambda: Searching(embedder, context.catalog, context.pool), run=Searching.running
         )
         self.search = self._searching.search
-        store = around.store
+        store = context.store
         self.feedback = (
-            lease.hold("feedback", None, lambda: _feedback(store), run=_of_feedback) if search.feedback else None
+            lease.hold("feedback", None, lambda: _feedback(store), run=_run_feedback) if search.feedback else None
         )
         """What calls tell of searches; None: nobody notes that."""
         self._router = lease.hold("router", settings.router, lambda: _Router(settings.router), run=until_closed)
@@ -96,11 +96,11 @@ class RoutingParts:
             settings.expose,
             settings.profiles,
             sources,
-            around.catalog,
+            context.catalog,
             map_of=self._map_of,
             signature=_call_line,
             will_search=self.search.warm,
-            gone=before.exposing.profiles if before is not None else (),
+            gone=previous.exposing.profiles if previous is not None else (),
         )
         """Who is listed what."""
         self._visible: dict[tuple[str, Audience, Scope | None], tuple[Snapshot, VisibleTools]] = {}
@@ -117,12 +117,12 @@ class RoutingParts:
             own.append(lease.hold("programs", self, self._run_code, run=until_closed))
         self.builtins: Mapping[str, Builtin] = {str(builtin.definition["name"]): builtin for builtin in own}
 
-    def ended(self, record: CallRecord) -> None:
+    def call_ended(self, record: CallRecord) -> None:
         """A call has ended."""
         if self.feedback is not None and record.method == "tools/call" and record.outcome == "ok":
             self.feedback.called(record.principal, record.tool)
 
-    def changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
+    def catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:
         """The catalog lists other things of these kinds."""
         self._visible.clear()
         if "tools" in kinds:
@@ -147,7 +147,7 @@ class RoutingParts:
         key = caller.view, audience, scope
         known = self._visible.get(key)
         if known is None or known[0] is not snapshot:
-            if len(self._visible) >= _MOST_SIGHTS:
+            if len(self._visible) >= _MOST_KNOWN:
                 self._visible.clear()
             known = self._visible[key] = snapshot, self._visible_in(snapshot, scope)
         return known[1]
@@ -196,7 +196,7 @@ class RoutingParts:
 
             refs = [ref for ref in snapshot.tools.values() if ref.server != BRIDGE and not ref.app_only]
             tools = [(ref.server, ref.name) for ref in refs if scope is None or scope.has(ref)]
-            if len(self._maps) >= _MOST_SIGHTS:
+            if len(self._maps) >= _MOST_KNOWN:
                 self._maps.clear()
             says = self._searching.says
             known = catalog_map(tools, {server: says(server) for server in {server for server, _ in tools}})
@@ -237,7 +237,7 @@ class RoutingParts:
         ref = self.look(outer).tools.get(wire)
         if not isinstance(ref, ToolRef):
             raise UnknownName("tool", wire)
-        return await self._made(outer, ref, arguments, _meta_within(outer, is_whole=True), "run_code")
+        return await self._call_inside(outer, ref, arguments, _meta_within(outer, is_whole=True), "run_code")
 
     async def _call_tool(self, outer: Call, name: str, arguments: Raw) -> Body:
         """A call that `call_tool` makes, where that has to obey rules itself.
@@ -249,12 +249,12 @@ class RoutingParts:
         if not isinstance(ref, ToolRef):
             raise UnknownName("tool", name)
         try:
-            return await self._made(outer, ref, arguments, _meta_within(outer), "call_tool")
+            return await self._call_inside(outer, ref, arguments, _meta_within(outer), "call_tool")
         except ArgumentsRefused as refused:
             refused.tell_signature(self.signature_of(ref))
             raise
 
-    async def _made(self, outer: Call, ref: ToolRef, arguments: Raw, meta: Body, through: str) -> Body:
+    async def _call_inside(self, outer: Call, ref: ToolRef, arguments: Raw, meta: Body, through: str) -> Body:
         """A call within another, as its client would make it."""
         params = Body()
         params.put("name", ref.name)
@@ -283,7 +283,7 @@ def _meta_within(outer: Call, *, is_whole: bool = False) -> Body:
     return meta
 
 
-_MOST_SIGHTS = 64
+_MOST_KNOWN = 64
 _MOST_ACTIVATED = 64
 _LIST_CHANGED = encode_notification("notifications/tools/list_changed")
 
@@ -304,7 +304,7 @@ def _feedback(store: Store) -> "Feedback":
     return Feedback(store)
 
 
-def _of_feedback(feedback: "Feedback") -> AbstractAsyncContextManager[None]:
+def _run_feedback(feedback: "Feedback") -> AbstractAsyncContextManager[None]:
     return feedback.running()
 
 

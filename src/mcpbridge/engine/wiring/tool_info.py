@@ -6,21 +6,23 @@ from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.catalog.tool_info import Origin, Representation, represented
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS
-from mcpbridge.engine.wiring.tools import One
+from mcpbridge.engine.wiring.tools import ConfiguredBackend
 from mcpbridge.tools.settings import BackendSettings
 
 _PROTOCOLS = {"function": "python", "executor": "python", "command": "process", "agent": "a2a", "openapi": "http"}
 _REMOTE = frozenset({"http", "openapi", "grpc", "agent"})
 
 
-def representations(snapshot: Snapshot, settings: Settings, backends: Mapping[str, One]) -> list[Representation]:
+def representations(
+    snapshot: Snapshot, settings: Settings, backends: Mapping[str, ConfiguredBackend]
+) -> list[Representation]:
     """All of them, by id. Pure."""
     refs = [*snapshot.tools.values(), *snapshot.unlisted.values()]
     found = [represented(ref, _origin(ref, settings, backends)) for ref in refs]
     return sorted(found, key=lambda one: one.id)
 
 
-def _origin(ref: ToolRef, settings: Settings, backends: Mapping[str, One]) -> Origin:
+def _origin(ref: ToolRef, settings: Settings, backends: Mapping[str, ConfiguredBackend]) -> Origin:
     if ref.server in (BRIDGE, BUILTIN):
         own = settings.builtin.tool.get(ref.name)
         return Origin("builtin", "local", "python", tuple(own.tags) if own is not None else ())

@@ -58,8 +58,8 @@ _UNTOUCHED = frozenset(OfferSettings.model_fields) - {"call_timeout", "max_call_
 """Settings of what is around its calls: a backend is not made anew for them."""
 
 
-class Given(Struct, frozen=True, eq=False):
-    """A backend that a program gave, with what is set of it."""
+class ProgramTool(Struct, frozen=True, eq=False):
+    """A tool, or several, of a program's own backend, with its settings."""
 
     backend: Backend
     settings: BackendSettings
@@ -84,7 +84,11 @@ class Given(Struct, frozen=True, eq=False):
             raise ConfigError(f"`{idle[0]}` is for who makes the backend", key=key, hint=hint)
 
 
-class One(Struct, frozen=True):
+Given = ProgramTool
+"""The older name of `ProgramTool`."""
+
+
+class ConfiguredBackend(Struct, frozen=True):
     """One backend of a generation."""
 
     name: str
@@ -125,10 +129,10 @@ class One(Struct, frozen=True):
         return encode(tool | said) if any(tool.get(key) != value for key, value in said.items()) else offered
 
 
-class BackendConcerns(Struct, frozen=True):
-    """What follows from one reading of the settings."""
+class BackendSet(Struct, frozen=True):
+    """The backends of one reading of the settings."""
 
-    ones: Mapping[str, One]
+    by_name: Mapping[str, ConfiguredBackend]
     """By the name of the table."""
     sources: Mapping[str, OfferSettings]
     """What is set of their tools, by server."""
@@ -138,14 +142,14 @@ class BackendConcerns(Struct, frozen=True):
     def offers(self) -> Iterator[Offer]:
         """What each server offers; also the one that single tools are of."""
         offered: dict[str, tuple[bytes, ...]] = dict.fromkeys(self.sources, ())
-        for one in self.ones.values():
+        for one in self.by_name.values():
             offered[one.server] += one.offered
         for server, tools in offered.items():
             yield Offer(server, tools)
 
 
-class BackendParts:
-    """What one bridge has for all its life, whatever the settings are."""
+class Backends:
+    """The backends of one bridge: builds them from settings, and has those in effect."""
 
     def __init__(
         self,
@@ -153,73 +157,73 @@ class BackendParts:
         serving: Serving,
         runner: Callable[[Settings], Runner],
         redact: Callable[[str], str],
-        noticed: Callable[[], None],
+        on_change: Callable[[], None],
         cassette: "Cassette | None" = None,
     ) -> None:
-        """Touches nothing. `runner`: the sandbox of these settings; `noticed`: told when a backend's state changes.
+        """Touches nothing. `runner`: the sandbox of these settings; `on_change` hears when a backend's state changes.
 
         `cassette` records those that reach other services, or answers in their place.
         """
         self._cassette = cassette
-        self._catalog, self._serving, self._redact, self._noticed = catalog, serving, redact, noticed
+        self._catalog, self._serving, self._redact, self._on_change = catalog, serving, redact, on_change
         self._runner = runner
-        self._now = BackendConcerns({}, {}, {})
+        self._now = BackendSet({}, {}, {})
         self.extra = ExtraTools(None, redact)
         """What single sessions have besides."""
 
-    def concerns(self, settings: Settings, given: Mapping[str, Given], lease: Lease) -> BackendConcerns:
-        """What these settings come to; nothing is different before `take_effect`. `lease` holds what runs."""
-        ones: dict[str, One] = {}
+    def build(self, settings: Settings, given: Mapping[str, ProgramTool], lease: Lease) -> BackendSet:
+        """Build the backends of these settings. Nothing changes before `take_effect`; `lease` holds what runs."""
+        by_name: dict[str, ConfiguredBackend] = {}
         for name, own in sorted(settings.tools.items()):
             if not own.disabled:
-                ones[name] = self._one(name, own, settings, lease)
+                by_name[name] = self._configured(name, own, settings, lease)
         for name in settings.packs:
             pack = self._pack(name, settings, lease)
-            for taken in pack.keys() & {*ones, *settings.servers}:
+            for taken in pack.keys() & {*by_name, *settings.servers}:
                 raise ConfigError(f"there is a server or a tool {taken!r} already", key="packs")
-            ones |= pack
+            by_name |= pack
         for name, one in sorted(given.items()):
             if not one.settings.disabled:
-                if name in ones or name in settings.servers or name in OWN:
+                if name in by_name or name in settings.servers or name in OWN:
                     raise ConfigError(f"there is a server or a tool {name!r} already", key=f"tools.{name}")
                 one.check(name)
-                kept = self._kept(
+                kept = self._hold(
                     "given",
                     name,
                     (name, one),
-                    partial(self._made, name, one.backend.kind, lambda one=one: one.backend),
+                    partial(self._create, name, one.backend.kind, lambda one=one: one.backend),
                     lease,
                 )
-                ones[name] = One(name, one.settings, kept, name if one.has_several else TOOLS)
-        return BackendConcerns(ones, _sources(ones), self._serve(ones))
+                by_name[name] = ConfiguredBackend(name, one.settings, kept, name if one.has_several else TOOLS)
+        return BackendSet(by_name, _sources(by_name), self._handlers(by_name))
 
-    def _one(self, name: str, own: BackendSettings, settings: Settings, lease: Lease) -> One:
-        around = self._backend_context(settings)
+    def _configured(self, name: str, own: BackendSettings, settings: Settings, lease: Lease) -> ConfiguredBackend:
+        context = self._backend_context(settings)
         decisive = type(own), own.model_dump(exclude=set(_UNTOUCHED)), settings.source
         if own.unavailable:
-            kept = Kept(make(name, own, around), self._redact)  # it never runs
+            kept = Kept(make(name, own, context), self._redact)  # it never runs
         else:
             key = (name, decisive, settings.sandbox)
-            made = partial(self._made, name, kind_of(own), partial(make, name, own, around))
-            kept = self._kept("backend", name, key, made, lease)
+            made = partial(self._create, name, kind_of(own), partial(make, name, own, context))
+            kept = self._hold("backend", name, key, made, lease)
         seconds = _seconds(own, kept.backend.kind, settings.sandbox.timeout)
-        return One(name, own, kept, name if has_several(own) else TOOLS, seconds)
+        return ConfiguredBackend(name, own, kept, name if has_several(own) else TOOLS, seconds)
 
-    def _made(self, name: str, kind: str, make: Callable[[], Backend]) -> Backend:
+    def _create(self, name: str, kind: str, make: Callable[[], Backend]) -> Backend:
         return make() if self._cassette is None else self._cassette.backend(name, kind, make)
 
-    def _pack(self, named: str, settings: Settings, lease: Lease) -> dict[str, One]:
+    def _pack(self, named: str, settings: Settings, lease: Lease) -> dict[str, ConfiguredBackend]:
         from mcpbridge.tools.packs import PackBackend
         from mcpbridge.tools.settings import pack_name
 
-        around, name = self._backend_context(settings), pack_name(named)
-        kept = self._kept("pack", name, (named, settings.source), lambda: PackBackend(named, around), lease)
-        return {name: One(name, BackendSettings(), kept, name)}
+        context, name = self._backend_context(settings), pack_name(named)
+        kept = self._hold("pack", name, (named, settings.source), lambda: PackBackend(named, context), lease)
+        return {name: ConfiguredBackend(name, BackendSettings(), kept, name)}
 
-    def _kept(self, kind: str, name: str, made_of: object, make: Callable[[], Backend], lease: Lease) -> Kept:
+    def _hold(self, kind: str, name: str, key: object, make: Callable[[], Backend], lease: Lease) -> Kept:
         return lease.hold(
             kind,
-            made_of,
+            key,
             lambda: Kept(make(), self._redact),
             run=lambda kept: kept.running(lambda: self.changed(name)),
             ends_in=ENDING_SECONDS,
@@ -229,20 +233,20 @@ class BackendParts:
         directory = Path(settings.source).parent if settings.source else Path()
         return BackendContext(self._runner(settings), self._redact, directory)
 
-    def take_effect(self, concerns: BackendConcerns) -> None:
+    def take_effect(self, backends: BackendSet) -> None:
         """Offer these from now on."""
-        gone = self._now.sources.keys() - concerns.sources.keys()
-        self._now = concerns
+        gone = self._now.sources.keys() - backends.sources.keys()
+        self._now = backends
         for server in gone:
             self._catalog.remove(server)
-        for offer in concerns.offers():
+        for offer in backends.offers():
             self._catalog.update(offer)
 
-    def asking(self, concerns: BackendConcerns, others: Callable[[Tool], Asks | None]) -> Callable[[Tool], Asks | None]:
+    def asking(self, backends: BackendSet, others: Callable[[Tool], Asks | None]) -> Callable[[Tool], Asks | None]:
         """Finds what tells of the calls of a tool whether a person must agree. `others`: of tools of no backend."""
 
         def asks(tool: Tool) -> Asks | None:
-            one = concerns.ones.get(tool.name if tool.server == TOOLS else tool.server)
+            one = backends.by_name.get(tool.name if tool.server == TOOLS else tool.server)
             if one is not None:
                 return _asks_of(one.backend)
             return self._extra_asks if tool.server == TOOLS and self.extra.are_any else others(tool)
@@ -256,7 +260,7 @@ class BackendParts:
 
     def changed(self, name: str) -> None:
         """A backend has other tools, or another state."""
-        one = self._now.ones.get(name)
+        one = self._now.by_name.get(name)
         if one is not None:
             condition = one.condition
             if condition.state == "failed":
@@ -264,16 +268,16 @@ class BackendParts:
             for offer in self._now.offers():
                 if offer.server == one.server:
                     self._catalog.update(offer)
-        self._noticed()
+        self._on_change()
 
     @property
     def have_settled(self) -> bool:
         """No backend is starting any more."""
-        return all(one.condition.state != "starting" for one in self._now.ones.values())
+        return all(one.condition.state != "starting" for one in self._now.by_name.values())
 
     def why_missing(self, name: str) -> UpstreamUnavailable | ToolInactive | None:
         """Why a tool of this name is not there: its backend could not be started, or is starting."""
-        for one in self._now.ones.values():
+        for one in self._now.by_name.values():
             condition = one.condition
             own = one.name if one.server == TOOLS else ""
             begins = (f"{one.name}__", f"{one.name}/", f"{one.name}.")
@@ -287,18 +291,18 @@ class BackendParts:
     def listed(self) -> dict[str, tuple[bytes, ...]]:
         """The definitions of each server of which all backends are ready, that of single tools always among them."""
         found: dict[str, tuple[bytes, ...]] = {TOOLS: ()}
-        for one in self._now.ones.values():
+        for one in self._now.by_name.values():
             found[one.server] = (*found.get(one.server, ()), *one.offered)
-        late = {one.server for one in self._now.ones.values() if one.condition.state != "ready"}
+        late = {one.server for one in self._now.by_name.values() if one.condition.state != "ready"}
         return {server: tools for server, tools in found.items() if server not in late}
 
-    def names(self) -> Mapping[str, One]:
+    def names(self) -> Mapping[str, ConfiguredBackend]:
         """The backends in effect."""
-        return self._now.ones
+        return self._now.by_name
 
     async def check(self, name: str) -> Health:
         """Look whether a backend works. Never raises but for an unknown name (KeyError)."""
-        one = self._now.ones[name]
+        one = self._now.by_name[name]
         if one.settings.unavailable or one.kept.failed is not None:
             return Health(ok=False, detail=self._redact(one.condition.reason))
         began = time.monotonic()
@@ -310,7 +314,7 @@ class BackendParts:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
                 raise
-            return Health(ok=False, detail=self._told(error), seconds=round(time.monotonic() - began, 3))
+            return Health(ok=False, detail=self._error_text(error), seconds=round(time.monotonic() - began, 3))
 
     async def command(self, name: str, command: str, data: Mapping[str, Any]) -> Any:
         """Have a backend do a management command; returns a JSON value.
@@ -319,10 +323,10 @@ class BackendParts:
             UnknownName: there is no such backend, or it has no such command.
             UpstreamError: it failed, or the backend cannot be used as it is configured.
         """
-        one = self._now.ones.get(name)
+        one = self._now.by_name.get(name)
         if one is None:
-            raise UnknownName("backend", name, candidates=lambda: nearest(name, self._now.ones))
-        self._require_begun(one, f"{TOOLS}/{name}" if one.server == TOOLS else name)
+            raise UnknownName("backend", name, candidates=lambda: nearest(name, self._now.by_name))
+        self._require_started(one, f"{TOOLS}/{name}" if one.server == TOOLS else name)
         limit = asyncio.timeout(_COMMAND_SECONDS)
         try:
             async with limit:
@@ -334,14 +338,14 @@ class BackendParts:
                 raise
             if limit.expired():
                 raise UpstreamTimeout(name, _COMMAND_SECONDS) from error
-            raise UpstreamUnavailable(name, f"{command!r} failed: {self._told(error)}") from error
+            raise UpstreamUnavailable(name, f"{command!r} failed: {self._error_text(error)}") from error
 
-    def _told(self, error: BaseException) -> str:
+    def _error_text(self, error: BaseException) -> str:
         return self._redact(f"{type(error).__name__}: {error}".removesuffix(": "))[:300]
 
     async def try_again(self) -> None:
         """Try those that failed: what was wrong may have been mended meanwhile."""
-        for name, one in self._now.ones.items():
+        for name, one in self._now.by_name.items():
             if one.condition.state == "failed" and not one.settings.unavailable:
                 await self.check(name)
 
@@ -355,12 +359,12 @@ class BackendParts:
                 "reason": self._redact(one.condition.reason),
                 "tools": len(one.offered),
             }
-            for one in self._now.ones.values()
+            for one in self._now.by_name.values()
         ]
 
-    def _serve(self, ones: Mapping[str, One]) -> dict[str, Run]:
-        singles = {one.name: one for one in ones.values() if one.server == TOOLS}
-        serve = {one.server: partial(self._run, one) for one in ones.values() if one.server != TOOLS}
+    def _handlers(self, by_name: Mapping[str, ConfiguredBackend]) -> dict[str, Run]:
+        singles = {one.name: one for one in by_name.values() if one.server == TOOLS}
+        serve = {one.server: partial(self._run, one) for one in by_name.values() if one.server != TOOLS}
 
         def single(call: Call) -> Awaitable[Body]:
             if call.target not in runs and (extra := self.extra.run_of(call)) is not None:
@@ -370,12 +374,12 @@ class BackendParts:
         runs: dict[str, Run] = {name: partial(self._run, one) for name, one in singles.items()}
         return {**serve, TOOLS: single}
 
-    def _require_begun(self, one: One, upstream: str) -> None:
+    def _require_started(self, one: ConfiguredBackend, upstream: str) -> None:
         if one.settings.unavailable or one.kept.failed is not None:
             raise UpstreamUnavailable(upstream, self._redact(one.condition.reason))
 
-    async def _run(self, one: One, call: Call) -> Body:
-        self._require_begun(one, call.upstream)
+    async def _run(self, one: ConfiguredBackend, call: Call) -> Body:
+        self._require_started(one, call.upstream)
         return await self._serving.serve(call, one.backend.run, one.settings.timeouts)
 
 
@@ -384,9 +388,9 @@ def _asks_of(backend: Backend) -> Asks | None:
     return getattr(backend, "asks", None)
 
 
-def _sources(ones: Mapping[str, One]) -> dict[str, OfferSettings]:
-    sources: dict[str, OfferSettings] = {one.server: one.settings for one in ones.values() if one.server != TOOLS}
-    singles = {one.name: _of_single(one) for one in ones.values() if one.server == TOOLS}
+def _sources(by_name: Mapping[str, ConfiguredBackend]) -> dict[str, OfferSettings]:
+    sources: dict[str, OfferSettings] = {one.server: one.settings for one in by_name.values() if one.server != TOOLS}
+    singles = {one.name: _as_tool_settings(one) for one in by_name.values() if one.server == TOOLS}
     if singles:
         sources[TOOLS] = OfferSettings(trusted=True, tool=singles)
     return sources
@@ -403,7 +407,7 @@ def _seconds(own: BackendSettings, kind: str, in_sandbox: float) -> float:
     return LOCAL_SECONDS
 
 
-def _of_single(one: One) -> ToolSettings:
+def _as_tool_settings(one: ConfiguredBackend) -> ToolSettings:
     """What is set of a backend, as what is set of a tool."""
     settings = one.settings
     given: dict[str, Any] = {key: getattr(settings, key) for key in CallSettings.model_fields}

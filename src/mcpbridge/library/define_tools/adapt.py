@@ -16,7 +16,7 @@ from mcpbridge.library.define_tools.tool import Tool
 
 if TYPE_CHECKING:
     from mcpbridge.core.model import Asks
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import ProgramTool
     from mcpbridge.tools.python.function import FunctionTool
     from mcpbridge.tools.python.run_context.context import Init
     from mcpbridge.tools.python.settings import FunctionSettings
@@ -164,15 +164,15 @@ def looked_at(
     )
 
 
-def maker_of(made: "FunctionTool", settings: "FunctionSettings", asks: "Asks | None") -> "Callable[[], Given]":
+def maker_of(made: "FunctionTool", settings: "FunctionSettings", asks: "Asks | None") -> "Callable[[], ProgramTool]":
     """Makes a backend of a function that was looked at, each time for another bridge."""
 
-    def make() -> "Given":
-        from mcpbridge.engine.wiring.tools import Given
+    def make() -> "ProgramTool":
+        from mcpbridge.engine.wiring.tools import ProgramTool
         from mcpbridge.tools.python.function import FunctionBackend
 
         backend = FunctionBackend.of_tool(made, settings)
         backend.asks = asks
-        return Given(backend, settings)
+        return ProgramTool(backend, settings)
 
     return make

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from mcpbridge.core.context import CallContext
     from mcpbridge.core.model import Asks
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import ProgramTool
     from mcpbridge.tools.python.function import FunctionTool
     from mcpbridge.tools.python.output import Result
     from mcpbridge.tools.python.run_context.context import Context, Init
@@ -70,7 +70,7 @@ class SignedTool(Tool[dict[str, Any], R_co], Generic[P, R_co]):
         self,
         function: Callable[..., Any],
         definition: Mapping[str, Any],
-        make: "Callable[[], Given]",
+        make: "Callable[[], ProgramTool]",
         returns: Callable[[Any], R_co] | None,
     ) -> None:
         """`function`: whose parameters they are."""

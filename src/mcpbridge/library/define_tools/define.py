@@ -13,27 +13,27 @@ from mcpbridge.library.define_tools.decorator import ToolDecorator, tool
 from mcpbridge.library.define_tools.tool import Tool
 
 if TYPE_CHECKING:
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import ProgramTool
     from mcpbridge.tools.backend import Backend
 
 
-AnyTool: TypeAlias = "Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]"
+AnyTool: TypeAlias = "Tool[Any, Any] | Callable[..., Any] | tuple[str, ProgramTool]"
 """What counts as a tool."""
 
 
-def given_of(thing: "Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]") -> "tuple[str, Given]":
+def given_of(thing: "Tool[Any, Any] | Callable[..., Any] | tuple[str, ProgramTool]") -> "tuple[str, ProgramTool]":
     """The name and the backend of what counts as a tool.
 
     Raises:
         ConfigError: it does not, or no tool can be made of it.
     """
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import ProgramTool
 
     other = cast("object", thing)
     if isinstance(other, Tool):
         return cast("Tool[Any, Any]", other).given()
     match other:
-        case (str() as name, Given() as given):
+        case (str() as name, ProgramTool() as given):
             return name, given
         case _:
             pass
@@ -60,7 +60,9 @@ def backend_of(thing: Any) -> "Backend":
     return given_of(thing)[1].backend
 
 
-def all_given(things: "Iterable[Tool[Any, Any] | Callable[..., Any] | tuple[str, Given]]") -> "dict[str, Given]":
+def all_given(
+    things: "Iterable[Tool[Any, Any] | Callable[..., Any] | tuple[str, ProgramTool]]",
+) -> "dict[str, ProgramTool]":
     """The backends of several tools, by name.
 
     Raises:
@@ -68,7 +70,7 @@ def all_given(things: "Iterable[Tool[Any, Any] | Callable[..., Any] | tuple[str,
     """
     if isinstance(things, Tool) or callable(things):
         raise ConfigError("this is one tool, not several", key="tools", hint="Give a list: `tools=[…]`.")
-    found: dict[str, Given] = {}
+    found: dict[str, ProgramTool] = {}
     for thing in things:
         name, given = given_of(thing)
         if name in found:

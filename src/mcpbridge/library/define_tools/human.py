@@ -16,7 +16,7 @@ from mcpbridge.library.define_tools.tool import Tool
 
 if TYPE_CHECKING:
     from mcpbridge.core.model import Asks
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import ProgramTool
     from mcpbridge.tools.backend import Backend
     from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
     from mcpbridge.tools.python.run_context.context import Init
@@ -124,15 +124,17 @@ def _manual(name: str, settings: "PausingSettings") -> Any:
     return ManualBackend(name, settings)
 
 
-def _maker(make: "Callable[[], Backend]", settings: "PausingSettings", asks: "Asks | None") -> "Callable[[], Given]":
+def _maker(
+    make: "Callable[[], Backend]", settings: "PausingSettings", asks: "Asks | None"
+) -> "Callable[[], ProgramTool]":
     """Makes a backend, each time for another bridge."""
 
-    def given() -> "Given":
-        from mcpbridge.engine.wiring.tools import Given
+    def given() -> "ProgramTool":
+        from mcpbridge.engine.wiring.tools import ProgramTool
 
         backend = make()
         if asks is not None:
             cast("Any", backend).asks = asks  # see `Backend`
-        return Given(backend, settings)
+        return ProgramTool(backend, settings)
 
     return given

@@ -11,7 +11,7 @@ from mcpbridge.core.model import TOOLS
 from mcpbridge.core.tool_calls import ToolCall
 
 if TYPE_CHECKING:
-    from mcpbridge.engine.wiring.tools import Given
+    from mcpbridge.engine.wiring.tools import ProgramTool
     from mcpbridge.tools.python.output import Check
 
 
@@ -29,7 +29,7 @@ class Tool(Generic[Args, R_co]):
     def __init__(
         self,
         definition: Mapping[str, Any],
-        make: "Callable[[], Given]",
+        make: "Callable[[], ProgramTool]",
         *,
         reads: Callable[[Any], Args] | None = None,
         returns: Callable[[Any], R_co] | None = None,
@@ -57,7 +57,7 @@ class Tool(Generic[Args, R_co]):
         """As `tools/list` shows it: `name`, `description`, `inputSchema`, `outputSchema`, `annotations`."""
         return self._definition
 
-    def given(self) -> "tuple[str, Given]":
+    def given(self) -> "tuple[str, ProgramTool]":
         """The name and a backend of it, for one bridge."""
         return self.name, self._make()
 

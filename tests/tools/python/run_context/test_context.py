@@ -18,7 +18,7 @@ from mcpbridge.base.errors import ConfigError, ContextRefused, StoreFailed
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import CallContext
 from mcpbridge.core.events import Event
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.agent.options import get_context, set_context
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.storage.memory_store import MemoryStore
@@ -65,14 +65,14 @@ class Needy(BaseModel):
     name: str
 
 
-def given(function: Callable[..., Any], name: str = "", init: Init | None = None) -> dict[str, Given]:
+def given(function: Callable[..., Any], name: str = "", init: Init | None = None) -> dict[str, ProgramTool]:
     name, settings = name or function.__name__, FunctionSettings(max_concurrent=32)
-    return {name: Given(FunctionBackend.of(function, name=name, settings=settings, context_init=init), settings)}
+    return {name: ProgramTool(FunctionBackend.of(function, name=name, settings=settings, context_init=init), settings)}
 
 
 @asynccontextmanager
 async def bridge_with(
-    tools: Mapping[str, Given], path: Path | None = None, shared: Any = dict, init_shared: Init | None = None
+    tools: Mapping[str, ProgramTool], path: Path | None = None, shared: Any = dict, init_shared: Init | None = None
 ) -> AsyncGenerator[Bridge]:
     store = {"path": str(path)} if path is not None else {"kind": "memory"}
     bridge = Bridge(Settings.model_validate({"store": store}), tools=tools)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import CallContext
-from mcpbridge.engine.wiring.tools import Given
+from mcpbridge.engine.wiring.tools import ProgramTool
 from mcpbridge.library.agent.options import get_context
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.tools.python.executor import ExecutorBackend
@@ -92,7 +92,7 @@ class Executor:
 
 async def test_executors_and_generators_keep_contexts() -> None:
     backend = ExecutorBackend.of(Executor(), name="worker")
-    tools = {"worker": Given(backend, ExecutorSettings())}
+    tools = {"worker": ProgramTool(backend, ExecutorSettings())}
     async with Bridge(Settings.model_validate({"store": {"kind": "memory"}}), tools=tools) as bridge:
         assert [await said(bridge, "tools/worker") for _ in range(2)] == ["101", "102"]
 
@@ -145,7 +145,7 @@ def test_what_is_kept_is_what_a_dict_would_hold(turns: list[tuple[str, list[tupl
                 do(step, context.shared if is_shared else context, changes)
 
         async def opened(stack: AsyncExitStack) -> Bridge:
-            tools = {"handle": Given(FunctionBackend.of(handle), FunctionSettings())}
+            tools = {"handle": ProgramTool(FunctionBackend.of(handle), FunctionSettings())}
             store = {"path": str(Path(directory) / "s.db")}
             return await stack.enter_async_context(Bridge(Settings.model_validate({"store": store}), tools=tools))
 

@@ -117,7 +117,7 @@ class Bench:
         """`limit`: tools of an answer."""
         self._bridge, self._limit = bridge, limit
         self._client = Client(version=LATEST_LEGACY, info={"name": _NAME})
-        self._visible = bridge.routing.visible_to(self._client)
+        self._visible = bridge.tool_search.visible_to(self._client)
         self._read = {id_: read_definition(tool) for id_, tool in self._visible.by_id.items()}
 
     def generated(self) -> Queries:
@@ -164,7 +164,7 @@ class Bench:
                 count(await found_text(self._bridge, self._client, {"query": asked.text, "limit": self._limit}))
             )
             await checkpoint()
-        exposing, audience = self._bridge.routing.exposing, self._bridge.policy.audience(_NAME, "")
+        exposing, audience = self._bridge.tool_search.exposing, self._bridge.policy.audience(_NAME, "")
         exposure = exposing.of(_NAME)
 
         def listed(mode: Mode) -> int:

@@ -30,7 +30,7 @@ async def found_text(bridge: Bridge, client: Caller, arguments: Mapping[str, Any
     """The text of its answer. Nothing is logged or counted of it as a call."""
     call = Call("tools/call", BRIDGE, _NAME, Body(encode({"name": _NAME, "arguments": arguments})))
     call.caller = client
-    result = await bridge.routing.builtins[_NAME].run(call)
+    result = await bridge.tool_search.builtins[_NAME].run(call)
     return result.value()["content"][0]["text"]
 
 
@@ -70,7 +70,7 @@ def search_command(
         async with bridge_session.settle(loaded, redact, [server] if server else None) as bridge:
             bridge_session.warn_of_absent(bridge, only_servers=server is not None)
             client = Client(version=LATEST_LEGACY, profile_name=profile or "")
-            visible = bridge.routing.visible_to(client)
+            visible = bridge.tool_search.visible_to(client)
             most = limit or bridge.settings.search.limit
             found = find(query, most, visible, await visible.ranker(query))
             if as_json:
