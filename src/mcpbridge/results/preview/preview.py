@@ -18,8 +18,6 @@ from mcpbridge.results.text.lines import Fact, Lines, facts_text, lines_of, many
 
 def headline(document: Document) -> str:
     """What it is, in a few words: `JSON array of 33 objects`, `CSV, 449 rows × 6 columns`, `log, 1204 lines`."""
-    from mcpbridge.results.preview.wording import plural
-
     value = document.value
     match document.kind:
         case "json":
@@ -43,8 +41,6 @@ def preview(document: Document, room: int, items: int = 3) -> str:
     text.
     """
     if document.is_structured:
-        # Loaded with the first large result, as is the other kind.
-
         value: Any = document.value
         if isinstance(value, (dict, list)):
             noun = {"ndjson": "lines", "csv": "rows", "table": "rows"}.get(document.kind, "")
