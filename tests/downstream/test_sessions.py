@@ -13,7 +13,7 @@ import pytest
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.context import CallContext
 from mcpbridge.downstream.client import LONGEST_NAME, Client
-from mcpbridge.downstream.http.server import Entrance, entrance, serve_http
+from mcpbridge.downstream.http.server import ListenAddress, bind_port, serve_http
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.pipeline.hooks.call import HookCall, before
@@ -139,10 +139,10 @@ async def served(seen: list[CallContext], *, tokens: list[dict[str, str]]) -> As
         urls.append(url)
         is_ready.set()
 
-    async def serve(bridge: Bridge, at: Entrance) -> None:
+    async def serve(bridge: Bridge, at: ListenAddress) -> None:
         await serve_http(bridge, settings.http, at, on_ready=ready)
 
-    with anyio.fail_after(90), entrance(settings.http, host="127.0.0.1", port=0) as at:
+    with anyio.fail_after(90), bind_port(settings.http, host="127.0.0.1", port=0) as at:
         async with Bridge(settings, hooks=[before(count)]) as bridge, anyio.create_task_group() as tasks:
             assert await bridge.settled(60)
             tasks.start_soon(serve, bridge, at)

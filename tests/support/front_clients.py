@@ -17,7 +17,7 @@ import httpx2
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from mcpbridge.downstream.http.server import Entrance, entrance, entrance_at_path, serve_http
+from mcpbridge.downstream.http.server import ListenAddress, bind_path, bind_port, serve_http
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.downstream.stdio import serve_stdio
@@ -179,7 +179,7 @@ async def open_front(
 class Served:
     """An HTTP server that runs."""
 
-    at: Entrance
+    at: ListenAddress
     serving: asyncio.Task[None]
     """Cancel it to stop the server."""
 
@@ -195,9 +195,9 @@ async def http_server(
 ) -> AsyncIterator["Served"]:
     """The HTTP server, on a free port, or on a path in the folder. `mounts`: see `serve_http`."""
     if folder is None:
-        door = entrance(settings, host="127.0.0.1", port=0, **access)
+        door = bind_port(settings, host="127.0.0.1", port=0, **access)
     else:
-        door = entrance_at_path(settings, folder / "front.sock", **access)
+        door = bind_path(settings, folder / "front.sock", **access)
     with door as at:
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result, mounts=mounts or {}))

@@ -14,7 +14,7 @@ import httpx2
 import msgspec
 
 from mcpbridge.downstream.client import Answer, Client, Notify
-from mcpbridge.downstream.http.server import entrance, serve_http
+from mcpbridge.downstream.http.server import bind_port, serve_http
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.jsonrpc import Frame, encode_error, encode_notification, encode_response
 
@@ -202,7 +202,7 @@ async def serving(
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     settings = settings or HttpSettings()
     bridge = ScriptedBridge(core)
-    with entrance(settings, host=host, port=0, token=token, no_auth=no_auth) as at:
+    with bind_port(settings, host=host, port=0, token=token, no_auth=no_auth) as at:
         front = asyncio.create_task(serve_http(bridge, settings, at, on_ready=ready.set_result))
         await asyncio.wait([front, ready], return_when=asyncio.FIRST_COMPLETED)
         if front.done():

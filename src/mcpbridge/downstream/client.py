@@ -2,7 +2,7 @@
 
 Each front (stdio, HTTP) makes one `Client` for each legacy session, and one for each modern request, since a modern
 request declares everything anew (MCP 2026-07-28, `_meta` envelope). What lasts over the requests of a modern client
-is found again in `sessions.py`. `Watched` is one resource subscription of a client at the server that owns the
+is found again in `sessions.py`. `ResourceSubscription` is a subscription of a client at the server that owns the
 resource.
 """
 
@@ -19,7 +19,7 @@ from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.upstream.session.subscriptions import Wanted
 
 
-class Watched(Struct, eq=False):
+class ResourceSubscription(Struct, eq=False):
     """Counts as a subscriber from the moment that it is made until `end`."""
 
     wanted: Wanted | None
@@ -141,7 +141,7 @@ class Client(Struct, eq=False):
     """URL questions that it was asked (2025-11-25): server and id, to be told when they are done."""
     param_headers: Mapping[str, str] | None = None
     """Modern: the `Mcp-Param-*` headers of the request, by lower-case name; None where a channel has no headers."""
-    subscriptions: dict[str, Watched] = field(default_factory=dict[str, Watched])
+    subscriptions: dict[str, ResourceSubscription] = field(default_factory=dict[str, ResourceSubscription])
     """Resources that it subscribed to (legacy), by URI in the client's spelling."""
     conversation: str = ""
     """Modern, over HTTP: which of its conversations a request belongs to, as it says."""

@@ -29,10 +29,10 @@ PUSH_LIMIT = 16 << 20
 READ_LIMIT = 64 << 20
 """Bytes waiting for a client that does not read, above which no more requests of it are read."""
 
-Fit = Callable[[bytes, Frame], bytes]
+FitAnswer = Callable[[bytes, Frame], bytes]
 """What is sent in place of an answer to a request that the channel would not bear; the answer itself if it does."""
 
-LastWords = Callable[[Frame], bytes]
+FinalAnswer = Callable[[Frame], bytes]
 """What is said to a request that was taken and is not answered in time."""
 
 
@@ -46,7 +46,7 @@ class Conversation:
         *,
         send: Callable[[bytes], object],
         pending: Callable[[], int],
-        fit: Fit | None = None,
+        fit: FitAnswer | None = None,
     ) -> None:
         """`client` is the session of this channel; its `push` is set here.
 
@@ -68,7 +68,7 @@ class Conversation:
         """Set when nothing is being answered any more; made only where somebody waits for that."""
         self._hears = True
         """Messages of the client still come in."""
-        self._last_words: LastWords | None = None
+        self._last_words: FinalAnswer | None = None
         client.push = self._notify
         core.open(client)
 
@@ -106,7 +106,7 @@ class Conversation:
         if self._client.asked is not None:
             self._client.asked.end()
 
-    async def finish(self, grace: float, *, last_words: LastWords | None = None) -> None:
+    async def finish(self, grace: float, *, last_words: FinalAnswer | None = None) -> None:
         """End everything: listen streams at once, requests when they are answered or `grace` seconds are over.
 
         With `last_words` these get an answer all the same. Listen streams do not: they may go on elsewhere.

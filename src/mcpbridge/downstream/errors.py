@@ -84,22 +84,26 @@ def passed_on(error: UpstreamAnswered, id_: bytes, method: str, client: Client) 
     if method == "tools/call":
         error = _honest(error)
     try:
-        said = _decode_error(error.error)
+        answered = _decode_error(error.error)
     except (msgspec.DecodeError, RecursionError):
         text = error.error[:300].decode("utf-8", "replace")
         message = f"Server '{server}' answered with an unreadable error: {text}"
         return Answer(encode_error(id_, INTERNAL_ERROR, message), INTERNAL_ERROR)
-    if said.code == MISSING_CAPABILITY:
-        return _missing_capability(error, said, id_, method, client)
-    if method == "resources/read" and _is_not_found(said):
+    if answered.code == MISSING_CAPABILITY:
+        return _missing_capability(error, answered, id_, method, client)
+    if method == "resources/read" and _is_not_found(answered):
         code = INVALID_PARAMS if client.modern else RESOURCE_NOT_FOUND
-        return _told(error, id_, code, said.message or _no_reason(server), data=_with_uri(said.data, error.asked))
-    if said.code in STANDARD or (said.code == RESOURCE_NOT_FOUND and not client.modern):
-        return _told(error, id_, said.code, said.message or _no_reason(server))
-    if said.code == RESOURCE_NOT_FOUND:
-        return _told(error, id_, INVALID_PARAMS, said.message or _no_reason(server))
-    code = INTERNAL_ERROR if said.code in _RESERVED else said.code
-    return _told(error, id_, code, f"Server '{server}': {said.message}" if said.message else _no_reason(server))
+        return _with_code_and_message(
+            error, id_, code, answered.message or _no_reason(server), data=_with_uri(answered.data, error.asked)
+        )
+    if answered.code in STANDARD or (answered.code == RESOURCE_NOT_FOUND and not client.modern):
+        return _with_code_and_message(error, id_, answered.code, answered.message or _no_reason(server))
+    if answered.code == RESOURCE_NOT_FOUND:
+        return _with_code_and_message(error, id_, INVALID_PARAMS, answered.message or _no_reason(server))
+    code = INTERNAL_ERROR if answered.code in _RESERVED else answered.code
+    return _with_code_and_message(
+        error, id_, code, f"Server '{server}': {answered.message}" if answered.message else _no_reason(server)
+    )
 
 
 def lacking(required: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:
@@ -121,17 +125,19 @@ def _honest(error: UpstreamAnswered) -> UpstreamAnswered:
     """The error, in which nothing looks like the bridge's word."""
     from mcpbridge.results.spoof_check import without_spoofs  # loaded with the first error
 
-    said = without_spoofs(error.error, is_ours=True)
-    return error if said is None else UpstreamAnswered(error.upstream, said)
+    answered = without_spoofs(error.error, is_ours=True)
+    return error if answered is None else UpstreamAnswered(error.upstream, answered)
 
 
-def _missing_capability(error: UpstreamAnswered, said: _Error, id_: bytes, method: str, client: Client) -> Answer:
+def _missing_capability(error: UpstreamAnswered, answered: _Error, id_: bytes, method: str, client: Client) -> Answer:
     """The server needs what was not declared to it: for the client if it is the one that lacks it."""
-    missing = lacking(_required(said.data), client.capabilities)
+    missing = lacking(_required(answered.data), client.capabilities)
     if not missing:  # it has it all, and the bridge did not say so
-        return _told(error, id_, INTERNAL_ERROR, f"Server '{error.upstream}': {said.message or 'it gave no reason'}")
+        return _with_code_and_message(
+            error, id_, INTERNAL_ERROR, f"Server '{error.upstream}': {answered.message or 'it gave no reason'}"
+        )
     if client.modern:
-        return _told(error, id_, MISSING_CAPABILITY, said.message or _no_reason(error.upstream))
+        return _with_code_and_message(error, id_, MISSING_CAPABILITY, answered.message or _no_reason(error.upstream))
     text = f"Server '{error.upstream}' needs a client that can do more: {', '.join(missing)} was not declared"
     if method == "tools/call":
         advice = "Use a client that supports this, or another tool."
@@ -146,10 +152,10 @@ def _required(data: Raw) -> dict[str, Any]:
         return {}
 
 
-def _is_not_found(said: _Error) -> bool:
-    if said.code != INVALID_PARAMS:
-        return said.code == RESOURCE_NOT_FOUND
-    return b'"uri"' in bytes(said.data) or any(words in said.message.lower() for words in _NOT_FOUND_WORDS)
+def _is_not_found(answered: _Error) -> bool:
+    if answered.code != INVALID_PARAMS:
+        return answered.code == RESOURCE_NOT_FOUND
+    return b'"uri"' in bytes(answered.data) or any(words in answered.message.lower() for words in _NOT_FOUND_WORDS)
 
 
 def _with_uri(data: Raw, asked: str) -> Raw | None:
@@ -163,7 +169,9 @@ def _with_uri(data: Raw, asked: str) -> Raw | None:
     return Raw(encode({**fields, "uri": asked}))
 
 
-def _told(error: UpstreamAnswered, id_: bytes, code: int, message: str, data: Raw | None = None) -> Answer:
+def _with_code_and_message(
+    error: UpstreamAnswered, id_: bytes, code: int, message: str, data: Raw | None = None
+) -> Answer:
     """The error with this code and message; its bytes stay where nothing changes."""
     fields = msgspec.json.decode(error.error, type=dict[str, Raw])
     changed = {"code": Raw(b"%d" % code), "message": Raw(encode(message))}

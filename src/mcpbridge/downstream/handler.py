@@ -1,6 +1,6 @@
 """What all request handlers share: their shape, reading params, and finding names.
 
-`text` reads a string of the params, with an error that a client understands. `Finding` looks a name up in the
+`text` reads a string of the params, with an error that a client understands. `NameLookup` looks a name up in the
 snapshot of the moment and waits for servers that are still starting. The handlers themselves are in `requests/`,
 `notifications/` and `tasks/`; `server.py` has the table of methods.
 """
@@ -62,10 +62,10 @@ def text(params: Body, name: str) -> str:
         raise BadRequest(INVALID_PARAMS, f"params.{name} must be a string") from None
 
 
-_Found = TypeVar("_Found")
+_FoundT = TypeVar("_FoundT")
 
 
-class Finding:
+class NameLookup:
     """Looks names up, and waits for those that may come yet."""
 
     def __init__(
@@ -79,8 +79,8 @@ class Finding:
         self._catalog, self._pool, self._more, self._missing = catalog, pool, startup.more, missing
 
     async def find(
-        self, view: str, name: str, look: Callable[[Snapshot], _Found], *, seen_by: Caller | None = None
-    ) -> _Found:
+        self, view: str, name: str, look: Callable[[Snapshot], _FoundT], *, seen_by: Caller | None = None
+    ) -> _FoundT:
         """What `look` finds in a view; while servers are starting it may be a server's that has not listed yet.
 
         `seen_by`: who is suggested tools where there is none of that name; None: no tools are looked for.
@@ -97,7 +97,7 @@ class Finding:
                 raise why from None
             raise
 
-    async def _find(self, view: str, name: str, look: Callable[[Snapshot], _Found], seen_by: Caller | None) -> _Found:
+    async def _find(self, view: str, name: str, look: Callable[[Snapshot], _FoundT], seen_by: Caller | None) -> _FoundT:
         try:
             return look(self._catalog.view(view, self._audience(seen_by)))
         except UnknownName:

@@ -26,17 +26,17 @@ from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.elicitation.parking import Parking
 from mcpbridge.downstream.elicitation.relay import Sealer
 from mcpbridge.downstream.errors import to_answer
-from mcpbridge.downstream.handler import EMPTY, Finding, Handler, Startup, text
-from mcpbridge.downstream.notifications.from_upstreams import UpstreamNews
+from mcpbridge.downstream.handler import EMPTY, Handler, NameLookup, Startup, text
+from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotifications
 from mcpbridge.downstream.notifications.listeners import Listeners
-from mcpbridge.downstream.notifications.subscriptions import Watching
-from mcpbridge.downstream.notifications.task_status import TaskNews
+from mcpbridge.downstream.notifications.subscriptions import Subscriptions
+from mcpbridge.downstream.notifications.task_status import TaskStatusStreams
 from mcpbridge.downstream.requests.calls import Calls
 from mcpbridge.downstream.requests.delivery import Delivery
-from mcpbridge.downstream.requests.initialize import Identity, Opening
+from mcpbridge.downstream.requests.initialize import Handshake, Identity
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.requests.result_resources import ResultResources
-from mcpbridge.downstream.requests.timeouts import Patience, says_timeout
+from mcpbridge.downstream.requests.timeouts import CallTimeouts, says_timeout
 from mcpbridge.downstream.requests.unknown_methods import UnknownMethods
 from mcpbridge.downstream.sessions import Sessions
 from mcpbridge.downstream.settings import AskingSettings
@@ -74,7 +74,7 @@ class Server:
         pool: Pool,
         plan: CallHandler,
         startup: Startup,
-        late: AbandonedCalls,
+        abandoned: AbandonedCalls,
         kept_results: KeptResults,
         *,
         around: BridgeContext = NOWHERE,
@@ -83,7 +83,7 @@ class Server:
     ) -> None:
         """What it answers with. `around`: what is the same for all calls.
 
-        `works_on`: whether somebody has a call; None: whether a server has it. `missing`: see `Finding`.
+        `works_on`: whether somebody has a call; None: whether a server has it. `missing`: see `NameLookup`.
         """
         self._catalog, self._pool, self._plan, self._around = catalog, pool, plan, around
         self._sealer = Sealer(service.asking.state_key or "")
@@ -98,13 +98,17 @@ class Server:
         self.sessions = Sessions()
         """What lasts over the requests of modern clients without a channel."""
         self.listeners = Listeners()
-        self.news = UpstreamNews(catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients)
+        self.news = UpstreamNotifications(
+            catalog, pool, self.listeners, lambda: self._running.keys() <= self.listeners.clients
+        )
         """What upstreams tell by themselves comes in here."""
         self._tasks = Tasks(catalog, pool, plan, ids, self._server_info, self._session_tasks)
-        self._finding = Finding(catalog, pool, startup, missing)
-        self._patience = Patience(late, works_on or pool.works_on)
+        self._finding = NameLookup(catalog, pool, startup, missing)
+        self._timeouts = CallTimeouts(abandoned, works_on or pool.works_on)
         self._results = ResultResources(kept_results, self._server_info)
-        self._watching = Watching(self._finding, pool, self.listeners, TaskNews(pool, ids, self._tasks), self._scope_of)
+        self._watching = Subscriptions(
+            self._finding, pool, self.listeners, TaskStatusStreams(pool, ids, self._tasks), self._scope_of
+        )
         self._is_switching = False
         self._serve(service)
         catalog.on_change(self._changed)
@@ -152,12 +156,12 @@ class Server:
             self._tasks,
             self._server_info,
             extensions=allowed,
-            patience=self._patience,
+            timeouts=self._timeouts,
             around=self._around,
         )
         calls = Calls(catalog, pool, self._finding, delivery, self._tasks, self._server_info, self._results, listing)
         both = calls.handlers
-        opening = Opening(
+        opening = Handshake(
             service.identity, pool, self._server_info, asking_seconds=asking.timeout, exposing=listing.exposing
         )
         self._legacy: dict[str, Handler] = {
@@ -260,7 +264,7 @@ class Server:
         except (msgspec.DecodeError, RecursionError) as error:
             return to_answer(BadRequest(INVALID_PARAMS, f"Invalid params: {error}"), id_, "", modern=client.modern)
         except Exception as error:  # noqa: BLE001 - the error-to-wire boundary: every failure becomes an answer
-            if self._patience.failed(task, owner, error):
+            if self._timeouts.failed(task, owner, error):
                 return Answer(b"")
             return to_answer(error, id_, frame.method, modern=client.modern, client=client)
         finally:
@@ -293,7 +297,7 @@ class Server:
         """The answer to this request has no way to its client any more, though the client may still be there."""
         task = self._running.get(client, {}).get(bytes(frame.id))
         if task is not None:
-            self._patience.give_up(client, task)
+            self._timeouts.give_up(client, task)
 
     def answered(self, client: Client, frame: Frame) -> None:
         """Take an answer (a result or an error) of a client to a request that the bridge sent to it."""
@@ -363,7 +367,7 @@ class Server:
 
     def _cancel(self, client: Client, frame: Frame) -> None:
         task = self._running.get(client, {}).get(cancelled_id(frame.params))
-        if task is None or (says_timeout(cancelled_reason(frame.params)) and self._patience.give_up(client, task)):
+        if task is None or (says_timeout(cancelled_reason(frame.params)) and self._timeouts.give_up(client, task)):
             return
         self._withdrawn[task] = client
         task.cancel()

@@ -11,7 +11,7 @@ import sys
 
 from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.conversation import READ_LIMIT, Conversation, LastWords
+from mcpbridge.downstream.conversation import READ_LIMIT, Conversation, FinalAnswer
 from mcpbridge.downstream.services import Core
 from mcpbridge.protocol.framing import LineReader
 
@@ -83,7 +83,7 @@ class LineChannel:
             self._pretty_timer.cancel()
         self._ended.set()
 
-    async def finish(self, grace: float, *, last_words: LastWords | None = None) -> None:
+    async def finish(self, grace: float, *, last_words: FinalAnswer | None = None) -> None:
         """Wait for the answers to what was read, as `Conversation.finish` does; not for a client that reads none."""
         await self._conversation.finish(grace if self._client_still_reads() else 0, last_words=last_words)
 

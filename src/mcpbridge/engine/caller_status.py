@@ -13,7 +13,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BRIDGE, Call
 from mcpbridge.core.settings_precedence import result_options
 from mcpbridge.engine.generation import Generation
-from mcpbridge.pipeline.observability.metrics import Tallies
+from mcpbridge.pipeline.observability.metrics import CountsBySession
 from mcpbridge.results.kept_results import KeptResults
 from mcpbridge.upstream.pool import Pool
 
@@ -21,7 +21,13 @@ _MOST_SERVERS, _MOST_RESULTS = 40, 1000
 
 
 async def caller_status(
-    call: Call, name: str, now: Generation, catalog: Catalog, pool: Pool, kept_results: KeptResults, tallies: Tallies
+    call: Call,
+    name: str,
+    now: Generation,
+    catalog: Catalog,
+    pool: Pool,
+    kept_results: KeptResults,
+    session_counts: CountsBySession,
 ) -> dict[str, Any]:
     """What the tool of this name says to who calls it, by what is in effect `now`."""
     caller = call.caller
@@ -29,7 +35,7 @@ async def caller_status(
         snapshot = catalog.view(caller.view, catalog.audience(caller.name, caller.principal))
         return brief(now.tool_search.visible_to(caller), snapshot, pool, now.settings)
     stored = len(await kept_results.summaries(principal=caller.principal, limit=_MOST_RESULTS))
-    return pulse(call, tallies, stored, now.settings)
+    return pulse(call, session_counts, stored, now.settings)
 
 
 def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Settings) -> dict[str, Any]:
@@ -54,21 +60,21 @@ def brief(visible: VisibleTools, snapshot: Snapshot, pool: Pool, settings: Setti
     return told
 
 
-def pulse(call: Call, tallies: Tallies, stored: int, settings: Settings) -> dict[str, Any]:
+def pulse(call: Call, session_counts: CountsBySession, stored: int, settings: Settings) -> dict[str, Any]:
     """How the session of this call stands. `stored`: results that are kept for who calls."""
-    tally = tallies.of(call.caller.session.id)
+    counts = session_counts.of(call.caller.session.id)
     told: dict[str, Any] = {
-        "calls": tally.calls,
-        "errors": tally.errors,
-        "tokens": tally.tokens,
+        "calls": counts.calls,
+        "errors": counts.errors,
+        "tokens": counts.tokens,
         "kept_results": stored,
-        "seconds": round(max(0.0, time.time() - tally.began), 1),
+        "seconds": round(max(0.0, time.time() - counts.began), 1),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    if tally.last_error:
-        told["last_error"] = tally.last_error[:200]
+    if counts.last_error:
+        told["last_error"] = counts.last_error[:200]
     if settings.calls.max_calls:
-        told["calls_left"] = max(0, settings.calls.max_calls - tally.calls)
+        told["calls_left"] = max(0, settings.calls.max_calls - counts.calls)
     return told
 
 

@@ -368,9 +368,9 @@ class Engine(Reloading, ProgramRequests, EngineStatus):
     async def _caller_status(self, call: Call, name: str) -> Mapping[str, Any]:
         from mcpbridge.engine.caller_status import caller_status
 
-        tallies = self._shared.calls.tallies
+        session_counts = self._shared.calls.session_counts
         return await caller_status(
-            call, name, self._generation, self.catalog, self.pool, self.results.kept_results, tallies
+            call, name, self._generation, self.catalog, self.pool, self.results.kept_results, session_counts
         )
 
     def _catalog_changed(self, snapshot: Snapshot, kinds: frozenset[Kind]) -> None:

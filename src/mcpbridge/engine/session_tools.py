@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from mcpbridge.core.context import Session
-from mcpbridge.downstream.requests.session_tools import ExtraTools, Resolve, ResolverContext
+from mcpbridge.downstream.requests.session_tools import Resolve, ResolverContext, SessionTools
 
 if TYPE_CHECKING:
     from mcpbridge.tools.backend import Backend
@@ -49,7 +49,7 @@ class RunTools:
     """What the runs of one bridge have besides. It lasts as long as their sessions."""
 
     def __init__(
-        self, extra: ExtraTools, session_of: Callable[[str, str, str], Session], backend_of: BackendOf
+        self, extra: SessionTools, session_of: Callable[[str, str, str], Session], backend_of: BackendOf
     ) -> None:
         """`session_of` gives the session of a run, by user, run and tenant."""
         self._extra, self._session_of, self._backend_of = extra, session_of, backend_of

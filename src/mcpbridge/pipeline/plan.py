@@ -28,7 +28,7 @@ from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit, Slots
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Observe, Record
-from mcpbridge.pipeline.stages.permission import Guard, Permit
+from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import Buckets, RateLimit
 from mcpbridge.pipeline.stages.references import References
 from mcpbridge.pipeline.stages.retry import Retry
@@ -76,11 +76,11 @@ def call_stages(parts: StageParts) -> list[StageFactory]:
         *([TraceReceived(tracing)] if tracing else []),  # around everything: the span is the client's whole request
         Observe(parts.metrics, parts.events, parts.record),  # refusals are counted and logged too
         parts.compress,  # above all that runs or repeats a call: the cache and late results hold whole results
-        Guard(parts.policy),  # what is denied whatever its arguments are ends before it costs time
+        DenyByTool(parts.policy),  # what is denied whatever its arguments are ends before it costs time
         parts.references,  # all below see what a handle among the arguments stands for, and decide about that
         parts.hooks,  # they see calls as clients make them and may change arguments: before those are checked
         ValidateArguments(),  # nobody is asked about a call that cannot work; rules see what the tool gets
-        Permit(parts.policy, parts.asks),  # rules with conditions on the arguments
+        DecideByArguments(parts.policy, parts.asks),  # rules with conditions on the arguments
         CallBudget(calls, state=parts.budgets),  # nobody is asked about a call that may not run yet
         RateLimit(calls.rate_limit, parts.rates, buckets=parts.buckets),  # the same
         parts.approval,  # below this a person has agreed, if one had to

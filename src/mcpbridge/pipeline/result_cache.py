@@ -34,7 +34,7 @@ _OVERHEAD = 600
 _MARK = encode(CACHE_META) + b":"
 
 
-class Kept(Struct, eq=False):
+class CachedResult(Struct, eq=False):
     """One result. Its `tool` and `server` are names by which it can be dropped."""
 
     server: str
@@ -47,7 +47,7 @@ class Kept(Struct, eq=False):
     """As it came, if that cannot be told from `data`."""
 
     @classmethod
-    def of(cls, server: str, tool: str, data: bytes, since: float, until: float) -> "Kept":
+    def of(cls, server: str, tool: str, data: bytes, since: float, until: float) -> "CachedResult":
         """Keep these bytes.
 
         Raises:
@@ -66,7 +66,7 @@ class Kept(Struct, eq=False):
         """Bytes."""
         return len(self.data) + len(self.whole) + _OVERHEAD
 
-    def told(self, now: float, *, is_shared: bool = False) -> Body:
+    def marked(self, now: float, *, is_shared: bool = False) -> Body:
         """The result for a further call, marked."""
         mark: dict[str, object] = {
             "hit": True,
@@ -110,7 +110,7 @@ class CachedResults:
         self._max_bytes, self._max_result = max_bytes, max_result
         self.bytes = 0
         """What all take."""
-        self._kept: OrderedDict[Key, Kept] = OrderedDict()
+        self._kept: OrderedDict[Key, CachedResult] = OrderedDict()
         self._keys: dict[str, set[Key]] = {}
         """By server."""
 
@@ -119,7 +119,7 @@ class CachedResults:
         self._max_bytes, self._max_result = max_bytes, max_result
         self._make_room()
 
-    def get(self, key: Key, now: float) -> Kept | None:
+    def get(self, key: Key, now: float) -> CachedResult | None:
         """A result that is still good; None when there is none."""
         kept = self._kept.get(key)
         if kept is None:
@@ -130,7 +130,7 @@ class CachedResults:
         self._kept.move_to_end(key)
         return kept
 
-    def put(self, key: Key, kept: Kept) -> bool:
+    def put(self, key: Key, kept: CachedResult) -> bool:
         """Keep a result; others go for it. False: it is too large."""
         if kept.size > min(self._max_result + _OVERHEAD, self._max_bytes):
             return False
@@ -152,7 +152,7 @@ class CachedResults:
             self._drop(key)
         return count
 
-    def drop(self, which: Callable[[Kept], bool]) -> int:
+    def drop(self, which: Callable[[CachedResult], bool]) -> int:
         """Forget those of which this is true; says how many they were."""
         found = [key for key, kept in self._kept.items() if which(kept)]
         for key in found:

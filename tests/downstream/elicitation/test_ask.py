@@ -11,7 +11,7 @@ from msgspec import Raw
 from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation import ask as asking
-from mcpbridge.downstream.elicitation.ask import MAX_OPEN, ClientRequests, LegacyAsker, Unasked
+from mcpbridge.downstream.elicitation.ask import MAX_OPEN, ClientRequests, LegacyElicitor, NoElicitor
 from mcpbridge.protocol.jsonrpc import decode_frame
 
 Message = dict[str, Any]
@@ -47,9 +47,9 @@ class Ear:
     def ask(self, method: str = "roots/list") -> asyncio.Task[Raw]:
         return asyncio.ensure_future(self.requests.request(method, b"{}", self.notify))
 
-    def elicitor(self, version: str = "2025-11-25", **profile: bool) -> LegacyAsker:
+    def elicitor(self, version: str = "2025-11-25", **profile: bool) -> LegacyElicitor:
         self.client.version, self.client.profile = version, ClientCapabilities(**profile)
-        return LegacyAsker(self.client, self.requests, self.notify)
+        return LegacyElicitor(self.client, self.requests, self.notify)
 
 
 def question(method: str = ELICIT, **params: Any) -> Question:
@@ -303,12 +303,12 @@ async def test_who_can_be_asked_nothing_is_known_all_the_same() -> None:
     channel = Client()
     on_channel = [Client(modern=True, channel=channel) for _ in range(2)]
     over_http = [Client(modern=True, principal="ada"), Client(modern=True, principal="ada"), Client(modern=True)]
-    assert {Unasked(client).home for client in on_channel} == {channel}
-    homes = [Unasked(client).home for client in over_http]
+    assert {NoElicitor(client).home for client in on_channel} == {channel}
+    homes = [NoElicitor(client).home for client in over_http]
     assert homes[0] == homes[1] != homes[2]
     with pytest.raises(QuestionRefused):
-        await Unasked(over_http[0]).ask(question())
-    assert not Unasked(over_http[0]).profile
+        await NoElicitor(over_http[0]).ask(question())
+    assert not NoElicitor(over_http[0]).profile
 
 
 async def test_a_client_without_roots_works_where_it_was_started() -> None:
@@ -335,5 +335,5 @@ async def test_what_a_client_says_itself_counts_more_than_where_it_was_started(r
 
 async def test_a_modern_client_works_where_its_connection_was_started() -> None:
     connection = Client(told_project="file:///told")
-    assert await Unasked(Client(modern=True, channel=connection)).project() == "file:///told"
-    assert await Unasked(Client(modern=True)).project() == ""
+    assert await NoElicitor(Client(modern=True, channel=connection)).project() == "file:///told"
+    assert await NoElicitor(Client(modern=True)).project() == ""

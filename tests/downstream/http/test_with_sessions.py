@@ -15,7 +15,7 @@ from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http import app as http_app
 from mcpbridge.downstream.http.event_streams import Stream
 from mcpbridge.downstream.http.exchange import Exchange
-from mcpbridge.downstream.http.reply import Manner, Reply, Underway
+from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
 from mcpbridge.downstream.settings import HttpSettings, TokenSettings
 from mcpbridge.protocol.jsonrpc import Frame
 from support.http_front import LEGACY, Http, events, request, said, serving
@@ -206,7 +206,9 @@ async def test_leaving_before_any_event_cancels_a_modern_call_only(modern: bool)
     """MCP 2025-11-25, transports: disconnection SHOULD NOT be interpreted as the client cancelling its request."""
     left = asyncio.Event()
     outlived = None if modern else left.set
-    manner = Manner(Underway(), keep_alive=60, open_stream=Stream, close_stream=Stream.finish, outlived=outlived)
+    options = ReplyOptions(
+        OpenReplies(), keep_alive=60, open_stream=Stream, close_stream=Stream.finish, outlived=outlived
+    )
     gone, working, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
     sent: list[Any] = []
     heard: list[object] = []
@@ -226,7 +228,7 @@ async def test_leaving_before_any_event_cancels_a_modern_call_only(modern: bool)
 
     exchange = Exchange({"method": "POST", "path": "/mcp", "headers": []}, receive, send)
     exchange.accepts = replace(exchange.accepts, events=not modern)
-    reply = Reply(exchange, Frame(id=Raw(b"1"), method="x"), manner)
+    reply = Reply(exchange, Frame(id=Raw(b"1"), method="x"), options)
     running = asyncio.create_task(reply.run(work))
     async with asyncio.timeout(30):
         await working.wait()
@@ -558,8 +560,8 @@ async def test_a_notification_too_large_for_a_stream_is_dropped_and_the_stream_l
 
 
 async def test_a_reply_whose_clean_up_is_cancelled_does_not_hold_up_the_stop() -> None:
-    underway = Underway()
-    manner = Manner(underway, keep_alive=15, open_stream=Stream, close_stream=Stream.finish)
+    underway = OpenReplies()
+    options = ReplyOptions(underway, keep_alive=15, open_stream=Stream, close_stream=Stream.finish)
     in_clean_up = asyncio.Event()
 
     async def receive() -> Any:
@@ -579,7 +581,7 @@ async def test_a_reply_whose_clean_up_is_cancelled_does_not_hold_up_the_stop() -
         await asyncio.sleep(0)
         return Answer(b"{}")
 
-    reply = asyncio.create_task(Reply(exchange, Frame(id=Raw(b"1"), method="x"), manner).run(work))
+    reply = asyncio.create_task(Reply(exchange, Frame(id=Raw(b"1"), method="x"), options).run(work))
     async with asyncio.timeout(30):
         await in_clean_up.wait()
         await underway.until_none()

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 
 from mcpbridge.core.elicitation import ELICIT, Question, QuestionRefused
-from mcpbridge.downstream.elicitation.ask import LegacyAsker
+from mcpbridge.downstream.elicitation.ask import LegacyElicitor
 from mcpbridge.downstream.notifications import subscriptions as watching
 from mcpbridge.downstream.revisions.request_meta import modern_client
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame
@@ -110,7 +110,7 @@ async def test_what_a_client_was_asked_before_it_began_anew_gets_no_answer() -> 
         ear = Ear(bridge.server)
         await initialize(ear, {"elicitation": {}})
         assert ear.client.asked is not None
-        waits = asyncio.ensure_future(LegacyAsker(ear.client, ear.client.asked, ear.hear).ask(ASKED))
+        waits = asyncio.ensure_future(LegacyElicitor(ear.client, ear.client.asked, ear.hear).ask(ASKED))
         await ear.hears(ELICIT)
         await initialize(ear, {"elicitation": {}})
         with anyio.fail_after(30), pytest.raises(QuestionRefused):

@@ -14,7 +14,7 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation.relay import Sealer
 from mcpbridge.downstream.notifications import task_status as task_news
 from mcpbridge.downstream.notifications.listeners import Listen
-from mcpbridge.downstream.notifications.task_status import TaskNews
+from mcpbridge.downstream.notifications.task_status import TaskStatusStreams
 from mcpbridge.downstream.tasks.tasks import TaskIds, Tasks
 from mcpbridge.protocol.body import Body
 from mcpbridge.upstream.pool import Pool
@@ -59,7 +59,7 @@ async def test_what_happened_before_a_stream_was_open_again_is_told_once_it_is(m
     listen.tasks = frozenset({shown})
     pool = cast("Pool", type("Pool", (), {"upstreams": {"up": server}}))
     with anyio.fail_after(10):
-        opening = asyncio.ensure_future(_hold(TaskNews(pool, ids, cast("Tasks", server)), listen, client))
+        opening = asyncio.ensure_future(_hold(TaskStatusStreams(pool, ids, cast("Tasks", server)), listen, client))
         first = await server.opened.get()
         server.acknowledge()
         first.set_exception(UpstreamGone("up", "lost"))
@@ -76,6 +76,6 @@ async def test_what_happened_before_a_stream_was_open_again_is_told_once_it_is(m
         await asyncio.wait([opening])
 
 
-async def _hold(news: TaskNews, listen: Listen, client: Client) -> None:
+async def _hold(news: TaskStatusStreams, listen: Listen, client: Client) -> None:
     async with news.heard_on(listen, client):
         await asyncio.sleep(60)

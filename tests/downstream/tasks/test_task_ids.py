@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from mcpbridge.base.errors import UpstreamAnswered
-from mcpbridge.downstream.tasks.tasks import named_as_shown
+from mcpbridge.downstream.tasks.tasks import with_public_id
 
 SHOWN = "sealed-1"
 
 
 def renamed(error: bytes, id_: str) -> Any:
-    return json.loads(named_as_shown(UpstreamAnswered("up", error), id_, SHOWN).error)
+    return json.loads(with_public_id(UpstreamAnswered("up", error), id_, SHOWN).error)
 
 
 @pytest.mark.parametrize("id_", ["1", "c", "code", ":", ",", "}", "-", "0", " ", '"', "\\"])
@@ -31,4 +31,4 @@ def test_a_message_names_the_task_as_the_client_does_where_the_id_is_a_word() ->
 
 @pytest.mark.parametrize("error", [b'{"code":-32001,"message":["t1"]}', b'{"code":-32001,"message":null}'])
 def test_an_error_that_is_none_is_left_as_it_is(error: bytes) -> None:
-    assert named_as_shown(UpstreamAnswered("up", error), "t1", SHOWN).error == error
+    assert with_public_id(UpstreamAnswered("up", error), "t1", SHOWN).error == error

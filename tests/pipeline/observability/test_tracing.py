@@ -278,7 +278,7 @@ async def test_a_missing_package_is_a_mistake_in_the_configuration(monkeypatch: 
 async def test_exporters_can_be_switched_off_by_the_usual_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
-    made = OpenTelemetry.made()
+    made = OpenTelemetry.create()
     async with made.running():
         span = made.start("x", {}, carried={"traceparent": TRACEPARENT}, parent=None, is_client=False)
         assert made.carry(span)["traceparent"].startswith(f"00-{TRACE}-")

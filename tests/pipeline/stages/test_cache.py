@@ -20,7 +20,7 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.elicitation import ELICIT, Elicitor, Question
 from mcpbridge.core.model import Call
 from mcpbridge.core.settings_precedence import resolve
-from mcpbridge.pipeline.result_cache import CACHE_META, CachedResults, Kept, opened
+from mcpbridge.pipeline.result_cache import CACHE_META, CachedResult, CachedResults, opened
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.pipeline.stages.cache import Cache
@@ -37,8 +37,8 @@ results = st.dictionaries(st.text(max_size=6) | st.just("_meta"), values, max_si
 @given(results, st.booleans())
 def test_a_kept_result_is_the_same_but_for_the_mark(result: dict[str, Any], is_pretty: bool) -> None:
     data = json.dumps(result, indent=1 if is_pretty else None).encode()
-    kept = Kept("s", "s/t", opened(data), 100.0, 160.0)
-    told = kept.told(130.25).value()
+    kept = CachedResult("s", "s/t", opened(data), 100.0, 160.0)
+    told = kept.marked(130.25).value()
     meta = told["_meta"]
     assert meta.pop(CACHE_META) == {"hit": True, "age": 30.25, "ttl": 60.0}
     before = result.get("_meta")
@@ -48,19 +48,19 @@ def test_a_kept_result_is_the_same_but_for_the_mark(result: dict[str, Any], is_p
 
 def test_a_mark_of_another_bridge_gives_way_to_this_ones() -> None:
     data = json.dumps({"content": [], "_meta": {CACHE_META: {"hit": True, "age": 9}, "other": 1}}).encode()
-    told = Kept("s", "s/t", opened(data), 0.0, 5.0).told(0.0, is_shared=True).value()
+    told = CachedResult("s", "s/t", opened(data), 0.0, 5.0).marked(0.0, is_shared=True).value()
     assert told["_meta"] == {"other": 1, CACHE_META: {"hit": True, "age": 0.0, "ttl": 5.0, "shared": True}}
 
 
 def test_bytes_inside_stay_as_they_came() -> None:
     data = b'{ "content" : [ {"n": 1.50, "big": 123456789012345678901234567890} ] , "isError" : false }'
-    told = bytes(Kept("s", "t", opened(data), 0, 1).told(0).data)
+    told = bytes(CachedResult("s", "t", opened(data), 0, 1).marked(0).data)
     assert b'[ {"n": 1.50, "big": 123456789012345678901234567890} ]' in told
 
 
-def kept(tool: str, size: int = 1000, until: float = 100.0) -> Kept:
+def kept(tool: str, size: int = 1000, until: float = 100.0) -> CachedResult:
     server = tool.partition("/")[0]
-    return Kept(server, tool, b"x" * size, 0.0, until)
+    return CachedResult(server, tool, b"x" * size, 0.0, until)
 
 
 def test_what_was_not_used_for_longest_goes_first_and_nothing_is_counted_twice() -> None:

@@ -12,7 +12,7 @@ from mcpbridge.core.context import Session
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.stage import chain
-from mcpbridge.pipeline.stages.permission import Guard, Permit
+from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.protocol.body import Body
 from support.catalog.policies import AnyTool, policy_of
 
@@ -40,7 +40,11 @@ async def run(policy: Policy, call: Call, tool: AnyTool = TOOL, options: CallOpt
         return Body()
 
     how = options or CallOptions()
-    stages = [stage for concern in (Guard(policy), Permit(policy)) if (stage := concern.stage(tool, how)) is not None]
+    stages = [
+        stage
+        for concern in (DenyByTool(policy), DecideByArguments(policy))
+        if (stage := concern.stage(tool, how)) is not None
+    ]
     await chain(stages, last=deliver)(call)
     return passed
 
@@ -53,7 +57,7 @@ def call_with(arguments: Mapping[str, Any] | None = None, **more: Any) -> Call:
 def stages(policy: Policy, tool: AnyTool | None = TOOL, options: CallOptions | None = None) -> tuple[bool, bool]:
     """Whether there is a guard, and a permit."""
     how = options or CallOptions()
-    return Guard(policy).stage(tool, how) is not None, Permit(policy).stage(tool, how) is not None
+    return DenyByTool(policy).stage(tool, how) is not None, DecideByArguments(policy).stage(tool, how) is not None
 
 
 async def test_a_stage_is_there_only_where_it_can_do_something() -> None:
@@ -82,7 +86,7 @@ async def test_a_refusal_names_tool_and_reason_but_no_arguments() -> None:
 
 async def test_what_is_denied_whatever_the_arguments_are_ends_at_the_guard() -> None:
     policy = policy_of({"permission": "deny", "clients": "bad"})
-    guard = Guard(policy).stage(TOOL, CallOptions())
+    guard = DenyByTool(policy).stage(TOOL, CallOptions())
     assert guard is not None
     with pytest.raises(NotPermitted, match="denied by the policy"):
         await run(policy, call_with(caller=Somebody("bad")))

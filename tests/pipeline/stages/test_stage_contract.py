@@ -35,7 +35,7 @@ from mcpbridge.pipeline.stages.concurrency_limit import ConcurrencyLimit
 from mcpbridge.pipeline.stages.deadline import Deadline
 from mcpbridge.pipeline.stages.hooks import Hooks
 from mcpbridge.pipeline.stages.observe import Observe
-from mcpbridge.pipeline.stages.permission import Guard, Permit
+from mcpbridge.pipeline.stages.permission import DecideByArguments, DenyByTool
 from mcpbridge.pipeline.stages.rate_limit import RateLimit
 from mcpbridge.pipeline.stages.retry import Retry
 from mcpbridge.pipeline.stages.validate_arguments import ValidateArguments
@@ -110,10 +110,10 @@ def traced(kind: type[TraceReceived] | type[TraceSent]) -> StageFactory:
 CONCERNS: dict[str, Callable[[], StageFactory]] = {
     "trace received": lambda: traced(TraceReceived),
     "observe": lambda: Observe(Metrics(), EventBus(), lambda record: None),
-    "guard": lambda: Guard(policy()),
+    "guard": lambda: DenyByTool(policy()),
     "hooks": hooks,
     "arguments": ValidateArguments,
-    "permit": lambda: Permit(policy()),
+    "permit": lambda: DecideByArguments(policy()),
     "budgets": lambda: CallBudget(CallDefaults(max_calls=1000, max_chain=1000)),
     "rates": lambda: RateLimit(Rate(1000, 1), {"up": Rate(1000, 1)}),
     "approval": approval,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mcpbridge.base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mcpbridge.downstream.http.server import Entrance
+    from mcpbridge.downstream.http.server import ListenAddress
     from mcpbridge.downstream.settings import HttpSettings
 
 
@@ -67,15 +67,15 @@ def open_entrance(
     token: str | None = None,
     admin_token: str | None = None,
     no_auth: bool = False,
-) -> "AbstractContextManager[Entrance]":
+) -> "AbstractContextManager[ListenAddress]":
     """The address, to be taken before any server is started: one that is in use must have no other effect.
 
     Entering raises ConfigError if it cannot be used.
     """
-    from mcpbridge.downstream.http.server import entrance, entrance_at_path
+    from mcpbridge.downstream.http.server import bind_path, bind_port
 
     if isinstance(address, Path):
-        return entrance_at_path(settings, address, token=token, admin_token=admin_token)
-    return entrance(
+        return bind_path(settings, address, token=token, admin_token=admin_token)
+    return bind_port(
         settings, host=address.host, port=address.port, no_auth=no_auth, token=token, admin_token=admin_token
     )

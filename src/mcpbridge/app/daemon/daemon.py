@@ -34,7 +34,7 @@ from mcpbridge.library.bridge import Bridge
 if TYPE_CHECKING:  # loaded where it is used
     from mcpbridge.catalog.snapshot import Snapshot
     from mcpbridge.config.schema import Settings
-    from mcpbridge.downstream.http.server import Entrance
+    from mcpbridge.downstream.http.server import ListenAddress
 
 
 log = get_logger("mcpbridge.daemon")
@@ -69,7 +69,7 @@ class DaemonContext(Struct, frozen=True):
     ends_when_idle: bool
     """It ends when nobody was there for `daemon.idle_exit` seconds."""
     log_file: Path | None
-    at: "Entrance | None"
+    at: "ListenAddress | None"
     """Where it serves HTTP as well."""
     http_error: str
     """Why it does not, though the configuration says so."""
@@ -232,7 +232,7 @@ class _Daemon:
     def _goes_on(self) -> bool:
         return any(not upstream.usage.is_idle for upstream in self._running.bridge.pool.everyone())
 
-    async def _serve_http(self, bridge: Bridge, at: "Entrance") -> None:
+    async def _serve_http(self, bridge: Bridge, at: "ListenAddress") -> None:
         def ready(url: str) -> None:
             self._url = url
             log.info("listening", url=url)

@@ -23,7 +23,7 @@ from mcpbridge.upstream.manifest import Manifest
 
 if TYPE_CHECKING:  # loaded where it is used
     from mcpbridge.downstream.http.app import App
-    from mcpbridge.downstream.http.server import Entrance
+    from mcpbridge.downstream.http.server import ListenAddress
 
 log = get_logger()
 
@@ -90,7 +90,7 @@ async def _open_in_browser(page: Page) -> bool:
     return await open_page(page.url)
 
 
-async def serve_over_http(bridge: Bridge, at: "Entrance", on_ready: Callable[[str], None]) -> None:
+async def serve_over_http(bridge: Bridge, at: "ListenAddress", on_ready: Callable[[str], None]) -> None:
     """Serve MCP at this address, and beside it `/api` and `/metrics`, each made when it is asked for.
 
     Cancelling ends it in order.

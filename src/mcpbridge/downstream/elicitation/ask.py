@@ -262,7 +262,7 @@ def _error_object(error: bytes) -> bytes:
     return error
 
 
-class LegacyAsker:
+class LegacyElicitor:
     """The legacy client behind one call."""
 
     __slots__ = ("_client", "_minted", "_notify", "_requests", "_task")
@@ -349,7 +349,7 @@ class LegacyAsker:
             return client.known_project
 
 
-class Unasked:
+class NoElicitor:
     """The client behind a call during which it can be asked nothing. It is known all the same."""
 
     __slots__ = ("_client", "home", "owner", "principal")

@@ -50,7 +50,7 @@ MAX_PARKED = 64
 _OVER = "The call that this belongs to is over"
 
 
-class _Open(Struct, eq=False):
+class _OpenQuestion(Struct, eq=False):
     """A question that waits for the client."""
 
     question: Question
@@ -58,7 +58,7 @@ class _Open(Struct, eq=False):
     answer: asyncio.Future[Raw]
 
 
-class _Parked(Job):
+class _ParkedCall(Job):
     """One call that outlives its requests. Its outcome is the call's."""
 
     __slots__ = ("bound", "call", "client", "count", "is_away", "open", "round", "since", "update")
@@ -74,7 +74,7 @@ class _Parked(Job):
         self.round = rounds
         self.count = 0
         """Questions that were put so far."""
-        self.open: dict[str, _Open] = {}
+        self.open: dict[str, _OpenQuestion] = {}
         self.is_away = False
         """Its client was asked something and has not come back: nobody attends."""
         self.since = 0.0
@@ -87,14 +87,14 @@ class _Parked(Job):
         return bool(self.open)
 
 
-class _ModernAsker:
+class _ModernElicitor:
     """The modern client behind one call."""
 
     __slots__ = ("_parked", "_parking")
 
     relays = True
 
-    def __init__(self, parking: "Parking", parked: _Parked) -> None:
+    def __init__(self, parking: "Parking", parked: _ParkedCall) -> None:
         self._parking, self._parked = parking, parked
 
     @property
@@ -133,7 +133,7 @@ class Parking:
         """`seconds`: how long a parked call waits for its client."""
         self._plan, self._sealer, self.seconds = plan, sealer, seconds
         self._relaying = Relaying(sealer)
-        self._parked = Jobs[_Parked](per_owner=MAX_PARKED, cancels_by_hand=True)
+        self._parked = Jobs[_ParkedCall](per_owner=MAX_PARKED, cancels_by_hand=True)
 
     async def deliver(self, client: Client, call: Call) -> Body:
         """The result of the call, or the `input_required` that asks its client for something.
@@ -165,7 +165,7 @@ class Parking:
         agreed = parked.call.agreed
         return self._relaying.questions(parked.client, bound, parked.round, call.upstream, result, agreed=agreed)
 
-    def ask(self, parked: _Parked, question: Question) -> asyncio.Future[Raw]:
+    def ask(self, parked: _ParkedCall, question: Question) -> asyncio.Future[Raw]:
         """Put a question with the next answer that the client gets. The future fails with QuestionRefused."""
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         try:
@@ -180,7 +180,9 @@ class Parking:
             answer.set_exception(refused)
             return answer
         parked.count += 1
-        parked.open[f"q{parked.count}"] = _Open(question, params if isinstance(params, Raw) else Raw(params), answer)
+        parked.open[f"q{parked.count}"] = _OpenQuestion(
+            question, params if isinstance(params, Raw) else Raw(params), answer
+        )
         parked.wake()
         return answer
 
@@ -216,12 +218,12 @@ class Parking:
 
     # -- parked calls
 
-    def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _Parked:
+    def _begin(self, client: Client, call: Call, bound: Binding, rounds: int) -> _ParkedCall:
         """Start the call in a task of its own, which outlives this request if it has to."""
-        parked = _Parked(client, bound, call, rounds)
+        parked = _ParkedCall(client, bound, call, rounds)
         # Not `parked.update` itself: it is another one after each resume.
         call.update = lambda method, params: parked.update(method, params)  # noqa: PLW0108
-        call.client = _ModernAsker(self, parked)
+        call.client = _ModernElicitor(self, parked)
         parked.on_expired = partial(self._expire, parked)
         self._parked.start(parked, self._run(call))
         assert parked.task is not None
@@ -235,7 +237,7 @@ class Parking:
             call.cancelled()
             raise
 
-    async def _attend(self, parked: _Parked) -> Body:
+    async def _attend(self, parked: _ParkedCall) -> Body:
         """Wait with the client's request, until there is a result or something to tell it."""
         try:
             while not parked.is_done:
@@ -252,7 +254,7 @@ class Parking:
             if parked.is_done:
                 self._parked.forget(parked)
 
-    def _park(self, parked: _Parked) -> Body:
+    def _park(self, parked: _ParkedCall) -> Body:
         if parked not in self._parked:
             if not self._parked.has_room(parked.owner):
                 self._refuse(parked, f"{MAX_PARKED} calls of this client wait for answers; more are not kept")
@@ -270,7 +272,7 @@ class Parking:
         }
         return input_required(requests, state)
 
-    def _resume(self, id_: str, round_: int, client: Client, call: Call, answers: dict[str, Raw]) -> _Parked:
+    def _resume(self, id_: str, round_: int, client: Client, call: Call, answers: dict[str, Raw]) -> _ParkedCall:
         parked = self._parked.get(id_)
         if parked is None or parked.round != round_ or not parked.is_away:
             raise BadRequest(INVALID_PARAMS, GONE)
@@ -286,12 +288,12 @@ class Parking:
                     entry.answer.set_result(answer)
         return parked
 
-    def _expire(self, parked: _Parked) -> None:
+    def _expire(self, parked: _ParkedCall) -> None:
         """Nobody came back: the upstream gets an answer that says so, then the call is withdrawn."""
         self._refuse(parked, "The client did not come back with an answer")
         self._parked.forget(parked)
 
-    def _refuse(self, parked: _Parked, reason: str) -> None:
+    def _refuse(self, parked: _ParkedCall, reason: str) -> None:
         for entry in parked.open.values():
             if entry.answer.done():
                 continue
@@ -306,7 +308,7 @@ class Parking:
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, task.cancel)
 
-    def _ended(self, parked: _Parked) -> None:
+    def _ended(self, parked: _ParkedCall) -> None:
         """The call is over. Its outcome is kept while its client is expected back."""
         for entry in parked.open.values():  # somebody else may wait for it, such as a sign-in that others need too
             if not entry.answer.done():

@@ -35,8 +35,8 @@ from mcpbridge.downstream.http.exchange import (
     is_json,
     refusal,
 )
-from mcpbridge.downstream.http.host_check import Guard, Reach, preflight_headers
-from mcpbridge.downstream.http.reply import Underway, declares_modern, decode_body
+from mcpbridge.downstream.http.host_check import HostCheck, Reach, preflight_headers
+from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
 from mcpbridge.downstream.http.with_sessions import LegacyFront
@@ -184,7 +184,9 @@ class HttpFront:
         self._settings = settings
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
-        self._guard = Guard(reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins)
+        self._host_check = HostCheck(
+            reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins
+        )
         self._routes = Routes(
             settings,
             lambda: bridge.server.views,
@@ -192,7 +194,7 @@ class HttpFront:
             lambda: bridge.server.backends,
         )
         self._mounts = Mounts(mounts)
-        self._underway = Underway()
+        self._underway = OpenReplies()
         self._modern = ModernFront(bridge.server, settings, self._underway)
         self._legacy = LegacyFront(bridge.server, settings, self._underway, monotonic)
         self._sse = SseFront(bridge.server, settings, self._legacy.sessions, self._body_deadline)
@@ -216,7 +218,7 @@ class HttpFront:
         """Take a connection over that asks to become a WebSocket; the same rules let it in as any request."""
         headers = dict(raw_headers)
         try:
-            self._guard.check(headers, len(headers), raw_headers)
+            self._host_check.check(headers, len(headers), raw_headers)
             if self._is_stopping:
                 raise _STOPPING
             principal = self._auth.principal(headers.get(b"authorization"))
@@ -257,7 +259,7 @@ class HttpFront:
 
     async def _serve(self, exchange: Exchange, scope: Scope) -> None:
         raw_headers: list[tuple[bytes, bytes]] = scope["headers"]
-        exchange.extra = self._guard.check(exchange.headers, len(exchange.headers), raw_headers)
+        exchange.extra = self._host_check.check(exchange.headers, len(exchange.headers), raw_headers)
         path = exchange.path
         if path == "/healthz":
             await self._health(exchange)

@@ -35,7 +35,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Guard:
+class HostCheck:
     """Decides by `Host` and `Origin`. Knows no methods and no paths."""
 
     def __init__(self, *, reach: Reach, allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ _PATIENCE = 0.02
 """Seconds before a call is worth a task that watches for its client's leaving."""
 
 
-class Underway:
+class OpenReplies:
     """The replies that are under way, so that they can be ended from outside."""
 
     def __init__(self) -> None:
@@ -56,10 +56,10 @@ class Underway:
             await self._emptied.wait()
 
 
-class Manner(Struct, frozen=True):
+class ReplyOptions(Struct, frozen=True):
     """How a kind of client is replied to. A legacy session and a modern request differ in these points only."""
 
-    underway: Underway
+    underway: OpenReplies
     keep_alive: float
     """Seconds of silence after which a stream opens, or carries a comment."""
     open_stream: Callable[[], Stream]
@@ -89,7 +89,7 @@ class Reply:
         "_is_closed",
         "_is_ending",
         "_left",
-        "_manner",
+        "_options",
         "_owner",
         "_pump",
         "_request",
@@ -102,13 +102,13 @@ class Reply:
         "headers",
     )
 
-    def __init__(self, exchange: Exchange, request: Request, manner: Manner, owner: object = None) -> None:
-        """`owner`: see `Underway`."""
+    def __init__(self, exchange: Exchange, request: Request, options: ReplyOptions, owner: object = None) -> None:
+        """`owner`: see `OpenReplies`."""
         self.headers: Headers = NO_HEADERS
         """What goes with the response, on top of the usual headers."""
         self._exchange = exchange
         self._request = request
-        self._manner = manner
+        self._options = options
         self._owner = owner
         self._stream: Stream | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -125,12 +125,12 @@ class Reply:
     @property
     def is_subscription(self) -> bool:
         """It would never end by itself."""
-        return self._manner.is_subscription
+        return self._options.is_subscription
 
     @property
     def is_outlived(self) -> bool:
         """Its client left, and the call goes on or went on without it."""
-        return self._left and self._manner.outlived is not None
+        return self._left and self._options.outlived is not None
 
     async def run(self, work: Callable[[Notify], Awaitable[Answer]]) -> Answer | None:
         """Do the work and respond. Returns the answer, or None if it was withdrawn or its client's leaving ended it.
@@ -140,7 +140,7 @@ class Reply:
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._timer = loop.call_later(_PATIENCE, self._watch_client)
-        self._manner.underway.add(self, self._owner)
+        self._options.underway.add(self, self._owner)
         answer: Answer | None = None
         try:
             self._working = True
@@ -160,7 +160,7 @@ class Reply:
             self._is_ending = True
             self._timer.cancel()
             # First: `stop` must not wait for a reply whose last clean-up is cancelled.
-            self._manner.underway.discard(self)
+            self._options.underway.discard(self)
             await self._end_tasks()
         return answer
 
@@ -170,7 +170,7 @@ class Reply:
             return False
         stream = self._open_stream()
         is_on_its_way = stream.notify(message)
-        if stream.lost and self._manner.is_subscription:
+        if stream.lost and self._options.is_subscription:
             self.withdraw(Refused(503, "The client reads too slowly"))
         return is_on_its_way
 
@@ -183,18 +183,18 @@ class Reply:
             self._task.cancel()
 
     async def _respond(self, answer: Answer) -> None:
-        exchange, manner = self._exchange, self._manner
+        exchange, options = self._exchange, self._options
         stream = self._stream
         if stream is None:
             if self._left:
                 return  # it has no id to ask for the answer with
             if exchange.accepts.json:
                 self._has_begun = True
-                status = manner.status_of(answer.code) if answer.code else 200
+                status = options.status_of(answer.code) if answer.code else 200
                 await exchange.send_json(answer.data, status, self.headers)
                 return
             stream = self._open_stream()
-        stream.put(fitting(answer.data, self._request, limit=manner.max_event, modern=manner.modern))
+        stream.put(fitting(answer.data, self._request, limit=options.max_event, modern=options.modern))
         await self._end_stream(stream)
 
     async def _respond_withdrawn(self) -> None:
@@ -206,8 +206,8 @@ class Reply:
     def _open_stream(self) -> Stream:
         stream = self._stream
         if stream is None:
-            stream = self._stream = self._manner.open_stream()
-            if self._manner.primes and self._working:
+            stream = self._stream = self._options.open_stream()
+            if self._options.primes and self._working:
                 stream.prime()
             self._pump = asyncio.get_running_loop().create_task(self._write_stream(stream))
             if self._watch is None:
@@ -217,13 +217,13 @@ class Reply:
     async def _end_stream(self, stream: Stream) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._manner.close_stream(stream)
+            self._options.close_stream(stream)
         if self._pump is not None and not self._left:
             await asyncio.wait([self._pump])
 
     async def _write_stream(self, stream: Stream) -> None:
         await self._exchange.start_stream(self.headers)
-        await deliver(stream, 0, self._exchange.write, keep_alive=self._manner.keep_alive)
+        await deliver(stream, 0, self._exchange.write, keep_alive=self._options.keep_alive)
         await self._exchange.end_stream()
 
     def _watch_client(self) -> None:
@@ -236,8 +236,8 @@ class Reply:
         accepts = self._exchange.accepts
         if accepts.events and self._stream is None:
             # A client that rather reads events, and can resume from the first one, is safer with a stream at once.
-            is_wanted = accepts.prefers_events and self._manner.primes
-            self._timer = loop.call_later(0 if is_wanted else self._manner.keep_alive, self._open_stream)
+            is_wanted = accepts.prefers_events and self._options.primes
+            self._timer = loop.call_later(0 if is_wanted else self._options.keep_alive, self._open_stream)
 
     async def _until_client_leaves(self) -> None:
         await self._exchange.until_client_leaves()
@@ -248,10 +248,10 @@ class Reply:
             self._timer.cancel()
         if self._pump is not None:
             self._pump.cancel()
-        if self._manner.outlived is not None:
-            self._manner.outlived()
-            if self._manner.unheard is not None and not self._may_come_back:
-                self._manner.unheard(self._request)
+        if self._options.outlived is not None:
+            self._options.outlived()
+            if self._options.unheard is not None and not self._may_come_back:
+                self._options.unheard(self._request)
         elif self._working and self._task is not None:
             self._task.cancel()
 

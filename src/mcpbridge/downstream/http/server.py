@@ -142,7 +142,7 @@ _IDLE_CONNECTION = 75
 """Seconds that a connection without requests is kept: longer than clients keep theirs, so that they close first."""
 
 
-class Entrance(Struct, frozen=True):
+class ListenAddress(Struct, frozen=True):
     """An address that is ours, and who may come in there. Whoever connects waits until it is served."""
 
     listener: socket.socket
@@ -152,13 +152,13 @@ class Entrance(Struct, frozen=True):
     origin: str
     """`http://HOST:PORT` with the port that was taken, or `unix:PATH`."""
 
-    def shown(self, path: str) -> str:
+    def url(self, path: str) -> str:
         """How to tell people where `path` is served."""
         return self.origin if self.reach == "path" else self.origin + path
 
 
 @contextmanager
-def entrance(
+def bind_port(
     settings: HttpSettings,
     *,
     host: str,
@@ -166,7 +166,7 @@ def entrance(
     no_auth: bool = False,
     token: str | None = None,
     admin_token: str | None = None,
-) -> Generator[Entrance]:
+) -> Generator[ListenAddress]:
     """Take the address, which can fail, before anything is started that has effects.
 
     `port` 0 takes any free one. `token` is a plain bearer token besides the configured ones, `admin_token` one whose
@@ -185,14 +185,14 @@ def entrance(
                 key="http.tokens",
                 hint="Make one with `mcpbridge token new`, listen on 127.0.0.1, or allow anyone with `--no-auth`.",
             )
-        shown = f"[{address}]" if ":" in address else address
-        yield Entrance(listener, auth, "loopback" if loopback else "network", f"http://{shown}:{actual_port}")
+        shown_host = f"[{address}]" if ":" in address else address
+        yield ListenAddress(listener, auth, "loopback" if loopback else "network", f"http://{shown_host}:{actual_port}")
 
 
 @contextmanager
-def entrance_at_path(
+def bind_path(
     settings: HttpSettings, path: Path, *, token: str | None = None, admin_token: str | None = None
-) -> Generator[Entrance]:
+) -> Generator[ListenAddress]:
     """A Unix-domain socket as the address.
 
     Who can open it is this user, so no token is needed; one that is configured is asked for all the same.
@@ -201,13 +201,13 @@ def entrance_at_path(
         ConfigError: the path cannot be used.
     """
     with listen_at_path(path) as listener:
-        yield Entrance(listener, Authenticator(settings.tokens, token, admin_token), "path", f"unix:{path}")
+        yield ListenAddress(listener, Authenticator(settings.tokens, token, admin_token), "path", f"unix:{path}")
 
 
 async def serve_http(
     bridge: RunningBridge,
     settings: HttpSettings,
-    at: Entrance,
+    at: ListenAddress,
     *,
     on_ready: Callable[[str], None],
     mounts: Mapping[str, Callable[[], App]] = MappingProxyType({}),
@@ -217,7 +217,7 @@ async def serve_http(
     `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with.
     """
     app = make_app(bridge, settings, at.auth, reach=at.reach, mounts=mounts)
-    await _serve(app, at.listener, lambda: on_ready(at.shown(settings.path)))
+    await _serve(app, at.listener, lambda: on_ready(at.url(settings.path)))
 
 
 async def _serve(app: HttpFront, listener: socket.socket, on_ready: Callable[[], None]) -> None:

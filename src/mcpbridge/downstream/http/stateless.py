@@ -14,7 +14,7 @@ from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http.event_streams import Stream
 from mcpbridge.downstream.http.exchange import Exchange, Refused
-from mcpbridge.downstream.http.reply import Manner, Reply, Underway, envelope_of
+from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions, envelope_of
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, UNSUPPORTED_VERSION
@@ -40,9 +40,9 @@ _ROUTING = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 class ModernFront:
     """Answers modern requests."""
 
-    def __init__(self, core: Core, settings: HttpSettings, underway: Underway) -> None:
+    def __init__(self, core: Core, settings: HttpSettings, underway: OpenReplies) -> None:
         self._core = core
-        self._calling = Manner(
+        self._calling = ReplyOptions(
             underway,
             keep_alive=settings.keep_alive,
             open_stream=partial(Stream, max_event=settings.max_event),
@@ -66,16 +66,16 @@ class ModernFront:
             return
         id_ = bytes(frame.id)
         client = self._client(exchange, frame, id_, raw_headers)
-        manner = self._calling
+        options = self._calling
         if frame.method == _LISTEN:
             if not exchange.accepts.events:
                 raise Refused(406, "A subscription is a stream: accept text/event-stream", id_=id_)
-            manner = self._listening
+            options = self._listening
 
         async def work(notify: Notify) -> Answer:
             return await self._core.answer(client, frame, notify)
 
-        await Reply(exchange, frame, manner).run(work)
+        await Reply(exchange, frame, options).run(work)
 
     async def _notification(self, exchange: Exchange) -> None:
         """Accept and drop it: the era has none over HTTP, but clients in the field send some all the same."""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, Streams, carry
 from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Endpoint, Exchange, Refused
-from mcpbridge.downstream.http.reply import Manner, Reply, Underway, decode_message
+from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions, decode_message
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.downstream.settings import HttpSettings
@@ -32,7 +32,7 @@ from mcpbridge.protocol.revisions import BATCHING, LEGACY
 class Session:
     """One legacy client, from `initialize` to its end."""
 
-    __slots__ = ("also_ends", "busy", "client", "endpoint", "id", "is_ended", "last_used", "manner", "streams")
+    __slots__ = ("also_ends", "busy", "client", "endpoint", "id", "is_ended", "last_used", "reply_options", "streams")
 
     def __init__(self, id_: bytes, endpoint: Endpoint, client: Client, streams: Streams, now: float) -> None:
         self.id = id_
@@ -44,7 +44,7 @@ class Session:
         """Requests and open streams; a busy session does not expire."""
         self.last_used = now
         self.is_ended = False
-        self.manner: Manner | None = None
+        self.reply_options: ReplyOptions | None = None
         """How its requests are replied to; set once `initialize` has been answered."""
         self.also_ends: Callable[[], None] | None = None
         """What its end ends besides its streams."""
@@ -175,7 +175,7 @@ Work = Callable[[Notify], Awaitable[Answer]]
 class LegacyFront:
     """Answers requests of the handshake era and keeps their sessions."""
 
-    def __init__(self, core: Core, settings: HttpSettings, underway: Underway, clock: Callable[[], float]) -> None:
+    def __init__(self, core: Core, settings: HttpSettings, underway: OpenReplies, clock: Callable[[], float]) -> None:
         """`clock` counts in seconds."""
         self._core = core
         self._settings = settings
@@ -212,7 +212,7 @@ class LegacyFront:
             await exchange.send_empty(202)
             return
         self.sessions.enter(session)
-        reply = Reply(exchange, message, session.manner or self._manner(session), session)
+        reply = Reply(exchange, message, session.reply_options or self._options(session), session)
         try:
             await reply.run(work)
         finally:
@@ -262,7 +262,7 @@ class LegacyFront:
         self._core.open(session.client)
         self.sessions.enter(session)
         # A client that left before it knew its session cannot come back to it.
-        reply = Reply(exchange, frame, replace(self._manner(session), outlived=None), session)
+        reply = Reply(exchange, frame, replace(self._options(session), outlived=None), session)
         reply.headers = ((b"mcp-session-id", session.id),)
 
         async def work(notify: Notify) -> Answer:
@@ -281,7 +281,7 @@ class LegacyFront:
         if answer is None or answer.code:
             self.sessions.end(session)
         else:
-            session.manner = self._manner(session)
+            session.reply_options = self._options(session)
 
     def _single(self, session: Session, frame: Frame) -> Work | None:
         """What there is to do for one message; None when it asks for no answer."""
@@ -345,13 +345,13 @@ class LegacyFront:
             raise Refused(400, f"Unsupported protocol version; this session speaks {', '.join(LEGACY)}", id_=id_)
         return session
 
-    def _manner(self, session: Session) -> Manner:
+    def _options(self, session: Session) -> ReplyOptions:
         streams = session.streams
 
         def close(stream: Stream) -> None:
             streams.finish(stream, self._clock())
 
-        return Manner(
+        return ReplyOptions(
             self._underway,
             keep_alive=self._settings.keep_alive,
             open_stream=streams.open,

@@ -1,7 +1,7 @@
 """Notifications of upstreams to the clients that they concern; and the client's project to the upstreams.
 
-`UpstreamNews` is an `upstream.supervisor.Observer`: it decides which clients hear that a resource changed, a log
-message came, or a page has done its work.
+`UpstreamNotifications` is an `upstream.supervisor.Observer`: it decides which clients hear that a resource changed, a
+log message came, or a page has done its work.
 
 A server that needs `${PROJECT_ROOT}` lists nothing until there is a project. `tell_project` tells the servers at once
 what is known of a client's project, before the client asks what they offer. A client is asked for its roots only if a
@@ -17,7 +17,7 @@ from msgspec import Raw
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.elicitation.ask import LegacyAsker, modern_home
+from mcpbridge.downstream.elicitation.ask import LegacyElicitor, modern_home
 from mcpbridge.downstream.notifications.listeners import Listeners, covers
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode_notification
@@ -26,7 +26,7 @@ from mcpbridge.upstream.projects import place_of
 from mcpbridge.upstream.supervisor import Upstream
 
 
-class UpstreamNews:
+class UpstreamNotifications:
     """Takes news to the clients."""
 
     def __init__(self, catalog: Catalog, pool: Pool, listeners: Listeners, is_theirs: Callable[[], bool]) -> None:
@@ -69,7 +69,7 @@ class UpstreamNews:
         able = [client for client in self._listeners.clients if client.initialized and _may_use(client, upstream)]
         if len(able) != 1 or able[0].asked is None:
             return None
-        return LegacyAsker(able[0], able[0].asked, able[0].push)
+        return LegacyElicitor(able[0], able[0].asked, able[0].push)
 
     def used_by(self, client: Client) -> list[Upstream]:
         """The instances that calls of this client may go to."""
@@ -99,5 +99,5 @@ async def tell_project(pool: Pool, client: Client, notify: Notify) -> None:
         if client.profile or client.known_project:
             expect(pool, client)
     elif client.asked is not None and pool.wants_project(client.view):
-        await LegacyAsker(client, client.asked, notify).project()
+        await LegacyElicitor(client, client.asked, notify).project()
         expect(pool, client)

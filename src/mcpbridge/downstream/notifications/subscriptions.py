@@ -15,11 +15,11 @@ from msgspec import Raw
 from mcpbridge.base.errors import BadRequest, BridgeError, Overloaded, UnknownName
 from mcpbridge.catalog.listing.profiles import Scope
 from mcpbridge.core.elicitation import ClientCapabilities, Elicitor
-from mcpbridge.downstream.client import Client, Notify, Watched
-from mcpbridge.downstream.elicitation.ask import LegacyAsker, Unasked
-from mcpbridge.downstream.handler import EMPTY, Finding, Handler, text
+from mcpbridge.downstream.client import Client, Notify, ResourceSubscription
+from mcpbridge.downstream.elicitation.ask import LegacyElicitor, NoElicitor
+from mcpbridge.downstream.handler import EMPTY, Handler, NameLookup, text
 from mcpbridge.downstream.notifications.listeners import Listen, Listeners
-from mcpbridge.downstream.notifications.task_status import TaskNews
+from mcpbridge.downstream.notifications.task_status import TaskStatusStreams
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from mcpbridge.protocol.jsonrpc import Frame, decode_fields
@@ -29,15 +29,15 @@ MAX_OPEN = 64
 """Listen streams on one channel."""
 
 
-class Watching:
+class Subscriptions:
     """Handlers of the requests that subscribe."""
 
     def __init__(
         self,
-        finding: Finding,
+        finding: NameLookup,
         pool: Pool,
         listeners: Listeners,
-        news: TaskNews,
+        news: TaskStatusStreams,
         scope_of: Callable[[Client], Scope | None],
     ) -> None:
         """`scope_of`: the profile that a client is kept to."""
@@ -97,7 +97,7 @@ class Watching:
         if client.channel is not None and self._open[client.channel] >= MAX_OPEN:
             raise Overloaded(f"{MAX_OPEN} streams of this client are open; end one of them first")
         self._open[client.channel] += 1
-        watched: dict[str, Watched] = {}
+        watched: dict[str, ResourceSubscription] = {}
         task = asyncio.current_task()
         assert task is not None, "a request is answered in one"
         self.listening.add(task)
@@ -122,7 +122,7 @@ class Watching:
                 one.end()
         return listen.result
 
-    async def _watch(self, client: Client, uri: str, notify: Notify) -> Watched:
+    async def _watch(self, client: Client, uri: str, notify: Notify) -> ResourceSubscription:
         """One subscriber more, of whom the server may not have heard yet.
 
         Raises:
@@ -135,17 +135,17 @@ class Watching:
             raise UnknownName("resource", uri)
         base = self._pool.upstreams.get(server)
         if base is None:
-            return Watched(None, own)  # it never changes
+            return ResourceSubscription(None, own)  # it never changes
         if base.lacks("resources", "subscribe"):
             raise BadRequest(METHOD_NOT_FOUND, f"Server '{server}' does not announce changes of its resources")
         upstream = base if base.is_shared else await self._pool.serving(base, _subscriber(client, notify))
-        watched = Watched(upstream.wanted, own)  # an instance stays while anything is wanted of it
+        watched = ResourceSubscription(upstream.wanted, own)  # an instance stays while anything is wanted of it
         if upstream.status.state in ("retrying", "failed"):
             upstream.wanted.follow([own])  # nobody knows when it is back; what changes until then counts as missed
         return watched
 
 
-class _ModernSubscriber(Unasked):
+class _ModernSubscriber(NoElicitor):
     """A modern client, whose calls go to the instance for what it can be asked during them."""
 
     __slots__ = ("profile",)
@@ -156,4 +156,4 @@ class _ModernSubscriber(Unasked):
 
 
 def _subscriber(client: Client, notify: Notify) -> Elicitor:
-    return LegacyAsker(client, client.asked, notify) if client.asked is not None else _ModernSubscriber(client)
+    return LegacyElicitor(client, client.asked, notify) if client.asked is not None else _ModernSubscriber(client)

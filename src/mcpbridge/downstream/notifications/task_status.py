@@ -38,7 +38,7 @@ class _Acknowledged(msgspec.Struct):
 _decode_acknowledged = msgspec.json.Decoder(_Acknowledged).decode
 
 
-class TaskNews:
+class TaskStatusStreams:
     """Opens what a listen stream needs to hear of tasks."""
 
     def __init__(self, pool: Pool, ids: TaskIds, tasks: Tasks) -> None:
@@ -56,8 +56,8 @@ class TaskNews:
             return
         require_tasks(client)
         streams = [
-            _Stream(upstream, shown, listen, client, self._tasks)
-            for upstream, shown in self._servers(client, listen.tasks)
+            _Stream(upstream, public_ids, listen, client, self._tasks)
+            for upstream, public_ids in self._servers(client, listen.tasks)
         ]
         running = [asyncio.ensure_future(stream.run()) for stream in streams]
         try:
@@ -69,10 +69,10 @@ class TaskNews:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    def _servers(self, client: Client, shown: frozenset[str]) -> list[tuple[Upstream, dict[str, str]]]:
+    def _servers(self, client: Client, public_ids: frozenset[str]) -> list[tuple[Upstream, dict[str, str]]]:
         """The servers of these tasks, each with its own ids and what the client calls them; unknown ones left out."""
         found: dict[str, dict[str, str]] = {}
-        for name in sorted(shown):
+        for name in sorted(public_ids):
             try:
                 server, id_ = self._ids.open(client, name)
             except BadRequest:
@@ -86,9 +86,15 @@ class _Stream:
     """The stream to one server."""
 
     def __init__(
-        self, upstream: Upstream, shown: Mapping[str, str], listen: Listen, client: Client, tasks: Tasks
+        self, upstream: Upstream, public_ids: Mapping[str, str], listen: Listen, client: Client, tasks: Tasks
     ) -> None:
-        self._upstream, self._shown, self._listen, self._client, self._tasks = upstream, shown, listen, client, tasks
+        self._upstream, self._public_ids, self._listen, self._client, self._tasks = (
+            upstream,
+            public_ids,
+            listen,
+            client,
+            tasks,
+        )
         self.honoured: list[str] = []
         self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server has said what it will tell of, or that it will not."""
@@ -102,7 +108,7 @@ class _Stream:
             async with asyncio.TaskGroup() as tasks:
                 looking = tasks.create_task(self._catch_up())
                 try:
-                    await self._upstream.listen_to_tasks(list(self._shown), self._heard)
+                    await self._upstream.listen_to_tasks(list(self._public_ids), self._heard)
                 except BridgeError as error:
                     log.info("no news of tasks", upstream=self._upstream.name, error=str(error))
                 looking.cancel()
@@ -117,7 +123,7 @@ class _Stream:
     def _heard(self, method: str, params: Raw) -> None:
         if method == "notifications/subscriptions/acknowledged":
             if not self.first.done():
-                self.honoured = [self._shown[id_] for id_ in _acknowledged(params) if id_ in self._shown]
+                self.honoured = [self._public_ids[id_] for id_ in _acknowledged(params) if id_ in self._public_ids]
                 self.first.set_result(None)
             else:
                 self._opened_again.set()
@@ -126,9 +132,9 @@ class _Stream:
 
     def _tell(self, task: Body) -> None:
         try:
-            shown = self._shown.get(task.text("taskId"))
-            if shown is not None:
-                self._send(self._tasks.as_shown(self._client, self._upstream.name, shown, task))
+            public_id = self._public_ids.get(task.text("taskId"))
+            if public_id is not None:
+                self._send(self._tasks.for_client(self._client, self._upstream.name, public_id, task))
         except (BridgeError, msgspec.DecodeError, KeyError) as error:
             log.info("news of a task not passed on", upstream=self._upstream.name, error=str(error))
 
@@ -143,9 +149,9 @@ class _Stream:
         Once it is listened to again: what happens from then on is heard.
         """
         await self._opened_again.wait()
-        for id_, shown in self._shown.items():
+        for id_, public_id in self._public_ids.items():
             try:
-                self._send(await self._tasks.look(self._client, self._upstream.name, id_, shown))
+                self._send(await self._tasks.look(self._client, self._upstream.name, id_, public_id))
             except BridgeError as error:
                 log.info("task not found again", upstream=self._upstream.name, error=str(error))
 

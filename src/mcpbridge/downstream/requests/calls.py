@@ -17,7 +17,7 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.resolve import ResolvedCall, resolve
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.handler import Finding, Handler, decode_text, text
+from mcpbridge.downstream.handler import Handler, NameLookup, decode_text, text
 from mcpbridge.downstream.requests.delivery import Delivery
 from mcpbridge.downstream.requests.lists import Listing
 from mcpbridge.downstream.requests.result_resources import RESULT_URIS, ResultResources
@@ -28,7 +28,7 @@ from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.meta import TRANSFORM, complete_for_modern
 from mcpbridge.upstream.pool import Pool
 
-_Found = TypeVar("_Found")
+_FoundT = TypeVar("_FoundT")
 
 _NO_COMPLETION = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 
@@ -40,7 +40,7 @@ class Calls:
         self,
         catalog: Catalog,
         pool: Pool,
-        finding: Finding,
+        finding: NameLookup,
         delivery: Delivery,
         tasks: Tasks,
         server_info: bytes,
@@ -122,7 +122,7 @@ class Calls:
             check_param_headers(ref.published_modern, params, client.param_headers)
         as_task = False, False
         if ref.task_support or "task" in params.fields or "extensions" in client.capabilities:
-            as_task = self._tasks.way_of(client, ref, params)
+            as_task = self._tasks.task_mode(client, ref, params)
         target = ref.server, ref.name
         answer = self._deliver(
             client, "tools/call", target, params, notify, tool=ref, as_task=as_task, was_text=resolved.was_text
@@ -146,9 +146,9 @@ class Calls:
             raise
 
     async def _find(
-        self, client: Client, name: str, look: Callable[[Snapshot], _Found], *, suggests: bool = False
-    ) -> _Found:
-        """As `Finding.find`; who is kept to a profile is told no names that may be others'."""
+        self, client: Client, name: str, look: Callable[[Snapshot], _FoundT], *, suggests: bool = False
+    ) -> _FoundT:
+        """As `NameLookup.find`; who is kept to a profile is told no names that may be others'."""
         try:
             return await self._finding.find(client.view, name, look, seen_by=client if suggests else None)
         except UnknownName as error:

@@ -16,10 +16,10 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.context import NOWHERE, BridgeContext
 from mcpbridge.core.model import Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.elicitation.ask import LegacyAsker, Unasked
+from mcpbridge.downstream.elicitation.ask import LegacyElicitor, NoElicitor
 from mcpbridge.downstream.elicitation.parking import Parking
 from mcpbridge.downstream.progress import CallUpdates, own_log
-from mcpbridge.downstream.requests.timeouts import Patience
+from mcpbridge.downstream.requests.timeouts import CallTimeouts
 from mcpbridge.downstream.revisions.downgrade import lower, pages_first
 from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.downstream.tasks.tasks import Tasks
@@ -54,17 +54,17 @@ class Delivery:
         server_info: bytes,
         *,
         extensions: frozenset[str] = frozenset(),
-        patience: Patience,
+        timeouts: CallTimeouts,
         around: BridgeContext = NOWHERE,
     ) -> None:
         """`server_info`: the bridge's own, encoded. `extensions`: those that the configuration lets cross.
 
-        `patience`: is told of each call of a tool. `around`: what is the same for all calls.
+        `timeouts`: is told of each call of a tool. `around`: what is the same for all calls.
         """
         self._catalog, self._pool, self._plan, self._parking, self._tasks = catalog, pool, plan, parking, tasks
         self._server_info, self._extensions, self._around = server_info, extensions, around
         self._loop = asyncio.get_running_loop()
-        self._patience, self._waited_for = patience, patience.calls
+        self._timeouts, self._waited_for = timeouts, timeouts.calls
 
     async def deliver(
         self,
@@ -81,7 +81,7 @@ class Delivery:
     ) -> bytes | Raw:
         """Send the call on its way; the result comes back as this client must get it.
 
-        `tool`: what is called, if it is one. `as_task`: see `Tasks.way_of`. `was_text`: see `Call`.
+        `tool`: what is called, if it is one. `as_task`: see `Tasks.task_mode`. `was_text`: see `Call`.
         """
         server, name = target
         meta = params.inner("_meta") if "_meta" in params.fields else None
@@ -120,8 +120,8 @@ class Delivery:
         finally:
             if task is not None:
                 del self._waited_for[task]
-        if task is not None and self._patience.given_up:
-            await self._patience.finished(task, client, result, notify)
+        if task is not None and self._timeouts.given_up:
+            await self._timeouts.finished(task, client, result, notify)
         if call.takes_task:
             result = self._tasks.created(client, call, result, notify)
         if isinstance(update, CallUpdates):
@@ -169,13 +169,13 @@ class Delivery:
             if call.method in _MAY_ASK and (client.profile or "requestState" in call.params):
                 return self._parking.deliver(client, call)
             if self._keeps_apart(call.upstream):
-                call.client = Unasked(client)
+                call.client = NoElicitor(client)
         elif client.bystander is not None:
             call.client = client.bystander
         elif client.asked is not None:
-            call.client = LegacyAsker(client, client.asked, notify)
+            call.client = LegacyElicitor(client, client.asked, notify)
         elif client.told_project and self._belongs_to_projects(call.upstream):
-            call.client = Unasked(client)  # a program that asks in this process
+            call.client = NoElicitor(client)  # a program that asks in this process
         fields = call.params.fields
         if "inputResponses" in fields or "requestState" in fields:
             # Answers to nothing; a server could take them for those to its questions.

@@ -15,7 +15,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.listing.tool_lists import Exposing
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.elicitation.ask import ClientRequests, LegacyAsker
+from mcpbridge.downstream.elicitation.ask import ClientRequests, LegacyElicitor
 from mcpbridge.downstream.handler import Handler
 from mcpbridge.downstream.notifications.from_upstreams import expect
 from mcpbridge.protocol.extensions import TASKS, extensions_of, published_down
@@ -140,7 +140,7 @@ class _InitializeParams(msgspec.Struct, rename="camel"):
 _decode_initialize = msgspec.json.Decoder(_InitializeParams).decode
 
 
-class Opening:
+class Handshake:
     """Handlers of the requests that open."""
 
     def __init__(
@@ -177,7 +177,9 @@ class Opening:
         if client.asked is not None:
             client.asked.end()  # it begins anew: what it was asked before gets no answer
         client.asked = ClientRequests(self._seconds, client.push)
-        client.bystander = LegacyAsker(client, client.asked, client.push) if client.profile is NO_CAPABILITIES else None
+        client.bystander = (
+            LegacyElicitor(client, client.asked, client.push) if client.profile is NO_CAPABILITIES else None
+        )
         expect(self._pool, client)
         capabilities = self._introduction.capabilities(client.version, self._shown(client))
         client.runs_tasks = "tasks" in capabilities

@@ -17,10 +17,10 @@ from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.elicitation import NOBODY, Elicitor
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.elicitation.ask import LegacyAsker
+from mcpbridge.downstream.elicitation.ask import LegacyElicitor
 from mcpbridge.downstream.handler import Handler, text
 from mcpbridge.downstream.notifications.from_upstreams import tell_project
-from mcpbridge.downstream.requests.session_tools import ExtraTools
+from mcpbridge.downstream.requests.session_tools import SessionTools
 from mcpbridge.pipeline.permissions.policy import Audience
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import Frame
@@ -47,7 +47,7 @@ class Listing:
         choose: Choose,
         signature: Callable[[ToolRef], str],
         is_open: Callable[[ToolRef], bool],
-        extra: ExtraTools,
+        extra: SessionTools,
     ) -> None:
         """`settled` waits while servers start. `signature` tells how a tool is called, in a line.
 
@@ -98,7 +98,7 @@ class Listing:
         await self.exposing.prepare(client.view, self._audience(client), exposure)
         if query:
             # A modern client can be asked nothing in the middle of a list request.
-            elicitor = NOBODY if client.modern or client.asked is None else LegacyAsker(client, client.asked, notify)
+            elicitor = NOBODY if client.modern or client.asked is None else LegacyElicitor(client, client.asked, notify)
             ids = await self._choose(query, client, exposure, elicitor)
             if ids is not None:
                 chosen = self.exposing.chosen(client.view, self._audience(client), exposure, ids[:limit])

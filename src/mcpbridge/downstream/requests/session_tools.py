@@ -52,7 +52,7 @@ Resolve = Callable[[ResolverContext], Awaitable[Sequence[Backend]]]
 """Gives the further tools of one client. Each backend runs until the session is over or resolved anew."""
 
 
-class _Extra:
+class _SessionTools:
     """What one session has."""
 
     def __init__(self, backends: Sequence[Backend], builder: SnapshotBuilder) -> None:
@@ -78,29 +78,29 @@ class _Extra:
         return self._lists[1]
 
 
-class _Held:
+class _RunningTools:
     """The extra tools of one session, while they run."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.over = asyncio.Event()
-        self.found: asyncio.Future[_Extra | None] = loop.create_future()
+        self.found: asyncio.Future[_SessionTools | None] = loop.create_future()
 
     @property
-    def now(self) -> _Extra | None:
+    def now(self) -> _SessionTools | None:
         """What there is, if that is known by now."""
         is_known = self.found.done() and not self.found.cancelled()
         return self.found.result() if is_known else None
 
 
-class ExtraTools:
+class SessionTools:
     """The extra tools of all sessions. Its methods run on the event loop."""
 
     def __init__(self, resolve: Resolve | None, redact: Callable[[str], str] = lambda text: text) -> None:
         """`resolve` None: nobody has any. `redact` masks secrets in what the tools say."""
         self.resolve, self._redact = resolve, redact
         self._own: WeakKeyDictionary[Session, Resolve] = WeakKeyDictionary()
-        self._held: WeakKeyDictionary[Session, _Held] = WeakKeyDictionary()
+        self._held: WeakKeyDictionary[Session, _RunningTools] = WeakKeyDictionary()
         self._tasks = OwnedTasks()
         self._builder = SnapshotBuilder()
 
@@ -148,7 +148,7 @@ class ExtraTools:
         extra = held.now if held is not None else None
         return extra.runs.get(call.target) if extra is not None else None
 
-    async def _of(self, caller: Caller) -> _Extra | None:
+    async def _of(self, caller: Caller) -> _SessionTools | None:
         session = caller.session
         resolve = self._own.get(session, self.resolve) if self._own else self.resolve
         if resolve is None:
@@ -157,7 +157,7 @@ class ExtraTools:
         if held is None:
             if len(self._held) >= MOST:
                 self._held.pop(next(iter(self._held))).over.set()
-            held = self._held[session] = _Held()
+            held = self._held[session] = _RunningTools()
             finalize(session, held.over.set)
             context = ResolverContext(session, caller.name, caller.principal, caller.profile_name, session.run)
             if self._tasks.spawn(_hold(resolve, context, held, self._builder, self._redact)) is None:
@@ -169,7 +169,11 @@ class ExtraTools:
 
 
 async def _hold(
-    resolve: Resolve, context: ResolverContext, held: _Held, builder: SnapshotBuilder, redact: Callable[[str], str]
+    resolve: Resolve,
+    context: ResolverContext,
+    held: _RunningTools,
+    builder: SnapshotBuilder,
+    redact: Callable[[str], str],
 ) -> None:
     """Ask the resolver and run what it gives, until the session is over."""
     async with AsyncExitStack() as stack:
@@ -177,7 +181,7 @@ async def _hold(
             async with asyncio.timeout(_SECONDS):
                 backends = [keeping_secrets(backend, redact) for backend in await resolve(context)]
             begun = [backend for backend in backends if await _begins(backend, stack)]
-            held.found.set_result(_Extra(begun, builder))
+            held.found.set_result(_SessionTools(begun, builder))
         except Exception as error:  # the program's own code; its client must get a list all the same
             log.error("the resolver failed", client=context.client[:100], exc_info=error)
             held.found.set_result(None)

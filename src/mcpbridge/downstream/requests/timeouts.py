@@ -44,16 +44,16 @@ def says_timeout(reason: str) -> bool:
     return _TIMEOUT.search(reason) is not None
 
 
-class GivenUp(Exception):
+class CallAbandoned(Exception):
     """The call is over, and its result is kept: there is nobody to send it to."""
 
 
-class Patience:
+class CallTimeouts:
     """The calls that clients wait for, and what becomes of those that they stopped waiting for."""
 
-    def __init__(self, late: AbandonedCalls, is_running: Callable[[Call], bool]) -> None:
+    def __init__(self, abandoned: AbandonedCalls, is_running: Callable[[Call], bool]) -> None:
         """`is_running`: a server works on this call right now."""
-        self._late, self._is_running = late, is_running
+        self._abandoned, self._is_running = abandoned, is_running
         self.calls: dict[asyncio.Task[Any], Call] = {}
         """Calls of tools by the task that answers them; not those that a hook makes in the same task."""
         self.given_up: dict[asyncio.Task[Any], tuple[Call, Client]] = {}
@@ -68,13 +68,13 @@ class Patience:
         is_asked = client.asked is not None and client.asked.is_open
         if is_asked or not self._is_running(call):
             return False
-        late = self._late.begin(call)
-        if late is None:
+        abandoned = self._abandoned.begin(call)
+        if abandoned is None:
             return False
         if task not in self.given_up:
             self.given_up[task] = call, client
             task.add_done_callback(self._ended)
-            call.note("late", late.id)
+            call.note("late", abandoned.id)
             call.client = _Gone(call.client)
             if isinstance(requested.update, CallUpdates):
                 requested.update.go_to(lambda message: False)  # its progress token is not to be named any more
@@ -84,15 +84,15 @@ class Patience:
         """The call that this task answers has a result: if nobody waits for it, it is kept, and its client is told.
 
         Raises:
-            GivenUp: that is so.
+            CallAbandoned: that is so.
         """
         if task not in self.given_up:
             return
         call, _ = self.given_up[task]
-        kept = await self._late.finished(call, result)
+        kept = await self._abandoned.finished(call, result)
         if kept is not None:
-            _tell(client, call, _kept_text(call, kept, self._late.lifetime), kept, notify)
-        raise GivenUp
+            _tell(client, call, _kept_text(call, kept, self._abandoned.lifetime), kept, notify)
+        raise CallAbandoned
 
     def failed(self, task: asyncio.Task[Any], client: Client, error: Exception) -> bool:
         """Whether the call of this client that this task answers was given up, so that nobody is to be sent its error.
@@ -102,14 +102,14 @@ class Patience:
         call, whose = self.given_up.get(task, (None, None))
         if call is None or whose is not client:
             return False
-        if not isinstance(error, GivenUp):
-            self._late.failed(call, error)
+        if not isinstance(error, CallAbandoned):
+            self._abandoned.failed(call, error)
             _tell(client, call, f"{_name(call)}, which was not waited for any more, failed: {error}", None, client.push)
         return True
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         call, _ = self.given_up.pop(task)
-        self._late.failed(call)
+        self._abandoned.failed(call)
 
 
 class _Gone(ElicitorWrapper):
@@ -139,20 +139,20 @@ def _name(call: Call) -> str:
     return f"The call of {call.tool.wire if call.tool is not None else call.target}"
 
 
-def _kept_text(call: Call, late: AbandonedCall, lifetime: float) -> str:
+def _kept_text(call: Call, abandoned: AbandonedCall, lifetime: float) -> str:
     return (
         f"{_name(call)}, which was not waited for any more, has finished. Make the same call again to get its result, "
-        f"or read the resource {uri_of(late.id)}, within {show_seconds(lifetime)}."
+        f"or read the resource {uri_of(abandoned.id)}, within {show_seconds(lifetime)}."
     )
 
 
-def _tell(client: Client, call: Call, text: str, late: AbandonedCall | None, notify: Notify) -> None:
+def _tell(client: Client, call: Call, text: str, abandoned: AbandonedCall | None, notify: Notify) -> None:
     """Tell a client what became of a call, where it can hear that. A modern one hears only of open requests."""
     if client.modern or (client.log_level and LEVELS.index(client.log_level) > LEVELS.index(_LEVEL)):
         return
     data: dict[str, object] = {"message": text, "tool": call.tool.wire if call.tool is not None else call.target}
-    if late is not None:
-        data |= {"handle": late.id, "uri": uri_of(late.id)}
+    if abandoned is not None:
+        data |= {"handle": abandoned.id, "uri": uri_of(abandoned.id)}
     params = encode({"level": _LEVEL, "logger": "mcpbridge", "data": data})
     message = encode_notification("notifications/message", params)
     if notify(message) is False:  # the stream of the call may be gone

@@ -17,11 +17,11 @@ from mcpbridge.core.elicitation import NOBODY
 from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.elicitation.ask import LegacyAsker
+from mcpbridge.downstream.elicitation.ask import LegacyElicitor
 from mcpbridge.downstream.handler import Handler, text
 from mcpbridge.downstream.progress import CallUpdates
 from mcpbridge.downstream.revisions.result_links import publish_uris
-from mcpbridge.downstream.tasks.tasks import TaskIds, named_as_shown, unknown_task
+from mcpbridge.downstream.tasks.tasks import TaskIds, unknown_task, with_public_id
 from mcpbridge.pipeline.task_polling import made_task, read_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, code_of
@@ -41,8 +41,8 @@ class _Task(Job):
 
     __slots__ = ("client", "instance", "server", "streams", "task_id")
 
-    def __init__(self, client: Client, server: str, task_id: str, shown: str) -> None:
-        super().__init__(_owner(client), id=shown)
+    def __init__(self, client: Client, server: str, task_id: str, public_id: str) -> None:
+        super().__init__(_owner(client), id=public_id)
         self.server, self.task_id = server, task_id
         self.client = client
         """The session that made it, or asked for it last."""
@@ -141,7 +141,7 @@ class LegacyTasks:
 
     async def _list(self, client: Client, frame: Frame, notify: Notify) -> bytes:
         """Every task of this client, as its server tells of it now. All on one page, so no cursor is ever good."""
-        _require_told(client)
+        _require_tasks(client)
         params = Body(frame.params) if bytes(memoryview(frame.params)[:1]) else Body()
         if bytes(params.get("cursor") or b"null") not in (b"null", b'""'):
             raise BadRequest(INVALID_PARAMS, "Invalid cursor: list again from the start")
@@ -162,15 +162,15 @@ class LegacyTasks:
         return encode({"tasks": [Raw(bytes(task.data)) for task in looked if task is not None]})
 
     def _opened(self, client: Client, frame: Frame) -> tuple[_Task, Body]:
-        _require_told(client)
+        _require_tasks(client)
         params = Body(frame.params) if bytes(memoryview(frame.params)[:1]) else Body()
-        shown = text(params, "taskId")
-        server, id_ = self._ids.open(client, shown)
+        public_id = text(params, "taskId")
+        server, id_ = self._ids.open(client, public_id)
         if server not in self._pool.upstreams:
-            raise unknown_task(shown)
-        record = self._tasks.get(shown)
+            raise unknown_task(public_id)
+        record = self._tasks.get(public_id)
         if record is None:  # of a session that ended, or from before a restart
-            record = self._known(client, server, id_, shown, LONGEST)
+            record = self._known(client, server, id_, public_id, LONGEST)
         elif record.client is not client:
             record.client = client
             self._tasks.hand_over(record, _owner(client))
@@ -189,22 +189,22 @@ class LegacyTasks:
         params.put("taskId", record.task_id)
         call = Call(method, record.server, record.task_id, params, params.inner("_meta"))
         if client.asked is not None:
-            call.client = LegacyAsker(client, client.asked, record.send, task=record.id)
+            call.client = LegacyElicitor(client, client.asked, record.send, task=record.id)
         if record.instance is not None and record.instance.status.state != "stopped":
             call.instance = record.instance
         try:
             return await self._plan(call)
         except UpstreamAnswered as error:
-            raise named_as_shown(error, record.task_id, record.id) from error
+            raise with_public_id(error, record.task_id, record.id) from error
 
     # -- what is known
 
     def _keep(self, client: Client, server: str, id_: str, seconds_to_live: float | None) -> _Task:
-        shown = self._ids.seal(client, server, id_, seconds_to_live)
-        return self._known(client, server, id_, shown, LONGEST if seconds_to_live is None else seconds_to_live)
+        public_id = self._ids.seal(client, server, id_, seconds_to_live)
+        return self._known(client, server, id_, public_id, LONGEST if seconds_to_live is None else seconds_to_live)
 
-    def _known(self, client: Client, server: str, id_: str, shown: str, seconds: float) -> _Task:
-        record = self._tasks.add(_Task(client, server, id_, shown))
+    def _known(self, client: Client, server: str, id_: str, public_id: str, seconds: float) -> _Task:
+        record = self._tasks.add(_Task(client, server, id_, public_id))
         self._tasks.forget_in(record, min(LONGEST, seconds))
         return record
 
@@ -218,7 +218,7 @@ class LegacyTasks:
             return
         call.client = NOBODY
         if client.asked is not None:
-            call.client = LegacyAsker(client, client.asked, record.send, task=record.id)
+            call.client = LegacyElicitor(client, client.asked, record.send, task=record.id)
         instance.tasks.follow(record.task_id, call, lambda params: self._changed(record, params), seconds=seconds)
 
     def _changed(self, record: _Task, params: Raw) -> None:
@@ -244,18 +244,18 @@ def _owner(client: Client) -> str:
     return client.principal or f"session {client.session.id}"
 
 
-def _require_told(client: Client) -> None:
+def _require_tasks(client: Client) -> None:
     """Raise BadRequest (−32601) for a session that was not told of tasks."""
     if not client.runs_tasks:
         raise BadRequest(METHOD_NOT_FOUND, "Method not found: no server behind this session runs tasks")
 
 
-def _rename(result: Body, shown: str, *, always: bool = False) -> None:
+def _rename(result: Body, public_id: str, *, always: bool = False) -> None:
     """Name the task in the result's `_meta` as the client does; `always`: also where the server does not name it."""
     meta = result.inner("_meta")
     if meta is None and not always:
         return
     meta = meta or Body()
     if always or RELATED_TASK in meta:
-        meta.put(RELATED_TASK, {"taskId": shown})
+        meta.put(RELATED_TASK, {"taskId": public_id})
         result.put("_meta", meta)

@@ -22,7 +22,7 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.elicitation.ask import Unasked, phrase
+from mcpbridge.downstream.elicitation.ask import NoElicitor, phrase
 from mcpbridge.downstream.elicitation.relay import Sealer
 from mcpbridge.downstream.handler import Handler, text
 from mcpbridge.downstream.revisions.result_links import publish_uris
@@ -55,37 +55,39 @@ class TaskIds:
         seconds = UNLIMITED if seconds_to_live is None else seconds_to_live + MARGIN
         return self._sealer.seal({"server": server, "task": id_}, _bind(client), seconds=seconds)
 
-    def open(self, client: Client, shown: str) -> tuple[str, str]:
+    def open(self, client: Client, public_id: str) -> tuple[str, str]:
         """Server, and its own id.
 
         Raises:
             BadRequest: forged, expired, another principal's, or of a server that this endpoint does not show.
         """
         try:
-            claims = self._sealer.open(shown, _bind(client))
+            claims = self._sealer.open(public_id, _bind(client))
             server, id_ = str(claims["server"]), str(claims["task"])
         except (BadRequest, KeyError):
-            raise unknown_task(shown) from None
+            raise unknown_task(public_id) from None
         if client.view not in ("", server):
-            raise unknown_task(shown)
+            raise unknown_task(public_id)
         return server, id_
 
 
-def unknown_task(shown: str) -> BadRequest:
+def unknown_task(public_id: str) -> BadRequest:
     """The one answer to an id that is not good, whatever is wrong with it."""
-    return BadRequest(INVALID_PARAMS, f"Unknown task: {shown[:40]}{'…' if len(shown) > 40 else ''}")
+    return BadRequest(INVALID_PARAMS, f"Unknown task: {public_id[:40]}{'…' if len(public_id) > 40 else ''}")
 
 
-def named_as_shown(error: UpstreamAnswered, id_: str, shown: str) -> UpstreamAnswered:
+def with_public_id(error: UpstreamAnswered, id_: str, public_id: str) -> UpstreamAnswered:
     """The server's error, naming the task as the client does: as a string in its data, and as a word of its message."""
     try:
         fields = decode_fields(error.error)
         for name, raw in fields.items():
             if name == "message":
                 message = msgspec.json.decode(raw, type=str)
-                fields[name] = Raw(encode(re.sub(rf"(?<![\w-]){re.escape(id_)}(?![\w-])", lambda _: shown, message)))
+                fields[name] = Raw(
+                    encode(re.sub(rf"(?<![\w-]){re.escape(id_)}(?![\w-])", lambda _: public_id, message))
+                )
             elif name != "code":
-                fields[name] = _renamed(raw, encode(id_), encode(shown))
+                fields[name] = _renamed(raw, encode(id_), encode(public_id))
     except (msgspec.DecodeError, RecursionError):
         return error
     renamed = UpstreamAnswered(error.upstream, encode_fields(fields))
@@ -93,11 +95,11 @@ def named_as_shown(error: UpstreamAnswered, id_: str, shown: str) -> UpstreamAns
     return renamed
 
 
-def _renamed(raw: Raw, id_: bytes, shown: bytes) -> Raw:
-    """JSON in which whole strings that are `id_` are `shown`. Names of members stay, whatever they are."""
+def _renamed(raw: Raw, id_: bytes, public_id: bytes) -> Raw:
+    """JSON in which whole strings that are `id_` are `public_id`. Names of members stay, whatever they are."""
 
     def instead(found: re.Match[bytes]) -> bytes:
-        return shown if found[0] == id_ else found[0]
+        return public_id if found[0] == id_ else found[0]
 
     return Raw(_STRING.sub(instead, bytes(raw)))
 
@@ -159,7 +161,7 @@ class Tasks:
             "tasks/cancel": self._hand_on("tasks/cancel"),
         }
 
-    def way_of(self, client: Client, tool: ToolRef, params: Body) -> tuple[bool, bool]:
+    def task_mode(self, client: Client, tool: ToolRef, params: Body) -> tuple[bool, bool]:
         """Whether the tool needs a task of the bridge's own, and whether the client takes a task for an answer.
 
         A client that does not know of tasks may name one all the same: that is ignored (2025-11-25, task support and
@@ -193,23 +195,23 @@ class Tasks:
             result.put("taskId", self._ids.seal(client, call.upstream, state.id, state.seconds_to_live))
         return result
 
-    async def look(self, client: Client, server: str, id_: str, shown: str, params: Body | None = None) -> Body:
+    async def look(self, client: Client, server: str, id_: str, public_id: str, params: Body | None = None) -> Body:
         """What the server says of a task now, as the client must get it.
 
         Raises:
             BadRequest: the task asks for what this client did not declare.
             UpstreamError: the server does not know the task, or cannot be reached.
         """
-        task = await self._ask(client, "tasks/get", server, id_, shown, params)
+        task = await self._ask(client, "tasks/get", server, id_, public_id, params)
         if self._knows_roots(server) and (keys := _asked_for_roots(server, task)):
             roots = Raw(self._pool.upstreams[server].settings.roots_result)
             answers = Body(encode({"inputResponses": dict.fromkeys(keys, roots)}))
-            await self._ask(client, "tasks/update", server, id_, shown, answers)
-        return self.as_shown(client, server, shown, task)
+            await self._ask(client, "tasks/update", server, id_, public_id, answers)
+        return self.for_client(client, server, public_id, task)
 
-    def as_shown(self, client: Client, server: str, shown: str, task: Body) -> Body:
+    def for_client(self, client: Client, server: str, public_id: str, task: Body) -> Body:
         """A task with all that stands in it, for this client."""
-        task.put("taskId", shown)
+        task.put("taskId", public_id)
         result = task.inner("result")
         snapshot = self._catalog.view(client.view)
         if result is not None and snapshot.uris.may_hold_uris(server, result.data):
@@ -229,14 +231,14 @@ class Tasks:
         return upstream is not None and bool(upstream.settings.roots)
 
     async def _get(self, client: Client, frame: Frame, notify: Notify) -> bytes | Raw:
-        server, id_, shown, params = self._opened(client, frame)
-        task = await self.look(client, server, id_, shown, params)
+        server, id_, public_id, params = self._opened(client, frame)
+        task = await self.look(client, server, id_, public_id, params)
         return complete_for_modern(task, self._server_info).data
 
     def _hand_on(self, method: str) -> Handler:
         async def hand_on(client: Client, frame: Frame, _: Notify) -> bytes | Raw:
-            server, id_, shown, params = self._opened(client, frame)
-            result = await self._ask(client, method, server, id_, shown, params)
+            server, id_, public_id, params = self._opened(client, frame)
+            result = await self._ask(client, method, server, id_, public_id, params)
             return complete_for_modern(result, self._server_info).data
 
         return hand_on
@@ -244,14 +246,14 @@ class Tasks:
     def _opened(self, client: Client, frame: Frame) -> tuple[str, str, str, Body]:
         require_tasks(client)
         params = Body(frame.params)
-        shown = text(params, "taskId")
-        server, id_ = self._ids.open(client, shown)
+        public_id = text(params, "taskId")
+        server, id_ = self._ids.open(client, public_id)
         if server not in self._pool.upstreams:
-            raise unknown_task(shown)
-        return server, id_, shown, params
+            raise unknown_task(public_id)
+        return server, id_, public_id, params
 
     async def _ask(
-        self, client: Client, method: str, server: str, id_: str, shown: str, params: Body | None = None
+        self, client: Client, method: str, server: str, id_: str, public_id: str, params: Body | None = None
     ) -> Body:
         params = params if params is not None else Body()
         params.put("taskId", id_)
@@ -260,10 +262,10 @@ class Tasks:
         try:
             return await self._plan(call)
         except UpstreamAnswered as error:
-            raise named_as_shown(error, id_, shown) from error
+            raise with_public_id(error, id_, public_id) from error
 
 
-class _Follower(Unasked):
+class _Follower(NoElicitor):
     """The modern client behind a request about a task. What the task asks stands in the answer."""
 
     __slots__ = ("profile",)

@@ -27,7 +27,7 @@ from mcpbridge.pipeline.approvals.grants import Grants, recording
 from mcpbridge.pipeline.approvals.pending import PendingApprovals
 from mcpbridge.pipeline.deliver import Deliver
 from mcpbridge.pipeline.hooks.call import Changes, Hook
-from mcpbridge.pipeline.observability.metrics import Metrics, Tallies
+from mcpbridge.pipeline.observability.metrics import CountsBySession, Metrics
 from mcpbridge.pipeline.observability.tracing import Peer, Tracing
 from mcpbridge.pipeline.permissions.policy import Policy
 from mcpbridge.pipeline.plan import Pipelines, StageParts, call_stages
@@ -151,7 +151,7 @@ class CallState:
         """Calls that wait for a person to agree."""
         self.changes = Changes()
         self.budgets, self.buckets = BudgetState(), Buckets()
-        self.tallies = Tallies()
+        self.session_counts = CountsBySession()
         """What each session called; noted while a tool tells of it."""
         self.slots = Slots(queued=settings.calls.max_queued)
         self.plans = Pipelines(Deliver(context.pool), (), lambda tool: CallOptions())
@@ -182,7 +182,7 @@ class CallPipeline:
         servers, observe, otel = inputs.servers, settings.observe, _open_telemetry(settings, lease)
         record = _both(context.audit.append if settings.call_log.enabled else None, inputs.record)
         if {"pulse", "context-status"}.intersection(settings.builtin.enable):
-            record = _both(record, state.tallies.ended)
+            record = _both(record, state.session_counts.ended)
         self._stages = call_stages(
             StageParts(
                 calls=settings.calls,
@@ -273,7 +273,7 @@ def _open_telemetry(settings: Settings, lease: Lease) -> "OpenTelemetry | None":
         return None
     from mcpbridge.pipeline.observability.tracing_setup import OpenTelemetry
 
-    return lease.hold("telemetry", None, OpenTelemetry.made, run=OpenTelemetry.running)
+    return lease.hold("telemetry", None, OpenTelemetry.create, run=OpenTelemetry.running)
 
 
 def _both(first: Record | None, second: Record | None) -> Record | None:

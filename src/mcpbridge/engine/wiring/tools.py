@@ -31,7 +31,7 @@ from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS, LONGEST_SECONDS, CallSettings
 from mcpbridge.core.model import OWN, TOOLS, Asks, Call, Tool
 from mcpbridge.core.source_settings import OfferSettings, ToolSettings
-from mcpbridge.downstream.requests.session_tools import ExtraTools
+from mcpbridge.downstream.requests.session_tools import SessionTools
 from mcpbridge.engine.leases import Lease
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
@@ -168,7 +168,7 @@ class Backends:
         self._catalog, self._serving, self._redact, self._on_change = catalog, serving, redact, on_change
         self._runner = runner
         self._now = BackendSet({}, {}, {})
-        self.extra = ExtraTools(None, redact)
+        self.extra = SessionTools(None, redact)
         """What single sessions have besides."""
 
     def build(self, settings: Settings, given: Mapping[str, ProgramTool], lease: Lease) -> BackendSet:

@@ -10,7 +10,7 @@ from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.unmatched_names import UnmatchedNames
 from mcpbridge.core.elicitation import Elicitor
-from mcpbridge.downstream.notifications.from_upstreams import UpstreamNews
+from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotifications
 from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.upstream.session.listings import Lists
 from mcpbridge.upstream.startup_wait import StartupWait
@@ -30,7 +30,7 @@ class UpstreamEvents:
         """By name, which instance stepped last, and to which state."""
 
     def begin(
-        self, news: UpstreamNews, cache: Cache, startup: StartupWait, unmatched: Callable[[], UnmatchedNames]
+        self, news: UpstreamNotifications, cache: Cache, startup: StartupWait, unmatched: Callable[[], UnmatchedNames]
     ) -> None:
         """To be called before an upstream runs. `unmatched`: of the settings in effect."""
         self._news, self._cache, self._startup, self._unmatched = news, cache, startup, unmatched

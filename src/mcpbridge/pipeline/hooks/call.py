@@ -188,7 +188,7 @@ class Happening(Struct, eq=False):
     def document(self, event: HookEvent, *, content: bool) -> bytes:
         """For a program or an address; `content`: with arguments and result."""
         call, tool, context = self.call, self.tool, self.call.context
-        told: dict[str, object] = {
+        described: dict[str, object] = {
             "event": event,
             "id": self.id,
             "tool": tool.id,
@@ -203,25 +203,25 @@ class Happening(Struct, eq=False):
             "metadata": dict(context.metadata),
         }
         if content:
-            told["arguments"] = Raw(self.arguments)
+            described["arguments"] = Raw(self.arguments)
         if event == "tool_call.after":
-            told["duration"] = round(self.duration, 6)
-            told["facts"] = call.facts or {}
-            told["is_error"] = self.error is not None or _tells_failure(self.result)
+            described["duration"] = round(self.duration, 6)
+            described["facts"] = call.facts or {}
+            described["is_error"] = self.error is not None or _tells_failure(self.result)
             if self.error is not None:
-                told["error"] = _told_error(self.error, content=content)
+                described["error"] = _told_error(self.error, content=content)
             elif content and self.result is not None:
-                told["result"] = Raw(bytes(self.result.data))
-        return encode(told)
+                described["result"] = Raw(bytes(self.result.data))
+        return encode(described)
 
 
 def _told_error(error: Exception, *, content: bool) -> dict[str, object]:
-    told: dict[str, object] = {"class": type(error).__name__}
+    described: dict[str, object] = {"class": type(error).__name__}
     # The message of an error of the bridge is made for those who call; that of any other may hold anything.
-    told["message"] = error.told() if isinstance(error, BridgeError) else "an error inside the bridge"
+    described["message"] = error.told() if isinstance(error, BridgeError) else "an error inside the bridge"
     if content and isinstance(error, UpstreamAnswered):
-        told["answer"] = Raw(bytes(error.error))
-    return told
+        described["answer"] = Raw(bytes(error.error))
+    return described
 
 
 def _tells_failure(result: Body | None) -> bool:

@@ -312,7 +312,7 @@ MOST = 2000
 """Sessions that are remembered; those that were silent for longest go first."""
 
 
-class Tally(Struct):
+class SessionCounts(Struct):
     """What one session called."""
 
     began: float
@@ -333,32 +333,32 @@ class Tally(Struct):
         return estimated_tokens(self.sent + self.received)
 
 
-class Tallies:
+class CountsBySession:
     """The tallies of all sessions, by session id."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Tally] = OrderedDict()
+        self._known: OrderedDict[str, SessionCounts] = OrderedDict()
 
     def ended(self, record: CallRecord) -> None:
         """A call has ended."""
         if record.method != "tools/call" or record.outcome == "asked":
             return
-        tally = self._known.get(record.session)
-        if tally is None:
+        counts = self._known.get(record.session)
+        if counts is None:
             if len(self._known) >= MOST:
                 self._known.popitem(last=False)
-            tally = self._known[record.session] = Tally(record.at)
+            counts = self._known[record.session] = SessionCounts(record.at)
         self._known.move_to_end(record.session)
-        tally.calls += 1
-        tally.sent += record.sent
-        tally.received += record.received
+        counts.calls += 1
+        counts.sent += record.sent
+        counts.received += record.received
         if record.outcome != "ok":
-            tally.errors += 1
-            tally.last_error = f"{record.tool}: {record.error or record.outcome}"
+            counts.errors += 1
+            counts.last_error = f"{record.tool}: {record.error or record.outcome}"
 
-    def of(self, session: str) -> Tally:
+    def of(self, session: str) -> SessionCounts:
         """What a session called; nothing, for one that called nothing yet."""
-        return self._known.get(session) or Tally(time.time())
+        return self._known.get(session) or SessionCounts(time.time())
 
 
 TOOL_ERROR = "tool_error"

@@ -58,7 +58,7 @@ class OpenTelemetry:
         }
 
     @classmethod
-    def made(cls) -> Self:
+    def create(cls) -> Self:
         """On the providers that the program has set up for itself, else on new ones that send by OTLP over HTTP."""
         tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
         ends: list[Callable[[], None]] = []

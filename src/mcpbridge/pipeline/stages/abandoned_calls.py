@@ -90,49 +90,49 @@ class AbandonedCalls:
 
     def begin(self, call: Call) -> AbandonedCall | None:
         """From now on a call goes on without its client. None: it is not to, so it should be cancelled."""
-        if (late := self._running(call)) is not None:
-            return late
+        if (abandoned := self._running(call)) is not None:
+            return abandoned
         if call.tool is None or call.takes_task or self._options(call.tool).late != "keep":
             return None
         if not self._has_room(call.caller.principal):
             return None
-        late = self.known.add(AbandonedCall(call, self._key(call, call.tool)))
-        log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=late.id)
-        return late
+        abandoned = self.known.add(AbandonedCall(call, self._key(call, call.tool)))
+        log.info("client stopped waiting; the call goes on", tool=call.tool.id, handle=abandoned.id)
+        return abandoned
 
     async def finished(self, call: Call, result: Body) -> AbandonedCall | None:
         """A late call has a result. Returns what is kept for later; None: nothing is, or the same call waits for it.
 
         What is no success, or asks back, is not kept; nor what is cancelled before it is. Those who wait for it get it.
         """
-        late, data = self._running(call), bytes(call.original or result.data)
-        assert late is not None, "the call goes on without its client"
-        late.call, late.finished_at = None, time.time()
+        abandoned, data = self._running(call), bytes(call.original or result.data)
+        assert abandoned is not None, "the call goes on without its client"
+        abandoned.call, abandoned.finished_at = None, time.time()
         is_kept = False
         try:
-            is_kept = _is_worth_keeping(result) and await self._keep(late, data) and not late.waiting
+            is_kept = _is_worth_keeping(result) and await self._keep(abandoned, data) and not abandoned.waiting
         finally:  # the storing may be cancelled: nobody must wait for it then
             if is_kept:
-                self.known.forget_in(late, self.lifetime)
+                self.known.forget_in(abandoned, self.lifetime)
             else:
-                self.known.forget(late)
-            late.finish(b"" if is_kept else data)  # what is kept is in the store, and not in memory
-        return late if is_kept else None
+                self.known.forget(abandoned)
+            abandoned.finish(b"" if is_kept else data)  # what is kept is in the store, and not in memory
+        return abandoned if is_kept else None
 
     def failed(self, call: Call, error: Exception | None = None) -> None:
         """A late call ended without a result; nothing if it had one. Those who wait for it get the error."""
-        late = self._running(call)
-        if late is not None:
-            late.call = None
-            self.known.forget(late)
-            late.fail(error or UpstreamError(call.upstream, _CANCELLED))
+        abandoned = self._running(call)
+        if abandoned is not None:
+            abandoned.call = None
+            self.known.forget(abandoned)
+            abandoned.fail(error or UpstreamError(call.upstream, _CANCELLED))
 
     def end(self) -> None:
         """The bridge stops."""
         self.known.clear()
 
     def _running(self, call: Call) -> AbandonedCall | None:
-        return next((late for late in self.known.of(call.caller.principal) if late.call is call), None)
+        return next((abandoned for abandoned in self.known.of(call.caller.principal) if abandoned.call is call), None)
 
     # -- for the same call, made again
 
@@ -142,35 +142,37 @@ class AbandonedCalls:
             return None
         return self.known.find(self._key(call, call.tool))
 
-    async def fetch(self, late: AbandonedCall, seconds: float) -> bytes | None:
+    async def fetch(self, abandoned: AbandonedCall, seconds: float) -> bytes | None:
         """Its result, waiting for it if need be, for so many seconds; None when it is there no more.
 
         Raises:
             UpstreamTimeout: it still runs.
             BridgeError: what it failed with.
         """
-        if not await late.wait(seconds):
-            error = UpstreamTimeout(late.key[0].partition("/")[0], seconds)
+        if not await abandoned.wait(seconds):
+            error = UpstreamTimeout(abandoned.key[0].partition("/")[0], seconds)
             error.advice = _RUNS_STILL
             raise error
-        data: bytes = late.result()
-        self.known.forget(late)
-        return data or await self.store.get(RESULTS, late.id, principal=late.owner)
+        data: bytes = abandoned.result()
+        self.known.forget(abandoned)
+        return data or await self.store.get(RESULTS, abandoned.id, principal=abandoned.owner)
 
-    async def _keep(self, late: AbandonedCall, data: bytes) -> bool:
+    async def _keep(self, abandoned: AbandonedCall, data: bytes) -> bool:
         try:
-            await self.store.put(RESULTS, data, principal=late.owner, expires_in=self.lifetime, handle=late.id)
+            await self.store.put(
+                RESULTS, data, principal=abandoned.owner, expires_in=self.lifetime, handle=abandoned.id
+            )
         except StoreFailed as error:
-            log.warning("a late result cannot be kept", tool=late.key[0], reason=str(error))
+            log.warning("a late result cannot be kept", tool=abandoned.key[0], reason=str(error))
             return False
         return True
 
     def _has_room(self, principal: str) -> bool:
         if self.known.has_room(principal):
             return True
-        kept = [late for late in self.known.of(principal) if late.finished_at]
+        kept = [abandoned for abandoned in self.known.of(principal) if abandoned.finished_at]
         if kept:
-            self.known.forget(min(kept, key=lambda late: late.finished_at))
+            self.known.forget(min(kept, key=lambda abandoned: abandoned.finished_at))
         return bool(kept)
 
     def _key(self, call: Call, tool: Tool) -> _Key:
@@ -186,24 +188,24 @@ class AbandonedCalls:
 class _Again:
     """Stage: answers a call that repeats a late one. `seconds`: how long it waits for one that still runs."""
 
-    def __init__(self, late: AbandonedCalls, seconds: float) -> None:
-        self._late, self._seconds = late, seconds
+    def __init__(self, abandoned: AbandonedCalls, seconds: float) -> None:
+        self._abandoned, self._seconds = abandoned, seconds
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own while nothing is late: every call would pay for it."""
-        if not self._late.known.all:
+        if not self._abandoned.known.all:
             return proceed(call)
-        late = self._late.find(call)
-        return proceed(call) if late is None else self._fetch(late, call, proceed)
+        abandoned = self._abandoned.find(call)
+        return proceed(call) if abandoned is None else self._fetch(abandoned, call, proceed)
 
-    async def _fetch(self, late: AbandonedCall, call: Call, proceed: CallHandler) -> Body:
-        data = await self._late.fetch(late, self._seconds)
+    async def _fetch(self, abandoned: AbandonedCall, call: Call, proceed: CallHandler) -> Body:
+        data = await self._abandoned.fetch(abandoned, self._seconds)
         if data is None:
             return await proceed(call)
-        call.note("late", late.id)
-        call.note("recalled", late.id)
+        call.note("late", abandoned.id)
+        call.note("recalled", abandoned.id)
         call.original = data
-        return _told(Body(data), late)
+        return _with_mark(Body(data), abandoned)
 
 
 def _is_worth_keeping(result: Body) -> bool:
@@ -212,10 +214,10 @@ def _is_worth_keeping(result: Body) -> bool:
     return not has_failed and not needs_driving(result) and not is_task(result)
 
 
-def _told(result: Body, late: AbandonedCall) -> Body:
+def _with_mark(result: Body, abandoned: AbandonedCall) -> Body:
     """The result, saying that an earlier call brought it."""
     meta = result.inner("_meta") or Body()
-    finished = datetime.fromtimestamp(late.finished_at or time.time(), UTC).isoformat(timespec="seconds")
-    meta.put(LATE_META, {"handle": late.id, "finishedAt": finished})
+    finished = datetime.fromtimestamp(abandoned.finished_at or time.time(), UTC).isoformat(timespec="seconds")
+    meta.put(LATE_META, {"handle": abandoned.id, "finishedAt": finished})
     result.put("_meta", meta)
     return result

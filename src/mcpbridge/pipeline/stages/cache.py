@@ -1,8 +1,8 @@
 """Answer a call with the result that the same call had a moment ago; run concurrent identical calls once.
 
-Kept is what a tool with `cache` returned, in memory, for whoever may have it: the same tool as it is defined now, the
-same arguments, the same principal (or everybody, as configured), and where a server may know its clients apart, the
-same session. Not kept: failures, questions, tasks, and what came of a client's answers, which is good for this once. A
+The results of a tool with `cache` are kept in memory. A hit needs the same tool as it is defined now, the same
+arguments, the same principal (or anybody, as configured), and the same session if a server may know its clients apart.
+Not kept: failures, questions, tasks, and what came of a client's answers, which is good for this once. A
 write to a server, and any change of its lists, forgets all that is kept of it, at its start and at its end: what was
 read beside a write goes to those who asked, and to nobody else.
 """
@@ -27,7 +27,7 @@ from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.core.tool_calls import is_paused
 from mcpbridge.pipeline.permissions.settings import ToolGlobs, names_of
-from mcpbridge.pipeline.result_cache import CachedResults, Kept, Key, SharedRun, SharedRuns
+from mcpbridge.pipeline.result_cache import CachedResult, CachedResults, Key, SharedRun, SharedRuns
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
 from mcpbridge.protocol.body import Body
@@ -158,7 +158,7 @@ class Cache:
 
         meant = ToolGlobs([tool])
 
-        def is_meant(kept: Kept) -> bool:
+        def is_meant(kept: CachedResult) -> bool:
             return server in ("", kept.server) and (
                 not tool or meant.match(kept.server, self._names.get(kept.tool, ()))
             )
@@ -227,7 +227,7 @@ class _Cached:
             self._use.hits += 1
             call.note("cache", "hit")
             call.original = kept.original
-            return kept.told(now)
+            return kept.marked(now)
         epoch = cache.epoch(call.upstream)
         shared = cache.runs.open((key, epoch))
         if shared is not None:
@@ -276,14 +276,14 @@ class _Cached:
         was_asked = elicitor is not None and elicitor.was_asked
         if not was_asked and not is_error(result, data) and epoch == cache.epoch(call.upstream):
             now = cache.clock()
-            cache.kept.put(key, Kept.of(call.upstream, self._id, data, now, now + self._seconds))
+            cache.kept.put(key, CachedResult.of(call.upstream, self._id, data, now, now + self._seconds))
         return result
 
     def _told(self, call: Call, result: Body) -> Body:
         now = self._cache.clock()
         call.original = bytes(result.data)
-        kept = Kept.of(call.upstream, self._id, call.original, now, now + self._seconds)
-        return kept.told(now, is_shared=True)
+        kept = CachedResult.of(call.upstream, self._id, call.original, now, now + self._seconds)
+        return kept.marked(now, is_shared=True)
 
     def _key(self, call: Call) -> Key:
         """What must be the same for a result to be the same."""

@@ -61,7 +61,7 @@ class BudgetState:
     """What all conversations have made, whatever they may make at the time."""
 
     def __init__(self) -> None:
-        self.made = Recent(CallCount)
+        self.counts = Recent(CallCount)
         self.chains = Recent(Chain)
 
 
@@ -75,7 +75,7 @@ class CallBudget:
         self._max_calls, self._max_chain, self._pause = calls.max_calls, calls.max_chain, calls.chain_pause
         self._clock = clock
         state = state or BudgetState()
-        self._made, self._chains = state.made, state.chains
+        self._counts, self._chains = state.counts, state.chains
 
     def stage(self, tool: Tool | None, options: CallOptions) -> Stage | None:
         """One for all tools, if anything is limited; only their calls count."""
@@ -85,17 +85,17 @@ class CallBudget:
         if call.continues:
             return await proceed(call)
         client = client_of(call)
-        made = self._made.of(client)
-        if self._max_calls and made.calls >= self._max_calls:
+        counts = self._counts.of(client)
+        if self._max_calls and counts.calls >= self._max_calls:
             raise BudgetSpent(
                 f"This conversation has made as many calls as it may: {self._max_calls} (`calls.max_calls`)"
             )
         chain, place = self._next(client, call) if self._max_chain else (None, 0)
-        made.calls += 1
+        counts.calls += 1
         try:
             return await proceed(call)
         except Overloaded:
-            made.calls -= 1  # it waited for its turn in vain; that is nothing it has made
+            counts.calls -= 1  # it waited for its turn in vain; that is nothing it has made
             raise
         finally:
             if chain is not None:

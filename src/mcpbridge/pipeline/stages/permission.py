@@ -1,8 +1,8 @@
 """Let a call pass, refuse it, or have a person asked, as the policy says.
 
-In two places. `Guard` stands outermost: what is denied whatever its arguments are costs nothing more. `Permit` stands
-behind the stage that completes the arguments, since conditions must see them as the tool gets them. A tool of which
-every call is allowed has neither.
+There are two stages. `DenyByTool` is outermost: a call that is denied whatever its arguments are costs nothing more.
+`DecideByArguments` comes after the stage that completes the arguments, since conditions must see them as the tool gets
+them. A tool whose calls are all allowed has neither.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +19,7 @@ from mcpbridge.protocol.body import Body
 log = get_logger("mcpbridge.policy")
 
 
-class Guard:
+class DenyByTool:
     """Makes the stages: refuses calls that no arguments make permissible."""
 
     def __init__(self, policy: Policy) -> None:
@@ -43,7 +43,7 @@ class Guard:
         return guard
 
 
-class Permit:
+class DecideByArguments:
     """Makes the stages: decides about each call by its arguments; says in `Call.approval` where a person must agree."""
 
     def __init__(self, policy: Policy, asks: Callable[[Tool], Asks | None] = lambda tool: None) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcpbridge.app.daemon.daemon import DaemonContext, Ending
     from mcpbridge.app.daemon.service_manager import Supervision
     from mcpbridge.app.daemon.socket_and_lock import Held
-    from mcpbridge.downstream.http.server import Entrance
+    from mcpbridge.downstream.http.server import ListenAddress
 
 
 _OF_THE_LAST = ("--managed-socket", "--no-idle-exit", "--anew")
@@ -196,7 +196,7 @@ def _with_http(
     asked: str | None,
     loaded: Loaded,
     admin_token: str | None,
-    enter: "Callable[[AbstractContextManager[Entrance]], Entrance]",
+    enter: "Callable[[AbstractContextManager[ListenAddress]], ListenAddress]",
 ) -> "DaemonContext":
     """Take the address, before any server is started.
 
