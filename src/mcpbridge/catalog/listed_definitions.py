@@ -1,15 +1,13 @@
-"""A definition as clients of an older revision must get it; pure.
+"""A definition as one client gets it: in the form of its revision, with `_transform` where results are rewritten.
 
-What each revision brought is on its page Key Changes; `docs/protocol.md` (For older clients) has it as a table. Starts
-from the form for the newest legacy revision and leaves out what the client's revision did not have: a strict client
-refuses the whole list over a member that it must not know. `_meta`, members that no revision defines, and the order of
-what stays are nobody's business here.
+What each revision brought is on its page Key Changes; `docs/protocol.md` (For older clients) has it as a table. This
+starts from the form for the newest legacy revision and leaves out what the client's revision did not have: a strict
+client refuses the whole list over a member that it must not know. `_meta`, members that no revision defines, and the
+order of the rest stay as they are.
 
-What changes in the listing of tools whose large results are rewritten; pure.
-
-Their `outputSchema` is left out, since a client should check results against it (MCP 2025-06-18, Tools, Output Schema),
-and some refuse one that misses it. Those whose results have been large say that they take `_transform`, and `recall` is
-listed where there is something to recall.
+Tools whose large results are rewritten are listed without `outputSchema`, since a client should check results against
+it (MCP 2025-06-18, Tools, Output Schema), and some refuse a result that misses it. Those whose results have been large
+say that they take `_transform`, and `recall` is listed where there is something to recall.
 """
 
 from collections.abc import Mapping, Sequence

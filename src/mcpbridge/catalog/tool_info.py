@@ -1,6 +1,6 @@
-"""What is known of a tool, in one searchable form: for `/api/tools`, `mcpbridge list --query` and programs. Pure.
+"""Tools in a searchable form, for `/api/tools`, `mcpbridge list --query` and programs. Pure.
 
-A tool as its server sends it, under the name that clients see: what is counted of servers against each other.
+`tokens_sent` counts a tool as its server sends it, under the name that clients see, so that servers can be compared.
 """
 
 from collections.abc import Mapping, Sequence

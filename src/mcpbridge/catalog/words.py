@@ -1,18 +1,12 @@
-"""A light stemmer: the forms of one word that people and tool authors mix come to the same stem.
-
-It takes off plurals, `-ing`, `-ed`, `-ion` and a few more, and no meaning: stems are compared with stems, never shown.
-On the sets it was measured with it does as well as Snowball's, which is five times as long.
-
-Texts and identifiers as words: what the lexical part compares (stems) and what the table of vectors knows (plain).
+"""Words in texts and identifiers: splitting, stems, word pieces, and the words that tool names are made of. Pure.
 
 `listPullRequests`, `list_pull_requests` and "list pull requests" are the same words. Names that mix cases are found
 whole and by their parts (`GitHub`: github, git, hub). Scripts without spaces are taken two characters at a time.
 
-Words as entries of a vocabulary of pieces: the longest entry that a word begins with, then the next, to its end.
+`NameIndex` has the tools and servers that a query names outright, which then come first whatever else fits.
 
-Tools and servers that a query names outright, which then come first whatever else fits.
-
-What the names of tools are made of: verbs, and what these are about.
+The stemmer is light: it takes off plurals, `-ing`, `-ed`, `-ion` and a few more. Stems are compared with stems and
+never shown. On the sets it was measured with it does as well as Snowball's, which is five times as long.
 """
 
 import re

@@ -1,9 +1,8 @@
-"""A cache of what earlier runs made of definitions: what checking them found, and how they are listed.
+"""A cache of the work that earlier runs did on definitions: checking and shortening them.
 
-Most of a start would be spent on checking and shortening definitions that are nearly all what they were the last time.
-So the outcome is kept for each server, under digests of everything that it depends on, this program included: it is
-found again or made again, and never out of date. An entry that no run asks for any more is not saved again.
-`format.py` has the format in which it is saved.
+Without it most of a start would be spent on definitions that are nearly all the same as the last time. The outcome is
+kept for each server, under digests of everything that it depends on, this program included, so it is never out of
+date. An entry that no run asks for any more is not saved again. `format.py` has the format in which it is saved.
 """
 
 from collections.abc import Callable

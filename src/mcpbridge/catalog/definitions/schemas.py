@@ -1,14 +1,12 @@
-"""What typed clients demand of the optional fields of a definition.
+"""Makes the optional fields and the two schemas of a definition safe for typed clients.
 
 The official SDKs check a whole list at once: one tool whose `title` is a number, and the client shows no tool of any
-server. So a field that breaks the schema is left out, and of objects and lists just the part that does. The demands
-are the stricter of both SDKs': TypeScript refuses null where a field may be absent, and dates that are not ISO 8601.
-Fields that the schemas do not know are nobody's business.
-
-The two schemas of a tool, made safe to publish; nothing that a call could be checked against gets narrower.
+server. So a field that breaks the schema is left out, and of objects and lists only the wrong part. The demands are the
+stricter of both SDKs': TypeScript refuses null where a field may be absent, and dates that are not ISO 8601. Fields
+that the schemas do not know pass.
 
 `inputSchema` must be an object schema in every revision, `outputSchema` up to 2025-11-25. Typed clients look at
-`$schema`, `properties` and `required` of both and refuse the whole list over a wrong one.
+`$schema`, `properties` and `required` of both. Nothing that a call could be checked against gets narrower.
 """
 
 import re

@@ -1,15 +1,13 @@
-"""What a JSON Schema says, as Python annotations for a model to read. Pure, and bounded whatever the schema is.
-
-Lossy where a short word does for many: what an annotation leaves out stands in a comment, in a notation of its own
-(`{id: int, name?: str}`), and the rest the check of the arguments tells when it matters.
-
-Tools as Python functions: what a model reads before it writes a program that calls them.
+"""Tools as Python functions: what a model reads before it writes a program that calls them. Pure, and bounded.
 
     async def github__create_issue(*, owner: str, repo: str, labels: list[str] | None = None) -> Any:
         \"\"\"Create an issue in a repository.\"\"\"
 
-Always one that Python parses. A tool whose name is no identifier has one made of it; parameters likewise, and
-`names_of` finds back what they are really called. All that definitions say is cut where it is long.
+Python parses every stub. A tool whose name is no identifier gets one, and parameters likewise; `names_of` finds their
+real names again. Long definitions are cut.
+
+Annotations come from the JSON Schema, and leave out where a short word does for many. What one leaves out stands in a
+comment, in a notation of its own (`{id: int, name?: str}`); the rest is said when the arguments are checked.
 """
 
 import builtins

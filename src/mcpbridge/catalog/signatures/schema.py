@@ -1,12 +1,8 @@
-"""Definitions that a schema refers to: found, named, and told once.
+"""Reads schemas for signatures: references, the parts a schema is put together of, members of objects, and values.
 
-Only references within the schema are followed (`#`, `#/$defs/Name`); nothing is fetched.
-
-Schemas taken apart: what they refer to, what they are put together of, and the members of their objects.
-
-Schemas are any JSON, of any size and depth, and may lead back to themselves. So what is looked at is counted.
-
-Values inside of schemas as they are written in a signature: names, literals, ranges, patterns.
+Schemas are any JSON, of any size and depth, and may lead back to themselves, so every step is counted. Only references
+within the schema are followed (`#`, `#/$defs/Name`); nothing is fetched. A definition is written once. The types
+themselves are worded in `types.py`.
 """
 
 import json

@@ -1,11 +1,9 @@
-"""How much of a tool a signature tells, from most to least.
+"""Words the values that a JSON schema allows: `str`, `int(1..50)`, `{id: int, tags?: str[]}`, `"open"|"closed"`.
 
-What is said of a value besides its type: formats, bounds and patterns in short, and its description.
-
-What values a JSON schema allows, in few words: `str`, `int(1..50)`, `{id: int, tags?: str[]}`, `"open"|"closed"`.
-
-What is left out is marked: with `…` where it would stand, or, for conditions that have no place of their own, by
-`Types.is_untold`. A definition that is used more than once is told once, as `Filter{…}`, and then named.
+A detail says how much of a tool a signature tells, from most to least. Formats, bounds, patterns and descriptions are
+added as far as it says. What is left out is marked: with `…` where it would stand, or, for conditions that have no
+place of their own, by `Types.is_untold`. A definition that is used more than once is written once, as `Filter{…}`, and
+then named.
 """
 
 from collections.abc import Sequence

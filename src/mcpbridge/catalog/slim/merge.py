@@ -1,12 +1,7 @@
-"""What the keywords of JSON Schema are to somebody who makes a schema smaller: tables, and how far each level goes.
+"""Steps of making a schema smaller: merge two schemas, take out null, inline definitions (`$defs`). Pure.
 
-Two schemas as one, and a schema without null: steps of making one smaller; pure.
-
-Schemas are given by their keywords, values unparsed.
-
-The definitions in a schema (`$defs`): which are referred to, and which may stand where they are.
-
-Where a schema stands in another one, which decides what may be done with it.
+Also the tables of JSON Schema's keywords that these steps need, and where a schema stands in another one, which decides
+what may be done with it. Schemas are given by their keywords, values unparsed.
 """
 
 import re

@@ -1,12 +1,10 @@
-"""One pass over the schemas in a schema, keyword by keyword.
+"""Makes a JSON Schema smaller: it takes out what tells a model nothing, or more, as `SchemaRules` say. Pure.
 
-Keywords are looked at only where a schema stands. Names of properties are names, whatever they are; data (`enum`,
-`const`, `default`) and keywords that are not known pass as the bytes that came.
-
-A smaller JSON Schema: what tells a model nothing is taken out, or more, as `SchemaRules` say; pure.
+One pass looks at keywords only where a schema stands. Names of properties are names, whatever they are; data (`enum`,
+`const`, `default`) and unknown keywords pass as the bytes that came.
 
 Nothing is written in another form than the server chose, since clients understand different ones. What was valid stays
-so: constraints are taken out, not added. Where that could turn round (below `not`, `if`, `oneOf`) only what changes
+valid: constraints are taken out, not added. Where that could turn round (below `not`, `if`, `oneOf`) only what changes
 nothing is done. One exception, of arguments alone: where null is the default of a property that may be left out, the
 schema no longer says that null may be written out.
 """

@@ -1,8 +1,7 @@
-"""Descriptions made shorter: without needless blanks, cut where a reader stumbles least; pure, linear, never raises.
+"""Makes the descriptions and titles in a definition shorter. Pure, linear, never raises.
 
-Every function here changes nothing in what it made itself.
-
-The words in a schema: which descriptions and titles say something, and how much of them stays.
+Needless blanks go, and a text is cut where a reader stumbles least: at the end of a sentence or a word. Descriptions
+that say nothing are left out. A text that was shortened once is not changed again.
 """
 
 import re

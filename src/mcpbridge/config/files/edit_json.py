@@ -1,7 +1,7 @@
-"""Edits JSON, with or without comments: one entry in or out, in the style of what stands around it.
+"""Edits JSON, with or without comments: puts one entry in or takes one out, in the manner of what stands around it.
 
-`scan` reads JSON with comments and trailing commas, and remembers positions. It is our own because the parsers of the
-standard library tell no positions, and no maintained package edits such a text without writing it anew.
+The reader accepts comments and commas behind last members, and remembers where everything stands. The parsers of the
+standard library give no positions, and no maintained package edits such a text without writing it anew.
 """
 
 import json

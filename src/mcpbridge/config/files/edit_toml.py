@@ -1,10 +1,9 @@
-"""Edits TOML: one table in or out, by ranges of characters.
+"""Edits TOML: puts one table in or takes one out, by ranges of characters.
 
-`statements` finds where headers, assignments and members of inline tables stand. It reads texts that the TOML parser
-has accepted, so it looks only for where things end; blank lines and comments belong to no statement. It is our own
-because tomlkit would write the file anew, and does not keep every file as it was.
-
-A table is added at the end of the file, where it cannot come between others and their comments.
+A table is added at the end of the file, where it cannot come between others and their comments. tomlkit would write
+the file anew, and does not keep every one as it was. The reader finds where statements and members of inline tables
+stand. It gets only texts that the TOML parser has accepted, so it looks only for where things end. Blank lines and
+comments belong to no statement.
 """
 
 import json

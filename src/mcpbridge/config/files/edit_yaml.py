@@ -1,9 +1,8 @@
-"""Edits YAML: one entry of a map or a list in or out, in block or flow style.
-
-PyYAML gives the nodes and their positions. Values are written such that every YAML reader reads the same.
+"""Edits YAML: puts one entry of a map or a list in or takes one out, in block or flow style, by PyYAML's positions.
 
 An entry is added as the first of its table, directly below the key of the table: where the last one ends depends on
-comments, block scalars and blank lines, and where the first begins does not.
+comments, block scalars and blank lines, and where the first begins does not. Values are written so that every YAML
+reader reads the same.
 """
 
 import json

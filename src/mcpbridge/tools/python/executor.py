@@ -1,4 +1,4 @@
-"""A Python object as a tool: an object of the user's class is made, kept and managed.
+"""A Python object as a tool: an object of the user's class is created, kept and closed.
 
 All of its methods are optional but `execute` (or `__call__`), each may be sync or async:
 

@@ -1,9 +1,8 @@
-"""A ranker that adds a model's judgement to another's: which tools mean what a query means.
+"""A ranker that adds the judgement of an embedding model to another ranker's.
 
 The other ranker chooses the candidates, so its filters and what may be found at all are its own; the model reorders
 them. Tools that the query names stay in front. Where vectors are missing, answers are the other ranker's.
-
-The embedder that the settings ask for, with its file of vectors.
+`EmbeddedRankers` opens the embedder that the settings name.
 """
 
 import asyncio

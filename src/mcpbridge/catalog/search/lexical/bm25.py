@@ -1,13 +1,11 @@
-"""What of a tool's texts is looked at, by the fields that weigh differently.
+"""Which tools share words with a query: BM25 over weighted fields, as an inverted index.
 
-Upstreams are not trusted: descriptions may be megabytes and schemas any JSON value, however deep. What is looked at is
-capped here, and nothing but strings in the expected places is read.
+A word in a name says more of a tool than one in a parameter's description; `_FIELDS` has the weights. The usual length
+of a field is fixed, so that a posting depends on its own tool alone: the postings of a server are made once and serve
+in every catalog that has the server. How rare a word is, is looked up when a query has it.
 
-Which tools share words with a query: BM25 over weighted fields, as an inverted index.
-
-A word in a name says more of a tool than one in a parameter's description; `_FIELDS` has the weights. What a field's
-usual length is, is fixed, so that a posting depends on its own tool alone: the postings of a server are made once and
-serve in every catalog that has the server. How rare a word is, is looked at when a query has it.
+Upstreams are not trusted: descriptions may be megabytes and schemas any JSON value, however deep. What is read of them
+is capped here, and nothing but strings in the expected places is read.
 """
 
 from array import array

@@ -1,10 +1,10 @@
-"""How well the tools of a catalog fit one need, said in a few words: what words say and what vectors say, together.
+"""The needs of a request, and how well the tools of a catalog fit one of them, by words and by vectors together.
 
-Each of the two is measured against its best tool, so that 1 is "nothing fits better". Of the best by both, two more
-things are looked at: how much of what is asked the tool speaks of at all, and how much of the tool's name is asked for.
-The weights were fitted on requests to 4,700 tools, by cross-validation; none matters much by itself.
+"find a hotel in Rome, and book a table there" has two needs, each with words of its own.
 
-The needs of a request: "find a hotel in Rome, and book a table there" needs two tools, by words of their own.
+Words and vectors are each measured against their best tool, so that 1 is "nothing fits better". Of the tools that are
+best by both, two more things count: how much of the need the tool speaks of at all, and how much of the tool's name is
+asked for. The weights were fitted on requests to 4,700 tools, by cross-validation; none matters much by itself.
 """
 
 import re

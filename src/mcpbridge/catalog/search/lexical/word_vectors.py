@@ -1,22 +1,20 @@
-"""Texts as vectors, by a table of a vector a word piece: what a text means is about the sum of what its words mean.
+"""Texts as vectors by a table of word pieces, without numpy: what a text means is about the sum of what its words mean.
 
 The table (`data/words.table`) was fitted so that these sums come near the sentence vectors of all-MiniLM-L6-v2
-(Apache-2.0); see `scripts/routing_table.py` for where it comes from. It is used without numpy: a row becomes one big
-integer with a lane of 32 bits a dimension, so that a whole row is weighted and added by two operations on integers.
-A lane holds a signed number; that its neighbours borrow from it is undone when the lanes are taken apart.
+(Apache-2.0); see `scripts/routing_table.py` for where it comes from. A row becomes one big integer with a lane of 32
+bits a dimension, so that a whole row is weighted and added by two operations on integers. A lane holds a signed number;
+that its neighbours borrow from it is undone when the lanes are taken apart.
 
 The file, all numbers little-endian: the magic, then as 32-bit numbers rows, dimensions and bytes of vocabulary; a
 16-bit factor a row; the rows, a byte a dimension, with 128 for zero; the entries of the vocabulary, with line feeds
 between.
 
-How near the vectors of many tools are to a query's, all at once and without numpy.
-
-Of each dimension there is one big integer with a lane a tool (`lanes`). The query's value in that dimension, a small
-number, times that integer is the dimension's part of every product; the sum over the dimensions is every product. It
-is exact: a total fits into a lane (`vectors.NORM`), and what lanes borrow from each other on the way cancels out.
-
-Nothing is multiplied: the dimensions in which the query is largest are added up first, and what there is then is added
-to the total as often as the next value is smaller, and so on down to 0. For 3,000 tools this takes about 0.15 ms.
+Many tools are compared with a query at once. Of each dimension there is one big integer with a lane a tool (`lanes`).
+The query's value in that dimension, a small number, times that integer is the dimension's part of every product; the
+sum over the dimensions is every product. It is exact: a total fits into a lane (`NORM`), and what lanes borrow from
+each other on the way cancels out. Nothing is multiplied: the dimensions in which the query is largest are added up
+first, and the sum so far is added to the total as often as the next value is smaller, and so on down to 0. For 3,000
+tools this takes about 0.15 ms.
 """
 
 import mmap

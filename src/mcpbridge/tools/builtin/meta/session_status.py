@@ -1,7 +1,8 @@
-"""`brief` and `pulse` (or `context-status`): what there is for a caller, and the state of its session.
+"""Tools about the session: `brief`, `pulse` (or `context-status`), `task-complete` and `final-answer`.
 
-`task-complete` and `final-answer`: an agent says that it is done, and hands over what it made. That reaches the program
-as an event (`deliverable`), and hooks as `Session.state["deliverable"]`.
+`brief` and `pulse` say what there is for a caller, and the state of its session. With `task-complete` and
+`final-answer` an agent says that it is done, and hands over what it made. The program gets that as an event
+(`deliverable`), and hooks as `Session.state["deliverable"]`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
