@@ -19,7 +19,8 @@ from typing import Any
 import anyio
 
 from mcpbridge.catalog.signatures.signature import call_line
-from mcpbridge.catalog.slim.slim import LEVELS, Level, slimmed, visible
+from mcpbridge.catalog.slim.levels import LEVELS, Level
+from mcpbridge.catalog.slim.slim import slimmed, visible
 from mcpbridge.results.token_count import counter
 
 __all__ = ["Figures", "figures", "main", "read"]

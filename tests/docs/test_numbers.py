@@ -22,7 +22,6 @@ from mcpbridge.catalog.listing import catalog_summary as catalog_map
 from mcpbridge.catalog.listing import query_hint as request
 from mcpbridge.catalog.listing import tool_lists as exposing
 from mcpbridge.catalog.listing.client_quirks import TRAITS
-from mcpbridge.catalog.listing.exposure import AUTO_TOKENS
 from mcpbridge.catalog.search import (
     answers,
 )
@@ -40,8 +39,8 @@ from mcpbridge.catalog.search import (
 )
 from mcpbridge.catalog.search.embeddings import embedder as embedding
 from mcpbridge.catalog.search.embeddings import embedder as embedding_cache
-from mcpbridge.catalog.slim import merge as slim_keywords
-from mcpbridge.catalog.slim import slim
+from mcpbridge.catalog.settings import AUTO_TOKENS
+from mcpbridge.catalog.slim.levels import DESCRIPTION_LENGTH, SLIM
 from mcpbridge.config.reload import NEEDS_RESTART
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS
@@ -268,9 +267,9 @@ SAID = {
         f"the queries ({embedding._QUERY:,} characters) and of each tool up to {embedding._TEXT:,}",
         f"rises by {feedback_prior.MOST_MOVED:.0%} of the best at most".replace("%", " %"),
         f"{feedback._KEPT / 86400:g} days after the last one",
-        f"sentences of the description up to {slim._ABOUT} characters; {slim_keywords.SLIM.text} of each parameter's",
-        f"{slim_keywords.SLIM.all_texts} of all",
-        f"`enum` over {slim_keywords.SLIM.longest_enum} bytes",
+        f"sentences of the description up to {DESCRIPTION_LENGTH} characters; {SLIM.text} of each parameter's",
+        f"{SLIM.all_texts} of all",
+        f"`enum` over {SLIM.longest_enum} bytes",
         f"at most `router.max_tools` ({ROUTER.max_tools})",
         f"the first {request.LONGEST:,} characters count",
         f"longer than `timeout` ({ROUTER.timeout:g} s)",

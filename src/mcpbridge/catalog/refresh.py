@@ -22,6 +22,9 @@ from mcpbridge.core.model import BRIDGE
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.permissions.policy import ANYBODY, Audience, Policy, ToolPolicy
 
+SETTLE_SECONDS = 0.05
+"""Seconds to gather changes before the next snapshot; then clients get one `list_changed` for all of them."""
+
 MOST = 32
 """Audiences whose catalogs are kept, those of single servers included; the one not asked for longest goes first."""
 
@@ -164,7 +167,7 @@ class Catalog:
         settings: Mapping[str, OfferSettings],
         builder: SnapshotBuilder | None = None,
         *,
-        settle: float = 0.05,
+        settle: float = SETTLE_SECONDS,
         policy: Policy | None = None,
     ) -> None:
         """`settle`: seconds to gather changes, counted from the first one, so that a steady stream cannot defer it.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.base.units import Seconds
-from mcpbridge.catalog.slim.slim import Level
+from mcpbridge.catalog.slim.levels import Level
 
 Mode = Literal["auto", "all", "search"]
 """Which tools a client is listed: `all` of them; a few with which it finds the others (`search`); or what suits it."""
@@ -39,6 +39,10 @@ class NamingSettings(BaseModel):
 
     page_size: int = Field(default=0, ge=0)
     """Entries a page of a listing; 0: all in one."""
+
+
+AUTO_TOKENS = 8_000
+"""Tokens of a list from which a client that cannot search it gets `search`, if the configuration does not say."""
 
 
 class ClientExposure(BaseModel):

@@ -6,6 +6,7 @@ It lies here and not in `app/daemon`, which reads most of it, because `schema.py
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.units import Seconds
+from mcpbridge.upstream.settings import REVALIDATE, WARM_UP
 
 
 class DaemonSettings(BaseModel):
@@ -22,9 +23,9 @@ class DaemonSettings(BaseModel):
     watch: bool = True
     """Whether an edited configuration file takes effect by itself. `mcpbridge reload` does it in any case."""
 
-    warm_up: int = Field(default=2, ge=0)
+    warm_up: int = Field(default=WARM_UP, ge=0)
     """Servers that are started in the background at a time, to see whether they still offer what they did. 0: none."""
 
-    revalidate: Seconds = Field(default=86400, ge=0)
+    revalidate: Seconds = Field(default=REVALIDATE, ge=0)
     """Seconds for which it is believed what a `command` offered last, without starting it to look. What has a `url` is
     looked at whenever the daemon starts."""

@@ -112,6 +112,13 @@ class AskingSettings(BaseModel):
     need the same; left out, each makes its own when it starts."""
 
 
+INSTRUCTIONS_BUDGET = 2000
+"""Characters of all instructions, with excerpts of what the servers tell, if the configuration does not say."""
+
+LIST_TTL = 60
+"""Seconds that clients may use a listing without asking again, if the configuration does not say."""
+
+
 class PresentationSettings(BaseModel):
     """The part of the `bridge` section that says how the bridge presents itself to clients."""
 
@@ -123,11 +130,11 @@ class PresentationSettings(BaseModel):
     instructions: str | None = None
     """What clients are told about the whole. Left out: that names begin with the server they come from."""
 
-    instructions_budget: int = Field(default=2000, ge=0)
+    instructions_budget: int = Field(default=INSTRUCTIONS_BUDGET, ge=0)
     """Characters of all instructions: those above come first and whole, then excerpts of what the servers tell.
     Clients cut longer ones, and often put them into every prompt."""
 
-    list_ttl: Seconds = Field(default=60, ge=0)
+    list_ttl: Seconds = Field(default=LIST_TTL, ge=0)
     """Seconds that clients may use a listing without asking again (`ttlMs`, from revision 2026-07-28 on), if no server
     asks for less. Changes are announced to those who listen."""
 

@@ -14,6 +14,7 @@ from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation, FinalAnswer
 from mcpbridge.downstream.services import Core
 from mcpbridge.protocol.framing import LineReader
+from mcpbridge.protocol.settings import LARGEST_FRAME
 
 END_GRACE = 2.0
 """Seconds that requests may go on after the client closed its side but still reads (`… | mcpbridge serve | …`)."""
@@ -151,7 +152,7 @@ async def serve_stdio(
     *,
     in_fd: int,
     out_fd: int,
-    max_frame: int = 64 << 20,
+    max_frame: int = LARGEST_FRAME,
     view: str = "",
     profile: str = "",
     project: str = "",

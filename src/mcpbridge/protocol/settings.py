@@ -4,11 +4,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mcpbridge.base.units import Bytes
 
+LARGEST_FRAME = 64 * 1024**2
+"""Bytes of the largest message that is read from a peer, if the configuration does not say."""
+
 
 class LimitSettings(BaseModel):
     """The `limits` section: what the bridge refuses to carry."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_frame: Bytes = Field(default=64 * 1024**2, ge=1024)
+    max_frame: Bytes = Field(default=LARGEST_FRAME, ge=1024)
     """Bytes of the largest message that is read from a peer."""

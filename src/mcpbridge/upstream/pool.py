@@ -21,7 +21,7 @@ from mcpbridge.upstream.instances.primary import CurrentInstances, PrimaryInstan
 from mcpbridge.upstream.instances.reconfigure import Changed, changes
 from mcpbridge.upstream.manifest import Manifest
 from mcpbridge.upstream.session.asking_history import AskingHistory
-from mcpbridge.upstream.settings import ServerSettings
+from mcpbridge.upstream.settings import REVALIDATE, WARM_UP, ServerSettings
 from mcpbridge.upstream.supervisor import Observer, Upstream
 from mcpbridge.upstream.warm_up import WarmUp
 
@@ -39,8 +39,8 @@ class Pool:
         *,
         client_info: dict[str, str],
         manifest: Manifest | None = None,
-        warm_up: int = 2,
-        revalidate: float = 86400,
+        warm_up: int = WARM_UP,
+        revalidate: float = REVALIDATE,
     ) -> None:
         """`manifest` remembers what servers offered, so that they are started at their first use.
 

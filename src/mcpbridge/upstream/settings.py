@@ -39,6 +39,13 @@ _HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
 _Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
+WARM_UP = 2
+"""Servers that are started in the background at a time; `daemon.warm_up` says otherwise."""
+
+REVALIDATE = 86400
+"""Seconds for which it is believed what a `command` offered last; `daemon.revalidate` says otherwise."""
+
+
 class TlsSettings(BaseModel):
     """The `tls` table of a server: what to trust, and what to show of ourselves. The files are PEM.
 

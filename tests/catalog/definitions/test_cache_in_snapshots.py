@@ -8,7 +8,7 @@ from mcpbridge.catalog import snapshot_builder as snapshot_module
 from mcpbridge.catalog.definitions import cache as forms_module
 from mcpbridge.catalog.definitions.cache import DefinitionCache
 from mcpbridge.catalog.offers import Offer
-from mcpbridge.catalog.slim.slim import Level
+from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.snapshot import Snapshot
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
 from mcpbridge.core.result_settings import ResultSettings

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.slim.merge import SKELETON, SLIM, TIDY, SchemaRules
+from mcpbridge.catalog.slim.levels import SKELETON, SLIM, TIDY, SchemaRules
 from mcpbridge.catalog.slim.schema import shorter_schema
 
 RULES = {"tidy": TIDY, "slim": SLIM, "skeleton": SKELETON}

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.definitions.check import LARGEST
-from mcpbridge.catalog.slim.slim import LEVELS, Level, fitting, slim_changes, slimmed, visible
+from mcpbridge.catalog.slim.levels import LEVELS, Level
+from mcpbridge.catalog.slim.slim import fitting, slim_changes, slimmed, visible
 from mcpbridge.protocol.jsonrpc import decode_fields
 from support.catalog.definitions import dumps, tool
 

@@ -37,10 +37,10 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.tools import serving as discovering
-from mcpbridge.tools.grpc.channel import Server, metadata_of, open_channel
-from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Known, Types, load
+from mcpbridge.tools.grpc.channel import metadata_of, open_channel
+from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Types, load
 from mcpbridge.tools.grpc.methods import Shape, methods_of
-from mcpbridge.tools.grpc.reflection import Reflection
+from mcpbridge.tools.grpc.reflection import KnownServices, Reflection, Server
 from mcpbridge.tools.grpc.settings import GrpcSettings
 from mcpbridge.tools.serving import Discovery
 from support.backends.backend_calls import SECRET, call_of, found, made, result, text_of, until
@@ -122,7 +122,7 @@ def threaded(handlers: Sequence[grpc.GenericRpcHandler] = (), reflects: Sequence
 async def test_the_older_reflection_is_found_each_time_where_the_newer_is_missing() -> None:
     """A server that ends our first stream while we still write to it must not be taken for one with a fault."""
     libraries = load()
-    known = Known(libraries)
+    known = KnownServices(libraries)
     with threaded(reflects=[ORDERS]) as address:
         settings = GrpcSettings.model_validate({"grpc": address})
         for _ in range(50):

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from mcpbridge.catalog.listing.client_quirks import UNKNOWN, Traits, traits_of
 from mcpbridge.catalog.listing.profiles import Scope
-from mcpbridge.catalog.settings import ClientExposure, ExposeSettings, Mode
-from mcpbridge.catalog.slim.slim import Level
+from mcpbridge.catalog.settings import AUTO_TOKENS, ClientExposure, ExposeSettings, Mode
+from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.core.model import BRIDGE, Tool
 
 Shown = Literal["all", "search"]
@@ -24,9 +24,6 @@ UNLISTED = frozenset({"find_tools", "describe_tools", "call_tool"})
 
 SEARCHING = frozenset(f"{BRIDGE}/{name}" for name in UNLISTED)
 """Ids of the bridge's own tools that are listed where not all others are."""
-
-AUTO_TOKENS = 8_000
-"""Tokens of a list from which a client that cannot search it gets `search`, if the configuration does not say."""
 
 
 class Listable(Tool, Protocol):

@@ -19,7 +19,8 @@ from mcpbridge.catalog.listing.profiles import Scope, scopes_of
 from mcpbridge.catalog.pagination import Entry, Listing
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.settings import ExposeSettings, ProfileSettings
-from mcpbridge.catalog.slim.slim import LEVELS, Level, Signature, slimmed
+from mcpbridge.catalog.slim.levels import LEVELS, Level
+from mcpbridge.catalog.slim.slim import Signature, slimmed
 from mcpbridge.catalog.slim.text import cap_description
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.catalog.tool_names import fingerprint

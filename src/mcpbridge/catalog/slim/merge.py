@@ -14,38 +14,6 @@ from msgspec import Raw, Struct
 
 from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode_fields
 
-
-class SchemaRules(Struct, frozen=True):
-    """How much of a schema stays."""
-
-    text: int | None = None
-    """Characters of one description; None: all of it, without needless blanks. 0: none."""
-    all_texts: int | None = None
-    """Characters of all descriptions together; required and outer properties come first, others have none."""
-    dropped: frozenset[str] = frozenset()
-    """Keywords that are left out."""
-    longest_enum: int | None = None
-    """Bytes of an `enum`; a longer one is told by its first values in the description."""
-    longest_default: int | None = None
-    """Bytes of a `default`; a longer one is left out."""
-
-
-_LENGTHS = frozenset(
-    {"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
-     "multipleOf", "contentEncoding", "contentMediaType"}
-)  # fmt: skip
-_SHOWN = frozenset({"examples", "example"})
-_BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format"})
-
-TIDY = SchemaRules()
-"""A model loses nothing."""
-
-SLIM = SchemaRules(text=80, all_texts=240, dropped=_LENGTHS | _SHOWN, longest_enum=400, longest_default=100)
-"""What a parameter is for, in a few words."""
-
-SKELETON = SchemaRules(text=0, dropped=_LENGTHS | _SHOWN | _BOUNDS, longest_enum=200, longest_default=40)
-"""Names, types, values to choose from, defaults, and what is required."""
-
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "deprecated", "readOnly", "writeOnly", "examples", "example", "$comment"}
 )

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.catalog.definitions.schemas import HEADER_MARK
+from mcpbridge.catalog.slim.levels import SchemaRules
 from mcpbridge.catalog.slim.merge import (
     ANNOTATIONS,
     DEFINITIONS,
@@ -28,7 +29,6 @@ from mcpbridge.catalog.slim.merge import (
     UNIONS,
     Place,
     References,
-    SchemaRules,
     Target,
     merged,
     named_in,

@@ -1,43 +1,30 @@
-"""Definitions of tools made shorter, since each costs a model's context: how much, by levels.
+"""Makes the definitions of tools shorter, since each costs a model's context.
 
-`tidy` takes away what tells a model nothing, `slim` keeps the beginnings of descriptions, `skeleton` names, types and a
-sentence, `signatures` one line. All is done to what would be listed; what a call is checked against stays the
-definition as the server sent it. None is ever longer than it was, and doing it again changes nothing.
+How much each level leaves is decided in `levels.py`, how a schema gets smaller in `schema.py`, a text in `text.py`. All
+is done to what would be listed; what a call is checked against stays the definition as the server sent it. No
+definition gets longer, and doing it again changes nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
 
 from mcpbridge.catalog.definitions.check import Changes
 from mcpbridge.catalog.definitions.schemas import HEADER_MARK
-from mcpbridge.catalog.slim.merge import SKELETON, SLIM, TIDY, SchemaRules
+from mcpbridge.catalog.slim.levels import DESCRIPTION_LENGTH, LEVELS, RULES, SENTENCE_LENGTH, SIGNATURE_LENGTH, Level
 from mcpbridge.catalog.slim.schema import shorter_schema
 from mcpbridge.catalog.slim.text import brief, first_sentence, tidied
 from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields
 from mcpbridge.results.token_count import Counter, estimated_tokens_of
 
-Level = Literal["off", "tidy", "slim", "skeleton", "signatures"]
-"""How much of a definition is listed."""
-
-LEVELS: tuple[Level, ...] = ("off", "tidy", "slim", "skeleton", "signatures")
-"""The most first."""
-
 Signature = Callable[[str, Mapping[str, Any]], str]
 """One line that says how a tool is called, of its name and its parsed inputSchema."""
 
-_ABOUT = 160
-"""Characters of a tool's description that `slim` leaves."""
-_SENTENCE = 160
-"""Characters of the first sentence, which the shorter levels leave."""
-_LONGEST_LINE = 2000
-"""Characters of a signature."""
 _ANY_ARGUMENTS = b'{"type":"object"}'
 _LARGEST = 256 * 1024
 """Bytes of a schema that is looked at; the catalog takes no larger ones."""
-_RULES: Mapping[Level, SchemaRules] = {"tidy": TIDY, "slim": SLIM, "skeleton": SKELETON, "signatures": SKELETON}
 _MARK = HEADER_MARK.encode()
 
 _decode_text = msgspec.json.Decoder(str).decode
@@ -76,7 +63,7 @@ def slim_changes(fields: Fields, level: Level, signature: Signature | None = Non
     for member, is_input in (("inputSchema", True), ("outputSchema", False)):
         schema = bytes(fields.get(member, b""))
         if schema[:1] == b"{" and len(schema) <= _LARGEST:
-            short = shorter_schema(schema, _RULES[level], tool=name, told=told, is_input=is_input)
+            short = shorter_schema(schema, RULES[level], tool=name, told=told, is_input=is_input)
             if len(short) < len(schema):
                 changes[member] = short
     is_signed = bytes(fields.get("inputSchema", b"")) == _ANY_ARGUMENTS and _is_called(name, told)
@@ -126,11 +113,11 @@ def _description(told: str, level: Level, *, is_signed: bool) -> str:
     if level == "tidy":
         return told
     if level == "slim":
-        return brief(told, _ABOUT)
+        return brief(told, DESCRIPTION_LENGTH)
     line, _, rest = told.partition("\n")
-    if level == "signatures" and is_signed and len(line) <= _LONGEST_LINE:
-        return f"{line}\n{first_sentence(rest, _SENTENCE)}".rstrip()
-    return first_sentence(told, _SENTENCE)
+    if level == "signatures" and is_signed and len(line) <= SIGNATURE_LENGTH:
+        return f"{line}\n{first_sentence(rest, SENTENCE_LENGTH)}".rstrip()
+    return first_sentence(told, SENTENCE_LENGTH)
 
 
 def _is_called(name: str, told: str) -> bool:
@@ -151,7 +138,7 @@ def _signed(fields: Fields, changes: Changes, name: str, text: str, signature: S
         line = " ".join(signature(name, arguments).split()) if arguments else ""
         said = encode(f"{line}\n{text}".rstrip())
         after = said + _ANY_ARGUMENTS
-        if not 0 < len(line) <= _LONGEST_LINE or len(after) >= len(before) or _tokens(after) >= _tokens(before):
+        if not 0 < len(line) <= SIGNATURE_LENGTH or len(after) >= len(before) or _tokens(after) >= _tokens(before):
             break
         found = {"description": said, "inputSchema": _ANY_ARGUMENTS}
     return found

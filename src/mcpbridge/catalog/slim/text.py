@@ -11,7 +11,8 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.catalog.slim.merge import SUFFIXES, Place, SchemaRules, starts
+from mcpbridge.catalog.slim.levels import SchemaRules
+from mcpbridge.catalog.slim.merge import SUFFIXES, Place, starts
 from mcpbridge.protocol.jsonrpc import Fields, encode
 
 _UNTIDY = re.compile(r"^\s|\s$|[^\S\n]\n|\n[^\S\n]|\n\n\n|\r")

@@ -18,6 +18,7 @@ from mcpbridge.downstream.client import Client, Notify
 from mcpbridge.downstream.elicitation.ask import ClientRequests, LegacyElicitor
 from mcpbridge.downstream.handler import Handler
 from mcpbridge.downstream.notifications.from_upstreams import expect
+from mcpbridge.downstream.settings import INSTRUCTIONS_BUDGET, LIST_TTL
 from mcpbridge.protocol.extensions import TASKS, extensions_of, published_down
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.revisions import (
@@ -123,9 +124,9 @@ class Identity(msgspec.Struct, frozen=True):
     name: str
     version: str
     instructions: str
-    instructions_budget: int = 2000
+    instructions_budget: int = INSTRUCTIONS_BUDGET
     """Characters, with the excerpts of what the servers tell."""
-    list_ttl_ms: int = 60_000
+    list_ttl_ms: int = LIST_TTL * 1000
     """Milliseconds that modern clients may go without asking again."""
     extensions: frozenset[str] = frozenset()
     """Extensions that may cross besides those the bridge understands."""

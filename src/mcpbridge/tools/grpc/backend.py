@@ -28,10 +28,18 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.backend import BackendContext, Condition, Health
-from mcpbridge.tools.grpc.channel import Server, ended_early, metadata_of, not_sent, open_channel, outcome, secrets_of
-from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Known, Types, load
+from mcpbridge.tools.grpc.channel import ended_early, metadata_of, not_sent, open_channel, outcome, secrets_of
+from mcpbridge.tools.grpc.message_types import DescriptorsInvalidError, Types, load
 from mcpbridge.tools.grpc.methods import Shape, methods_of
-from mcpbridge.tools.grpc.reflection import NoReflectionError, Reflection, health_of, types_of_file, why_not
+from mcpbridge.tools.grpc.reflection import (
+    KnownServices,
+    NoReflectionError,
+    Reflection,
+    Server,
+    health_of,
+    types_of_file,
+    why_not,
+)
 from mcpbridge.tools.grpc.settings import GrpcSettings
 from mcpbridge.tools.http.response import aside
 from mcpbridge.tools.serving import Discovery, masked
@@ -99,7 +107,7 @@ class GrpcBackend:
             return outcome(
                 error,
                 call.upstream,
-                known=server.known,
+                violations=server.known.violations,
                 seconds=loop.time() - began,
                 limit=show_bytes(self._settings.max_message),
                 redact=self._redact,
@@ -209,7 +217,7 @@ class GrpcBackend:
         """The way to the server, made at the first use."""
         if self._server is None:
             libraries = await asyncio.to_thread(load)
-            known = Known(libraries)
+            known = KnownServices(libraries)
             channel = open_channel(libraries, self._settings, self._directory)
             self._server = Server(libraries, known, channel, metadata_of(self._settings))
         return self._server

@@ -9,26 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from mcpbridge.base.errors import ConfigError, UpstreamError, UpstreamGone, UpstreamTimeout, UpstreamUnavailable
 from mcpbridge.base.redaction import SECRET_NAME
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.tools.grpc.message_types import Known, Libraries
+from mcpbridge.tools.grpc.message_types import Libraries
 from mcpbridge.tools.grpc.settings import GrpcSettings, GrpcTls
 
 _RECONNECT_FIRST, _RECONNECT_LONGEST = 500, 5_000
 """Milliseconds between attempts to connect; a call that comes meanwhile fails at once, so they are short."""
-
-
-class Server(Struct, frozen=True):
-    """The way to one server."""
-
-    libraries: Libraries
-    known: Known
-    channel: Any
-    metadata: tuple[tuple[str, str | bytes], ...]
 
 
 def open_channel(libraries: Libraries, settings: GrpcSettings, directory: Path) -> Any:
@@ -139,8 +128,12 @@ def why(error: Any, redact: Callable[[str], str]) -> str:
     return f"{error.code().name}: {said}" if said else error.code().name
 
 
+Violations = Callable[[bytes], list[tuple[str, str]]]
+"""Reads fields, and what is wrong with them, from an encoded `google.rpc.Status`."""
+
+
 def outcome(
-    error: Any, upstream: str, *, known: Known, seconds: float, limit: str, redact: Callable[[str], str]
+    error: Any, upstream: str, *, violations: Violations, seconds: float, limit: str, redact: Callable[[str], str]
 ) -> Body:
     """The result that tells of an error, after so many seconds. `limit`: how large a message may be.
 
@@ -163,7 +156,7 @@ def outcome(
     if code == "RESOURCE_EXHAUSTED" and "message larger than max" in said:
         advice = f"A message may have {limit}: ask for less, or have `max_message` of this tool raised."
     text = f"The server answered {why(error, redact)}"
-    fields = _violations(error, known, redact)
+    fields = _violations(error, violations, redact)
     return failure(" ".join(part for part in (_sentence(text), *fields, advice) if part))
 
 
@@ -176,10 +169,10 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def _violations(error: Any, known: Known, redact: Callable[[str], str]) -> list[str]:
+def _violations(error: Any, read: Violations, redact: Callable[[str], str]) -> list[str]:
     """Which fields are wrong, where the server says so."""
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
-            found = known.violations(value)[:_MOST_FIELDS]
+            found = read(value)[:_MOST_FIELDS]
             return [redact(_sentence(f"{field}: {said[:300]}" if field else said[:300])) for field, said in found]
     return []

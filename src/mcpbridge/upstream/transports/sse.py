@@ -21,6 +21,7 @@ from mcpbridge.protocol.http.event_stream import Event, EventStreamParser
 from mcpbridge.protocol.http.responses import Failure, failure_of_exception, failure_of_status
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.settings import LARGEST_FRAME
 from mcpbridge.protocol.spoiled import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
@@ -193,7 +194,7 @@ class SseTransport:
         headers: Mapping[str, str],
         network: Network | None = None,
         connect_timeout: float = 10.0,
-        max_bytes: int = 64 << 20,
+        max_bytes: int = LARGEST_FRAME,
         max_posts: int = _MAX_POSTS,
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:

@@ -39,6 +39,7 @@ from mcpbridge.protocol.http.responses import (
 )
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, one_line
+from mcpbridge.protocol.settings import LARGEST_FRAME
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
@@ -85,7 +86,7 @@ class StreamableHttpTransport:
         network: Network | None = None,
         client_factory: ClientFactory | None = None,
         connect_timeout: float = 10.0,
-        max_bytes: int = 64 << 20,
+        max_bytes: int = LARGEST_FRAME,
         max_posts: int = _MAX_POSTS,
         reconnect_delay: float = 1.0,
         redact: Callable[[str], str] = lambda text: text,

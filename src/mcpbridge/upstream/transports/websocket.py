@@ -25,6 +25,7 @@ from mcpbridge.protocol.framing import read_message
 from mcpbridge.protocol.http.connect import dial, open_tunnel, why_not_connected
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.settings import LARGEST_FRAME
 from mcpbridge.protocol.spoiled import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.websocket_protocol import Assembler, Message, Upgrade, WsProtocol, close_text
@@ -259,7 +260,7 @@ class WebSocketTransport:
         headers: Mapping[str, str],
         network: Network | None = None,
         connect_timeout: float = 10.0,
-        max_bytes: int = 64 << 20,
+        max_bytes: int = LARGEST_FRAME,
         ping_seconds: float = _PING_SECONDS,
         pong_seconds: float = _PONG_SECONDS,
         redact: Callable[[str], str] = lambda text: text,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from mcpbridge.app.cli.tools.tokens import tokens_command
-from mcpbridge.catalog.slim.slim import LEVELS, visible
+from mcpbridge.catalog.slim.levels import LEVELS
+from mcpbridge.catalog.slim.slim import visible
 from mcpbridge.results.token_count import counter
 from support.harness import python_server
 

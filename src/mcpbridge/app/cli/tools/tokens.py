@@ -11,7 +11,8 @@ from mcpbridge.app.cli.output import print_json, print_table
 from mcpbridge.app.exit_codes import OK
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.catalog.signatures.signature import call_line
-from mcpbridge.catalog.slim.slim import LEVELS, Level, slimmed, visible
+from mcpbridge.catalog.slim.levels import LEVELS, Level
+from mcpbridge.catalog.slim.slim import slimmed, visible
 from mcpbridge.catalog.snapshot import Snapshot, ToolRef
 from mcpbridge.catalog.tool_info import as_sent
 from mcpbridge.config.load import Loaded
