@@ -1,7 +1,8 @@
 """The `cache` section of the configuration: how much is kept of results.
 
-The sections of the other stages stand in the folders of what they decide by (`approvals/settings.py` and so on); how
-the calls of single tools are treated (retries, timeouts, limits, how long a result is kept) in `core/call_settings.py`.
+The keys `retry`, `rate_limit`, `max_calls` and `max_chain` (the call budget), `call_timeout` and `cache` (seconds) and
+their defaults are in `core/call_settings.py`, since servers and tools have them too. The sections of the other stages
+are in the folders of what they decide by (`approvals/settings.py` and so on).
 """
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -197,7 +197,7 @@ async def test_what_was_not_sent_yet_reaches_the_collector_at_the_end(monkeypatc
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     async with listening:
-        made = OpenTelemetry.made()
+        made = OpenTelemetry.create()
         async with made.running():
             span = made.start("x", {}, carried={}, parent=None, is_client=False)
             made.finish(span, {}, "")
