@@ -14,8 +14,8 @@ import pytest
 from mcpbridge import Bridge, RequestFailed
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.engine.cassettes.cassette import Cassette
-from mcpbridge.engine.cassettes.entries import HEADER, read_entries
 from mcpbridge.engine.cassettes.file import CassetteFile
+from mcpbridge.engine.cassettes.format import HEADER, read_entries
 from mcpbridge.engine.cassettes.masking import Masker
 from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.record import RecordingTransport

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.base.redaction import MASK, Redactor
-from mcpbridge.engine.cassettes.entries import Entry
+from mcpbridge.engine.cassettes.format import Entry
 from mcpbridge.engine.cassettes.masking import Masker, resembles
 from mcpbridge.engine.cassettes.match import Matching
 

@@ -22,7 +22,7 @@ from mcpbridge.base.errors import (
     UpstreamUnavailable,
 )
 from mcpbridge.base.redaction import MASK, Redactor
-from mcpbridge.engine.cassettes.entries import HEADER, Entry, Failure, Step, as_line, in_order, read_entries
+from mcpbridge.engine.cassettes.format import HEADER, Entry, Failure, Step, as_line, in_order, read_entries
 from mcpbridge.engine.cassettes.masking import Masker, resembles
 from mcpbridge.engine.cassettes.match import Matching, Script
 from mcpbridge.engine.cassettes.plain_form import alias, as_error, as_failure, minted_in, of_request, of_step

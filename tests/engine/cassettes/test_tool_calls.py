@@ -9,7 +9,7 @@ import pytest
 from mcpbridge import Bridge
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.engine.cassettes.cassette import Cassette
-from mcpbridge.engine.cassettes.entries import HEADER
+from mcpbridge.engine.cassettes.format import HEADER
 from mcpbridge.protocol.jsonrpc import encode
 from support.harness import python_server
 from support.upstreams.scripted_http import Ask, http_server, reply

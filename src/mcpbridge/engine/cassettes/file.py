@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.engine.cassettes.entries import HEADER, LISTS, OPENING, Entry, Failure, Step, as_line, in_order, key_of
+from mcpbridge.engine.cassettes.format import HEADER, LISTS, OPENING, Entry, Failure, Step, as_line, in_order, key_of
 from mcpbridge.engine.cassettes.masking import Masker
 from mcpbridge.engine.cassettes.plain_form import alias, minted_in
 from mcpbridge.protocol.jsonrpc import encode

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from mcpbridge.base import errors
 from mcpbridge.base.errors import BridgeError, UpstreamError
-from mcpbridge.engine.cassettes.entries import OPENING, Failure
+from mcpbridge.engine.cassettes.format import OPENING, Failure
 from mcpbridge.engine.cassettes.masking import MINTED
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UpstreamError, UpstreamGarbled, UpstreamGone
-from mcpbridge.engine.cassettes.entries import LISTS, OPENING, Entry, Step
 from mcpbridge.engine.cassettes.file import CassetteFile
+from mcpbridge.engine.cassettes.format import LISTS, OPENING, Entry, Step
 from mcpbridge.engine.cassettes.plain_form import NOT_KEPT, as_failure, of_request, of_step, token_of
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical

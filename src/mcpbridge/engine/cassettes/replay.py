@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamUnavailable
-from mcpbridge.engine.cassettes.entries import LISTS, OPENING, Entry, Step
+from mcpbridge.engine.cassettes.format import LISTS, OPENING, Entry, Step
 from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.plain_form import NOT_KEPT, as_error, of_request, token_of
 from mcpbridge.protocol.body import Body

@@ -13,8 +13,8 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import BridgeError, UnknownName
 from mcpbridge.core.model import Call
-from mcpbridge.engine.cassettes.entries import Entry, Step
 from mcpbridge.engine.cassettes.file import CassetteFile
+from mcpbridge.engine.cassettes.format import Entry, Step
 from mcpbridge.engine.cassettes.match import Script
 from mcpbridge.engine.cassettes.plain_form import as_error, as_failure, of_step
 from mcpbridge.protocol.body import Body

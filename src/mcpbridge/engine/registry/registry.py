@@ -25,18 +25,9 @@ from mcpbridge.config.reload import Reloaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.engine.registry import rules
+from mcpbridge.engine.registry.format import Entry, KeptEntries, Key
 from mcpbridge.engine.registry.http_rules import RegistryProblem, Section
-from mcpbridge.engine.registry.overlay import (
-    NO_OVERLAY,
-    Entry,
-    KeptEntries,
-    Key,
-    Overlay,
-    entry_status,
-    other_section,
-    section_of,
-    switched,
-)
+from mcpbridge.engine.registry.overlay import NO_OVERLAY, Overlay, entry_status, other_section, section_of, switched
 from mcpbridge.engine.registry.rules import private_texts
 from mcpbridge.storage.store import Store
 

@@ -18,8 +18,9 @@ from mcpbridge.config.check import Checked, check
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import TOOLS
 from mcpbridge.core.source_settings import OfferSettings
+from mcpbridge.engine.registry.format import Entry
 from mcpbridge.engine.registry.http_rules import RegistryProblem, Section, refuse_over_http
-from mcpbridge.engine.registry.overlay import Entry, is_local, other_section, section_of
+from mcpbridge.engine.registry.overlay import is_local, other_section, section_of
 from mcpbridge.tools.settings import pack_name
 
 

@@ -17,7 +17,8 @@ from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.cli.server_states import State
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.config.load import read
-from mcpbridge.engine.registry.overlay import Entry, KeptEntries, entry_status
+from mcpbridge.engine.registry.format import Entry, KeptEntries
+from mcpbridge.engine.registry.overlay import entry_status
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import store_path
 from mcpbridge.storage.sqlite.database import may_exist

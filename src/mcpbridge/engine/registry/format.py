@@ -1,0 +1,87 @@
+"""The entries of the registry, and the form in which the store keeps them: one JSON object for each server or tool.
+
+Entries are written in the order of the fields of `Entry`, without those that have their default, under the handle
+`SECTION/NAME` and the principal of their configuration. What an entry may hold is decided in `rules.py`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mcpbridge.engine.registry.http_rules import Section
+from mcpbridge.storage.store import Store
+
+Key = tuple[Section, str]
+"""Section and name."""
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """What was said of one server or tool."""
+
+    section: Section
+    name: str
+    table: dict[str, Any] | None = None
+    """As the configuration file would have it, variables not filled in; None: it is the file's."""
+    disabled: bool | None = None
+    """Switched off or on; None: as its table says."""
+    tools: dict[str, bool] = {}
+    """The same of single tools of it, by the server's own name: whether they are switched off."""
+    removed: bool = False
+    """The file has it, and it is taken out."""
+    by: str = ""
+    """Who said so last: `api:NAME`, `library`, …"""
+    at: str = ""
+    """When, in ISO 8601."""
+    is_kept: bool = False
+    """It outlives the bridge, in its store."""
+
+    @property
+    def key(self) -> Key:
+        """Where it belongs."""
+        return self.section, self.name
+
+    @property
+    def says_nothing(self) -> bool:
+        """Without it everything would be the same."""
+        return self.table is None and self.disabled is None and not self.tools and not self.removed
+
+
+_KIND = "registry"
+"""The kind of these entries in the store."""
+
+_SECONDS = 3650 * 86400.0
+"""How long they are kept."""
+
+
+class KeptEntries:
+    """Those of one configuration: bridges with others share the store, but nothing of this."""
+
+    def __init__(self, store: Store, owner: Callable[[], str]) -> None:
+        """`owner`: tells the configuration."""
+        self._store, self._owner = store, owner
+
+    async def all(self) -> list[bytes]:
+        """What is kept, oldest first, as it was written.
+
+        Raises:
+            StoreFailed: it cannot be read.
+        """
+        owner = self._owner()
+        known = await self._store.entries(_KIND, principal=owner)
+        bodies = [await self._store.get(_KIND, one.handle, principal=owner) for one in known]
+        return [body for body in bodies if body is not None]
+
+    async def change(self, before: Entry | None, after: Entry | None) -> None:
+        """Keep what is said now in the place of what was said before; what is not to be kept is forgotten.
+
+        Raises:
+            StoreFailed, ValueTooLarge: it cannot be kept.
+        """
+        if after is not None and after.is_kept:
+            body = msgspec.json.encode(after)
+            handle = "/".join(after.key)
+            await self._store.put(_KIND, body, principal=self._owner(), expires_in=_SECONDS, handle=handle)
+        elif before is not None and before.is_kept:
+            await self._store.drop(_KIND, "/".join(before.key), principal=self._owner())
