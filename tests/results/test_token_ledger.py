@@ -124,10 +124,10 @@ async def test_it_is_written_now_and_then_and_at_the_end(
     async with ledger.running():
         count(ledger)
         with anyio.fail_after(10):
-            while not await store.counted("results"):
+            while not await store.read_counts("results"):
                 await anyio.sleep(0.01)
         count(ledger)
-    [numbers] = (await store.counted("results")).values()
+    [numbers] = (await store.read_counts("results")).values()
     assert numbers == [2, 2, 200, 20, 200, 0]
     await store.close()
 
@@ -140,7 +140,7 @@ async def test_what_was_counted_is_written_although_the_end_is_a_cancellation(cl
             count(ledger)
             scope.cancel()
             await anyio.sleep_forever()
-    assert len(await store.counted("results")) == 1
+    assert len(await store.read_counts("results")) == 1
 
 
 async def test_a_line_that_is_held_over_the_change_of_day_still_counts(clock: Clock) -> None:
@@ -181,7 +181,7 @@ async def test_many_rows_are_written_in_parts_and_none_twice(clock: Clock) -> No
     await ledger.flush()
     assert store.sizes == [500, 500, 200, 200]
     assert [account.calls for account in await ledger.report(by=())] == [1200]
-    assert len(await store.counted("results")) == 1200
+    assert len(await store.read_counts("results")) == 1200
 
 
 class Failing(MemoryStore):
@@ -206,7 +206,7 @@ async def test_what_cannot_be_written_is_written_later_and_told_once(clock: Cloc
     assert [account.calls for account in await ledger.report()] == [3]
     store.fails = False
     await ledger.flush()
-    [numbers] = (await store.counted("results")).values()
+    [numbers] = (await store.read_counts("results")).values()
     assert numbers[0] == 3
 
 

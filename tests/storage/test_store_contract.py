@@ -261,27 +261,27 @@ async def test_numbers_add_up(store: Store) -> None:
     await store.count("tokens", {(day, "a", "b"): [1, 2], (day, "a", "c"): [5]})
     await store.count("tokens", {(day, "a", "b"): [10, 20, -30], (next_day,): [2**70]})
     await store.count("other", {(day, "a", "b"): [7]})
-    assert await store.counted("tokens") == {
+    assert await store.read_counts("tokens") == {
         (day, "a", "b"): [11, 22, -30],
         (day, "a", "c"): [5],
         (next_day,): [2**70],
     }
-    assert await store.counted("tokens", since=next_day) == {(next_day,): [2**70]}
-    assert await store.counted("none") == {}
+    assert await store.read_counts("tokens", since=next_day) == {(next_day,): [2**70]}
+    assert await store.read_counts("none") == {}
 
 
 async def test_old_numbers_are_forgotten(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("store", "memory_store"):
-        monkeypatch.setattr(f"mcpbridge.storage.{module}.MAX_TALLIES", 20)
+        monkeypatch.setattr(f"mcpbridge.storage.{module}.MAX_COUNTS", 20)
     await store.count("tokens", {("1970-01-12",): [1], ("1971-01-12",): [2]})
     clock.now += 401 * 86400
     await store.count("tokens", {("1971-02-20", str(number)): [1] for number in range(10)})
-    assert ("1970-01-12",) not in await store.counted("tokens")
+    assert ("1970-01-12",) not in await store.read_counts("tokens")
     clock.now += 700
     await store.count("tokens", {("1971-02-21", str(number)): [1] for number in range(18)})
     clock.now += 700
     await store.count("tokens", {("1971-02-21", "0"): [1]})
-    found = await store.counted("tokens")
+    found = await store.read_counts("tokens")
     assert len(found) <= 20
     assert all(found[("1971-02-21", str(number))] for number in range(18))
 

@@ -30,7 +30,7 @@ from mcpbridge.upstream.projects import ProjectText
 _WILD = frozenset("*?[")
 
 
-class Stranger(Struct, frozen=True):
+class UnknownServer(Struct, frozen=True):
     """A name of a server that none has."""
 
     key: tuple[str, ...]
@@ -41,7 +41,7 @@ class Stranger(Struct, frozen=True):
     """Nothing that comes later can make it right."""
 
 
-def strangers(settings: Settings) -> Iterator[Stranger]:
+def unknown_servers(settings: Settings) -> Iterator[UnknownServer]:
     """All of them, in the order of the file."""
     known = [*settings.servers, *settings.tools, *map(pack_name, settings.packs), TOOLS, BUILTIN, BRIDGE]
     sections: dict[str, Sequence[tuple[Sequence[str], Sequence[str]]]] = {
@@ -63,26 +63,26 @@ def strangers(settings: Settings) -> Iterator[Stranger]:
 
 def _server(
     key: tuple[str, ...], glob: str, known: list[str], *, shown: str = "", rest: str = ""
-) -> Iterator[Stranger]:
+) -> Iterator[UnknownServer]:
     if any(fnmatchcase(name, glob) for name in known):
         return
     found = f" (found {shown[:80]!r})" if shown else ""
     if _WILD.intersection(glob):
         if glob.strip("*"):  # what matches everything waits for the first server
-            yield Stranger(key, f"no server has a name like {glob[:80]!r}{found}", "", is_certain=False)
+            yield UnknownServer(key, f"no server has a name like {glob[:80]!r}{found}", "", is_certain=False)
         return
     close = nearest(glob, known, limit=1)
     hint = f"Did you mean `{close[0]}{rest}`?" if close else f"There are: {', '.join(known[:-3]) or 'none'}."
-    yield Stranger(key, f"no server is called {glob[:80]!r}{found}", hint, is_certain=True)
+    yield UnknownServer(key, f"no server is called {glob[:80]!r}{found}", hint, is_certain=True)
 
 
-def _wire_name(key: tuple[str, ...], glob: str, known: list[str]) -> Iterator[Stranger]:
+def _wire_name(key: tuple[str, ...], glob: str, known: list[str]) -> Iterator[UnknownServer]:
     """A name as clients see it, `server__tool`; without a slash a glob is compared with the tool's own name alone."""
     for server in sorted(known, key=len, reverse=True):
         if glob.startswith(f"{server}__"):
             meant = f"{server}/{glob.removeprefix(f'{server}__')}"
             what = f"expected an id (`server/tool`), not the name that clients see (found {glob[:80]!r})"
-            yield Stranger(key, what, f"Did you mean `{meant}`?", is_certain=True)
+            yield UnknownServer(key, what, f"Did you mean `{meant}`?", is_certain=True)
             return
 
 
@@ -175,7 +175,7 @@ def _about_strangers(settings: Settings, file: str, line_of: LineOf) -> list[str
     """
     found = [
         (one.is_certain, ConfigError(one.what, file=place(file, line_of(one.key)), key=dotted(one.key), hint=one.hint))
-        for one in strangers(settings)
+        for one in unknown_servers(settings)
     ]
     if wrong := [mistake for is_certain, mistake in found if is_certain]:
         raise together(wrong)

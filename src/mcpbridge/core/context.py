@@ -182,13 +182,13 @@ class CallContext(Struct, eq=False):
         return self.cancellation.is_cancelled
 
 
-class _Said(msgspec.Struct):
+class _ClaimedContext(msgspec.Struct):
     tenant: Any = ""
     user: Any = ""
     metadata: Any = None
 
 
-_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_claims = msgspec.json.Decoder(_ClaimedContext).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
@@ -204,23 +204,23 @@ def run_of(meta: Body | None) -> str:
 
 def context_of(meta: Body | None, session: Session, tool: str, around: BridgeContext) -> CallContext:
     """The context of a call: what its `_meta` says, as far as it can be read, and what surrounds it."""
-    said = _said(meta)
-    user = session.principal or short(said.user)
-    tenant = (around.tenants.get(session.principal, "") if session.principal else "") or short(said.tenant)
-    told: object = said.metadata
-    metadata = MappingProxyType(cast("dict[str, Any]", told)) if isinstance(told, dict) else _NOTHING
+    claims = _claimed_context(meta)
+    user = session.principal or short(claims.user)
+    tenant = (around.tenants.get(session.principal, "") if session.principal else "") or short(claims.tenant)
+    claimed: object = claims.metadata
+    metadata = MappingProxyType(cast("dict[str, Any]", claimed)) if isinstance(claimed, dict) else _NOTHING
     run = run_of(meta) or new_run()
     events = CallEvents(around.events, run, session.id, tool, session.principal, tenant)
     return CallContext(run, session, user, tenant, metadata, around.dependencies, events)
 
 
-def _said(meta: Body | None) -> _Said:
-    """What the client says of itself; what has the wrong shape counts as not said."""
+def _claimed_context(meta: Body | None) -> _ClaimedContext:
+    """What the client says of itself; what has the wrong shape is left out."""
     try:
         raw = meta.get(CONTEXT) if meta is not None else None
-        return _decode_said(raw) if raw is not None else _Said()
+        return _decode_claims(raw) if raw is not None else _ClaimedContext()
     except (msgspec.DecodeError, RecursionError):
-        return _Said()
+        return _ClaimedContext()
 
 
 def text_in(meta: Body | None, key: str) -> str:

@@ -132,8 +132,8 @@ class Unreachable(QuestionRefused):
     """There is no way to the client from where the question came; it was not put."""
 
 
-def why_not(question: Question, profile: ClientCapabilities) -> QuestionRefused | None:
-    """Why a question must not be put to whoever can be asked this; None when it may."""
+def question_refusal(question: Question, profile: ClientCapabilities) -> QuestionRefused | None:
+    """Why this question must not be put to a client with these capabilities; None when it may be."""
     try:
         params = Body(question.params)
         if reason := profile.refusal(question.method, params):
@@ -281,9 +281,9 @@ class ElicitorWrapper:
 
 def encoded_capabilities(profile: ClientCapabilities, extensions: bytes = b"") -> bytes:
     """The `clientCapabilities` of a modern request, on the wire. `extensions`: the map to add, encoded."""
-    if len(extensions) > _LONGEST_KEPT:
+    if len(extensions) > _LONGEST_CACHED:
         return _encode_capabilities(profile, extensions)
-    return _kept_capabilities(profile, extensions)
+    return _cached_capabilities(profile, extensions)
 
 
 def _encode_capabilities(profile: ClientCapabilities, extensions: bytes) -> bytes:
@@ -293,10 +293,10 @@ def _encode_capabilities(profile: ClientCapabilities, extensions: bytes) -> byte
     return encode(declared)
 
 
-_LONGEST_KEPT = 512
+_LONGEST_CACHED = 512
 """Bytes of extensions whose encoding is remembered: they are the client's own, and may be as long as a request."""
 
-_kept_capabilities = lru_cache(maxsize=256)(_encode_capabilities)
+_cached_capabilities = lru_cache(maxsize=256)(_encode_capabilities)
 
 
 def _object(capabilities: Mapping[str, Any], name: str) -> dict[str, Any] | None:

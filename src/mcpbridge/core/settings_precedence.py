@@ -60,16 +60,16 @@ def resolve(
         return default
 
     spellings = _snake_case(name)
-    read_only = _known(nearest("read_only", None), hints.read_only, is_trusted, believed=False)
+    read_only = _believed_claim(nearest("read_only", None), hints.read_only, is_trusted, believed=False)
     effect: Effect = "read" if read_only else "unknown" if read_only is None else "write"
     if read_only is None and (_matches(spellings, calls.write_names) or _matches(spellings, calls.destructive_names)):
         effect = "write"
-    destructive = _known(nearest("destructive", None), hints.destructive, is_trusted, believed=True)
+    destructive = _believed_claim(nearest("destructive", None), hints.destructive, is_trusted, believed=True)
     if destructive is None:
         destructive = _matches(spellings, calls.destructive_names)
     destructive = destructive and not read_only
     effect = "write" if destructive else effect
-    idempotent = bool(_known(nearest("idempotent", None), hints.idempotent, is_trusted, believed=None))
+    idempotent = bool(_believed_claim(nearest("idempotent", None), hints.idempotent, is_trusted, believed=None))
     guessed: Risk = "high" if destructive else "low" if effect == "read" else "medium"
     idle = nearest("call_timeout", LOCAL_SECONDS if is_local else CALL_SECONDS)
     has_own_time = is_local or any(
@@ -87,7 +87,7 @@ def resolve(
         timeouts=Timeouts(idle, max(idle, nearest("max_call_timeout", LONGEST_SECONDS))) if has_own_time else None,
         late=nearest("late", "keep"),
         retry=nearest("retry", NO_RETRY),
-        cache=_kept_for(effect, tool, nearest("cache", 0.0)),
+        cache=_cache_seconds(effect, tool, nearest("cache", 0.0)),
         is_cache_shared=nearest("cache_scope", "private") == "shared",
         is_serial=effect == "write" and nearest("side_effects", "serial") == "serial",
         max_concurrent=limits[0],
@@ -98,13 +98,15 @@ def resolve(
     )
 
 
-def _kept_for(effect: Effect, tool: CallSettings | None, seconds: float) -> float:
+def _cache_seconds(effect: Effect, tool: CallSettings | None, seconds: float) -> float:
     """Seconds that results are kept. What writes never; what may write only if that is said of the tool itself."""
-    is_meant = effect == "read" or (effect == "unknown" and tool is not None and tool.cache is not None)
-    return seconds if is_meant else 0.0
+    is_cacheable = effect == "read" or (effect == "unknown" and tool is not None and tool.cache is not None)
+    return seconds if is_cacheable else 0.0
 
 
-def _known(configured: bool | None, hint: bool | None, is_trusted: bool, *, believed: bool | None) -> bool | None:
+def _believed_claim(
+    configured: bool | None, hint: bool | None, is_trusted: bool, *, believed: bool | None
+) -> bool | None:
     """What is known of one claim. A server that is not trusted is `believed` only what speaks against its tool."""
     if configured is not None:
         return configured

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGarbled
-from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, QUESTIONS, Question, elicitation_mode, why_not
+from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, QUESTIONS, Question, elicitation_mode, question_refusal
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, encode
@@ -121,7 +121,7 @@ async def ask_all(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
 
 async def _ask_client(call: Call, questions: dict[str, Question]) -> dict[str, Raw]:
     for question in questions.values():
-        if refused := why_not(question, call.client.profile):
+        if refused := question_refusal(question, call.client.profile):
             raise UpstreamGarbled(call.upstream, f"it asks what it must not: {refused}")
     if len(questions) == 1:
         ((key, question),) = questions.items()

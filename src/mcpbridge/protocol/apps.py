@@ -27,8 +27,8 @@ def is_for_apps_only(meta: object) -> bool:
     return _ui(meta).get("visibility") == ["app"]
 
 
-def respelled(meta: Raw | bytes, publish: Callable[[str], str]) -> bytes | None:
-    """The `_meta` object with its app named as `publish` does; None where that changes nothing.
+def with_published_uris(meta: Raw | bytes, publish: Callable[[str], str]) -> bytes | None:
+    """The `_meta` object with the URI of its app replaced by `publish`; None where that changes nothing.
 
     Raises:
         msgspec.DecodeError: it is no object.

@@ -86,7 +86,7 @@ class Body:
         except AttributeError:  # it was not encoded since the last change
             pass
 
-    def say_once(self) -> None:
+    def remove_duplicate_members(self) -> None:
         """Encode it anew unless its bytes are known to say nothing but its members, each once.
 
         Of a member named twice the last counts here, while whoever gets the bytes may take the first.

@@ -38,7 +38,7 @@ def extensions_of(capabilities: Mapping[str, Any]) -> Extensions:
     return {name: cast("dict[str, Any]", settings) for name, settings in entries if isinstance(settings, dict)}
 
 
-def declared_up(
+def declared_to_servers(
     client: Extensions, allowed: Collection[str] = (), *, tasks: bool = False
 ) -> dict[str, Mapping[str, Any]]:
     """What to declare to a server: the bridge's own, and what the client behind the call declared and may use.
@@ -51,7 +51,7 @@ def declared_up(
     return {name: _joined([own.get(name, {}), relayed.get(name, {})]) for name in sorted({*own, *relayed})}
 
 
-def published_down(upstreams: Iterable[Extensions], allowed: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
+def declared_to_clients(upstreams: Iterable[Extensions], allowed: Collection[str] = ()) -> dict[str, Mapping[str, Any]]:
     """What to declare to clients: what some server declares. Settings of several are joined, in the order given."""
     declared = list(upstreams)
     names = sorted({name for one in declared for name in one if name in _PURE_DATA or name in allowed})

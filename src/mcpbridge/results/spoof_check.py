@@ -110,7 +110,7 @@ def _unclaimed(data: bytes) -> bytes:
             meta.drop(RESULT)
             result.put("_meta", meta)
         else:
-            result.say_once()
+            result.remove_duplicate_members()
         return bytes(result.data)
     except (msgspec.DecodeError, RecursionError):
         text = str(data, "utf-8", "surrogateescape")

@@ -113,7 +113,7 @@ class Summarizer:
         """
         if room < SMALLEST_ROOM:
             raise SummaryFailed("there is no room for one")
-        if reason := self._model.why_not(call.client):
+        if reason := self._model.reason_unavailable(call.client):
             raise SummaryFailed(reason)
         tool = call.tool.id if call.tool is not None else call.target
         arguments = str(memoryview(call.params.get("arguments") or b""), "utf-8", "replace")

@@ -19,7 +19,7 @@ from mcpbridge.base.background_tasks import OwnedTasks
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.results.token_count import estimated_tokens
-from mcpbridge.storage.store import MAX_DAYS, Store, Tallies, add
+from mcpbridge.storage.store import MAX_DAYS, DailyCounts, Store, add
 
 log = get_logger("mcpbridge.results")
 
@@ -110,10 +110,10 @@ class TokenLedger:
         """Lines of the day before: a call that is under way may hold one, so what comes on them still counts."""
         self._clients, self._tools = set[str](), set[tuple[str, str]]()
         self._day, self._day_begins = "", 0.0
-        self._earlier: Tallies = {}
+        self._earlier: DailyCounts = {}
         """What was counted and is on no line any more: on days before, and what could not be written."""
         self._writing: asyncio.Task[None] | None = None
-        self._rows: Tallies = {}
+        self._rows: DailyCounts = {}
         """What it writes. It may take longer than anybody waits, and until it ends nobody knows whether it did."""
         self._lock = anyio.Lock()
         self._has_complained = False
@@ -159,12 +159,12 @@ class TokenLedger:
         async with self._lock:
             with anyio.move_on_after(_WRITING):  # else what is being written would be seen twice
                 await self._is_written()
-            found = await self._store.counted(_LEDGER, since=since)
+            found = await self._store.read_counts(_LEDGER, since=since)
             self._put_aside()
             for rows in (self._earlier, self._rows):
                 add(found, {key: numbers for key, numbers in rows.items() if key[0] >= since})
         places = [_PARTS.index(part) for part in by]
-        sums: Tallies = {}
+        sums: DailyCounts = {}
         for key, numbers in found.items():
             if len(key) == len(_PARTS):  # else a damaged row
                 add(sums, {tuple(key[place] for place in places): numbers})

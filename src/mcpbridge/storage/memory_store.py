@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import ValueTooLarge
 from mcpbridge.storage.compression import PLAIN, Workers, is_worth_packing, pack, unpack
-from mcpbridge.storage.store import MAX_TALLIES, Entry, Tallies, add, new_handle, oldest_day
+from mcpbridge.storage.store import MAX_COUNTS, DailyCounts, Entry, add, new_handle, oldest_day
 
 _MAX_BYTES = 64 * 1024**2
 _ROOM = 512
@@ -46,7 +46,7 @@ class MemoryStore:
         self._kinds: dict[str, _Names] = {}
         self._rooms: dict[str, int] = {}
         self._bounds: dict[str, int] = {}
-        self._ledgers: dict[str, Tallies] = {}
+        self._ledgers: dict[str, DailyCounts] = {}
         self._workers = Workers()
         self._sweep_at = 0.0
 
@@ -131,10 +131,10 @@ class MemoryStore:
     async def count(self, ledger: str, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
         """Add numbers."""
         add(self._ledgers.setdefault(ledger, {}), rows)
-        if sum(map(len, self._ledgers.values())) > MAX_TALLIES:
+        if sum(map(len, self._ledgers.values())) > MAX_COUNTS:
             self._forget_tallies()
 
-    async def counted(self, ledger: str, *, since: str = "") -> Tallies:
+    async def read_counts(self, ledger: str, *, since: str = "") -> DailyCounts:
         """What was counted."""
         first = max(since, oldest_day(self._clock()))
         return {key: list(numbers) for key, numbers in self._ledgers.get(ledger, {}).items() if key[0] >= first}
@@ -202,7 +202,7 @@ class MemoryStore:
         keys = [(key[0], ledger, key) for ledger, tallies in self._ledgers.items() for key in tallies]
         first = oldest_day(self._clock())
         old = sum(1 for day, _, _ in keys if day < first)
-        for _, ledger, key in sorted(keys)[: max(old, len(keys) - MAX_TALLIES * 9 // 10)]:
+        for _, ledger, key in sorted(keys)[: max(old, len(keys) - MAX_COUNTS * 9 // 10)]:
             del self._ledgers[ledger][key]
 
 

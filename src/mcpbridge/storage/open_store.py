@@ -16,7 +16,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.database import may_exist
-from mcpbridge.storage.store import Entry, Store, Tallies, add
+from mcpbridge.storage.store import DailyCounts, Entry, Store, add
 
 log = get_logger("mcpbridge.storage")
 
@@ -182,11 +182,11 @@ class LazyStore:
                 self._complain(error)
         return await self._in_memory().count(ledger, rows)
 
-    async def counted(self, ledger: str, *, since: str = "") -> Tallies:
+    async def read_counts(self, ledger: str, *, since: str = "") -> DailyCounts:
         """What was counted."""
-        found = await self._in_file(lambda file: file.counted(ledger, since=since), {})
+        found = await self._in_file(lambda file: file.read_counts(ledger, since=since), {})
         if self._memory is not None:
-            add(found, await self._memory.counted(ledger, since=since))
+            add(found, await self._memory.read_counts(ledger, since=since))
         return found
 
     async def _found(self, look: Callable[[Store], Awaitable[_T]], none: _T) -> _T:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-Tallies = dict[tuple[str, ...], list[int]]
-"""Numbers by what they are counted of; the first part of each key is the day, `YYYY-MM-DD`."""
+DailyCounts = dict[tuple[str, ...], list[int]]
+"""Numbers by what they count; the first part of each key is the day, `YYYY-MM-DD`."""
 
 
 class Entry(Struct, frozen=True):
@@ -125,8 +125,8 @@ class Store(Protocol):
         """
         ...
 
-    async def counted(self, ledger: str, *, since: str = "") -> Tallies:
-        """What was counted, from the day `since` on."""
+    async def read_counts(self, ledger: str, *, since: str = "") -> DailyCounts:
+        """The counts from the day `since` on."""
         ...
 
     async def close(self) -> None:
@@ -145,11 +145,11 @@ def new_handle() -> str:
 
 MAX_DAYS = 400
 """Days that numbers are kept."""
-MAX_TALLIES = 100_000
+MAX_COUNTS = 100_000
 """Keys of all ledgers together."""
 
 
-def add(to: Tallies, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
+def add(to: DailyCounts, rows: Mapping[tuple[str, ...], Sequence[int]]) -> None:
     """Add numbers to those of the same keys, column by column."""
     for key, numbers in rows.items():
         to[key] = _sum(to.get(key, ()), numbers)
@@ -170,7 +170,7 @@ def add_rows(connection: "Connection", ledger: str, rows: Mapping[tuple[str, ...
         connection.execute("INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?)", (*name, json.dumps(total)))
 
 
-def read_rows(connection: "Connection", ledger: str, since: str) -> Tallies:
+def read_rows(connection: "Connection", ledger: str, since: str) -> DailyCounts:
     """What is in the file, from the day `since` on."""
     query = "SELECT day, key, numbers FROM tally WHERE ledger = ? AND day >= ?"
     rows = connection.execute(query, (ledger, since))
@@ -181,8 +181,8 @@ def forget_rows(connection: "Connection", before: str) -> None:
     """Remove the days before that one, and the oldest of what is too much."""
     connection.execute("DELETE FROM tally WHERE day < ?", (before,))
     (count,) = connection.execute("SELECT count(*) FROM tally").fetchone()
-    if count > MAX_TALLIES:
-        connection.execute(_FORGET_OLDEST, (count - MAX_TALLIES,))
+    if count > MAX_COUNTS:
+        connection.execute(_FORGET_OLDEST, (count - MAX_COUNTS,))
 
 
 _FIND = "SELECT numbers FROM tally WHERE ledger = ? AND day = ? AND key = ?"

@@ -26,7 +26,7 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.error_codes import UNSUPPORTED_VERSION, code_of, supported_versions
-from mcpbridge.protocol.extensions import declared_up
+from mcpbridge.protocol.extensions import declared_to_servers
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.upstream.auth.browser import ask_to_sign_in
 from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom, takes_slot
@@ -43,7 +43,7 @@ from mcpbridge.upstream.start_progress import StartProgress
 
 _NOTICEABLE = 0.001
 """Seconds of waiting that count against the time of a call; less is not worth new deadlines."""
-_OWN_EXTENSIONS = encode(declared_up({}, tasks=True))
+_OWN_EXTENSIONS = encode(declared_to_servers({}, tasks=True))
 
 
 class UpstreamRequests:

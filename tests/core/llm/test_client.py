@@ -133,8 +133,8 @@ async def test_a_client_is_asked_by_name_and_told_the_whole() -> None:
 async def test_only_a_client_that_samples_is_asked() -> None:
     model = Model(Account("client", "guess", "guesses"))
     client = Someone(form=True)
-    assert model.why_not(client)
+    assert model.reason_unavailable(client)
     with pytest.raises(ModelFailed, match="did not declare sampling"):
         await written(model, elicitor=client)
     assert not client.asked
-    assert not Model(Account("openai", "guess", "guesses")).why_not(client)
+    assert not Model(Account("openai", "guess", "guesses")).reason_unavailable(client)

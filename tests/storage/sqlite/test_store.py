@@ -142,11 +142,11 @@ async def test_damaged_numbers_count_for_nothing(tmp_path: Path) -> None:
     await store.count("tokens", {("2999-01-01", "a"): [1]})
     for numbers in ("[", "17", '["a", 3]', "x" * 10_000):
         await spoil(path, "UPDATE tally SET numbers = ?", numbers)
-        await store.counted("tokens")
+        await store.read_counts("tokens")
         await store.count("tokens", {("2999-01-01", "a"): [1]})
-    assert await store.counted("tokens") == {("2999-01-01", "a"): [1]}
+    assert await store.read_counts("tokens") == {("2999-01-01", "a"): [1]}
     await spoil(path, "UPDATE tally SET key = '{}'")
-    assert await store.counted("tokens") == {("2999-01-01",): [1]}
+    assert await store.read_counts("tokens") == {("2999-01-01",): [1]}
     await store.close()
 
 
@@ -208,7 +208,7 @@ async def test_processes_add_up_and_agree_on_one_secret(tmp_path: Path) -> None:
     assert len(set(said)) == 1
     assert said[0].startswith(b"secret ")
     store = SqliteStore(path)
-    found = await store.counted("tokens")
+    found = await store.read_counts("tokens")
     assert sum(numbers[0] for numbers in found.values()) == 300
     assert sum(numbers[1] for numbers in found.values()) == 3 * sum(range(100))
     assert len(await store.entries("result", principal="")) == 10

@@ -2,7 +2,7 @@
 
 Servers with a limit are measured every few seconds; those that are due at the same moment share one look at /proc.
 Memory that several processes share counts once where the system tells (PSS). That costs more, so it is asked only of
-a server that seems to be over its limit, or when somebody wants to know (`held_by`).
+a server that seems to be over its limit, or when somebody wants to know (`memory_of`).
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def too_much(process: ServerProcess, limit: int) -> str:
     return f"it used {show_bytes(_rounded(found))} of memory; its `memory_limit` is {show_bytes(limit)}"
 
 
-async def held_by(process: ServerProcess) -> int | None:
+async def memory_of(process: ServerProcess) -> int | None:
     """Bytes that a server holds now, with all that it started; None where the system does not say."""
     asked = {process.cookie: (process.pid, 0)}  # of all that is more than nothing the exact number is told
     found = await asyncio.get_running_loop().run_in_executor(sweeper, _measured, asked)

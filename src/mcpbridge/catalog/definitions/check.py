@@ -24,7 +24,7 @@ from mcpbridge.catalog.definitions.schemas import (
     without_header_marks,
 )
 from mcpbridge.core.call_options import NO_HINTS, Hints
-from mcpbridge.protocol.apps import app_uris, is_for_apps_only, respelled
+from mcpbridge.protocol.apps import app_uris, is_for_apps_only, with_published_uris
 from mcpbridge.protocol.jsonrpc import Fields, decode_fields, encode, encode_fields, one_line
 from mcpbridge.protocol.sdk import find_invalid_x_mcp_header, x_mcp_header_map
 
@@ -128,7 +128,7 @@ def with_ui_uris(definition: Definition, published: Mapping[str, str]) -> Change
     """The change that makes a tool point to its apps by their published URIs; none where they are the same."""
     if all(published.get(uri, uri) == uri for uri in definition.ui):  # so also where there are none
         return _UNCHANGED
-    meta = respelled(decode_fields(definition.raw)["_meta"], lambda uri: published.get(uri, uri))
+    meta = with_published_uris(decode_fields(definition.raw)["_meta"], lambda uri: published.get(uri, uri))
     return _UNCHANGED if meta is None else {"_meta": meta}
 
 

@@ -362,7 +362,7 @@ class ModelRouter:
             raise ModelFailed("there is no request")
         chosen = self._kept.of(question.digest, self._clock())
         if chosen is None:
-            if reason := self._model.why_not(question.elicitor):
+            if reason := self._model.reason_unavailable(question.elicitor):
                 raise ModelFailed(reason)
             chosen = await self._asked_once(question, self._model)
         if chosen.failure:

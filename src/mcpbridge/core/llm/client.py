@@ -234,7 +234,7 @@ class Model:
         """It is the client's own."""
         self._service = None if self.is_clients else Service(account)
 
-    def why_not(self, elicitor: Elicitor) -> str:
+    def reason_unavailable(self, elicitor: Elicitor) -> str:
         """Why it cannot be asked on behalf of this client; empty when it can."""
         return "the client did not declare sampling" if self.is_clients and not elicitor.profile.sampling else ""
 
@@ -246,7 +246,7 @@ class Model:
         Raises:
             ModelFailed: the client does not sample or refused, the service failed, it took too long.
         """
-        if reason := self.why_not(elicitor):
+        if reason := self.reason_unavailable(elicitor):
             raise ModelFailed(reason)
         now = asyncio.get_running_loop().time()
         until = min(now + seconds, deadline) if deadline else now + seconds

@@ -26,7 +26,7 @@ from mcpbridge.core.elicitation import (
     QuestionRefused,
     Unreachable,
     elicitation_mode,
-    why_not,
+    question_refusal,
 )
 from mcpbridge.downstream.client import Client, Notify, Requests
 from mcpbridge.protocol.body import Body
@@ -49,7 +49,7 @@ def phrase(question: Question, version: str, profile: ClientCapabilities, *, eli
     Raises:
         QuestionRefused: the client cannot be asked this, or not in this form.
     """
-    if refused := why_not(question, profile):
+    if refused := question_refusal(question, profile):
         raise refused
     params = Body(question.params)
     try:

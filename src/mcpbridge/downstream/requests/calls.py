@@ -113,7 +113,8 @@ class Calls:
         elif ref.name != resolved.name or resolved.transform:
             params.put("name", ref.name)
         else:
-            params.say_once()  # the server must not find another name, or other arguments, than everybody here
+            # The server must not find another name, or other arguments, than everybody here.
+            params.remove_duplicate_members()
         if resolved.transform:
             meta = params.inner("_meta") or Body()
             meta.put(TRANSFORM, resolved.transform)

@@ -29,7 +29,7 @@ from mcpbridge.pipeline.stages.validate_arguments import told_of
 from mcpbridge.pipeline.validation.coercion import UNWRAPPED
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import HEADER_MISMATCH, code_of
-from mcpbridge.protocol.extensions import declared_up, extensions_of
+from mcpbridge.protocol.extensions import declared_to_servers, extensions_of
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.log_levels import LEVELS
 from mcpbridge.protocol.meta import complete_for_modern
@@ -164,7 +164,9 @@ class Delivery:
     def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
         """The call on its way, with whoever can be asked about it."""
         if "extensions" in client.capabilities:
-            call.extensions = encode(declared_up(extensions_of(client.capabilities), self._extensions, tasks=True))
+            call.extensions = encode(
+                declared_to_servers(extensions_of(client.capabilities), self._extensions, tasks=True)
+            )
         if client.modern:
             if call.method in _MAY_ASK and (client.profile or "requestState" in call.params):
                 return self._parking.deliver(client, call)

@@ -19,7 +19,7 @@ from mcpbridge.downstream.elicitation.ask import ClientRequests, LegacyElicitor
 from mcpbridge.downstream.handler import Handler
 from mcpbridge.downstream.notifications.from_upstreams import expect
 from mcpbridge.downstream.settings import INSTRUCTIONS_BUDGET, LIST_TTL
-from mcpbridge.protocol.extensions import TASKS, extensions_of, published_down
+from mcpbridge.protocol.extensions import TASKS, declared_to_clients, extensions_of
 from mcpbridge.protocol.jsonrpc import Frame, encode
 from mcpbridge.protocol.revisions import (
     FIRST_WITH_ANNOTATIONS,
@@ -68,7 +68,7 @@ class Introduction:
         if version >= FIRST_WITH_ANNOTATIONS:
             declared["completions"] = {}
         upstreams = [one for name, one in sorted(self._pool.upstreams.items()) if shows(name)]
-        extensions = published_down((extensions_of(one.capabilities) for one in upstreams), self._extensions)
+        extensions = declared_to_clients((extensions_of(one.capabilities) for one in upstreams), self._extensions)
         if version == LATEST_LEGACY and any(one.runs_tasks for one in upstreams):
             declared["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         if is_modern(version) and any(one.modern and TASKS in extensions_of(one.capabilities) for one in upstreams):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.protocol.apps import respelled
+from mcpbridge.protocol.apps import with_published_uris
 from mcpbridge.protocol.body import Body
 
 _Change = Callable[[Body], bool]
@@ -51,7 +51,7 @@ def publish_uris(method: str, result: Body, publish: Callable[[str], str]) -> No
 def _app(result: Body, publish: Callable[[str], str]) -> None:
     """The app that shows this result, where the result itself names one."""
     meta = result.inner("_meta")
-    if meta is not None and (changed := respelled(meta.data, publish)) is not None:
+    if meta is not None and (changed := with_published_uris(meta.data, publish)) is not None:
         result.put("_meta", Raw(changed))
 
 

@@ -30,7 +30,7 @@ from mcpbridge.pipeline.input_required import read_questions
 from mcpbridge.pipeline.task_polling import INPUT_REQUIRED, is_task, read_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY
-from mcpbridge.protocol.extensions import TASKS, declared_up, extensions_of
+from mcpbridge.protocol.extensions import TASKS, declared_to_servers, extensions_of
 from mcpbridge.protocol.jsonrpc import Frame, decode_fields, encode, encode_fields
 from mcpbridge.protocol.meta import complete_for_modern
 from mcpbridge.upstream.pool import Pool
@@ -258,7 +258,7 @@ class Tasks:
         params = params if params is not None else Body()
         params.put("taskId", id_)
         call = Call(method, server, id_, params, params.inner("_meta"), client=_Follower(client))
-        call.extensions = encode(declared_up(extensions_of(client.capabilities), self.extensions, tasks=True))
+        call.extensions = encode(declared_to_servers(extensions_of(client.capabilities), self.extensions, tasks=True))
         try:
             return await self._plan(call)
         except UpstreamAnswered as error:

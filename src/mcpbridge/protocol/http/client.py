@@ -18,7 +18,7 @@ import httpx2
 
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.protocol.http.bearer_auth import BearerSend, Send
-from mcpbridge.protocol.http.connect import dial, why_not_connected
+from mcpbridge.protocol.http.connect import connection_failure, dial
 from mcpbridge.protocol.http.connection import HttpConnection
 from mcpbridge.protocol.http.tls_and_proxy import Network, default_ssl_context
 
@@ -116,7 +116,7 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         except TimeoutError as error:
             raise httpx2.ConnectTimeout(f"no connection to {where} within {seconds or 0:g} s") from error
         except (OSError, ValueError) as error:  # ValueError: a host name that IDNA refuses
-            raise httpx2.ConnectError(f"{why_not_connected(error)}: {where}") from error
+            raise httpx2.ConnectError(f"{connection_failure(error)}: {where}") from error
         self._all[connection] = origin
         if not connection.is_open:  # lost before it was registered
             del self._all[connection]

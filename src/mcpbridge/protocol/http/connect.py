@@ -40,7 +40,7 @@ async def dial(host: str, port: int) -> socket.socket:
     return await _race(addresses)
 
 
-def why_not_connected(error: Exception) -> str:
+def connection_failure(error: Exception) -> str:
     """Why a connection could not be made, in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its TLS certificate is not trusted: {error.verify_message}"

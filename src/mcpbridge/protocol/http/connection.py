@@ -12,7 +12,7 @@ from typing import cast
 import httptools
 import httpx2
 
-from mcpbridge.protocol.http.connect import why_not_connected
+from mcpbridge.protocol.http.connect import connection_failure
 
 _HEAD_LIMIT = 256 << 10
 """Bytes of status line and headers that are accepted."""
@@ -197,7 +197,7 @@ class HttpConnection(asyncio.Protocol):
             if exchange.status and not self._has_length and exc is None:
                 exchange.completed()  # its end was meant to be the end of the connection (RFC 9112, 6.3)
             elif isinstance(exc, ssl.SSLError):  # such as a server that wanted a certificate of ours
-                exchange.broke(httpx2.ReadError(why_not_connected(exc)))
+                exchange.broke(httpx2.ReadError(connection_failure(exc)))
             elif exchange.status:
                 exchange.broke(httpx2.ReadError("the connection was cut within the answer"))
             else:

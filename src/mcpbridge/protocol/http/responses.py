@@ -29,7 +29,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.http.bearer_auth import Unauthorized
-from mcpbridge.protocol.http.connect import why_not_connected
+from mcpbridge.protocol.http.connect import connection_failure
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, one_line
 from mcpbridge.protocol.salvage import Item, Unfinished, salvage
 from mcpbridge.protocol.spoiled import Spoiled
@@ -172,7 +172,7 @@ def _without_jargon(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
-    return why_not_connected(cause) if isinstance(cause, ssl.SSLError) and "[SSL" in str(error) else ""
+    return connection_failure(cause) if isinstance(cause, ssl.SSLError) and "[SSL" in str(error) else ""
 
 
 def failure_of_status(

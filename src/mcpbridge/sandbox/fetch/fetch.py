@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mcpbridge.base.errors import AddressRefused, UpstreamError, UpstreamGarbled, UpstreamTimeout, UpstreamUnavailable
 from mcpbridge.base.version import __version__
-from mcpbridge.protocol.http.connect import dial, why_not_connected
+from mcpbridge.protocol.http.connect import connection_failure, dial
 from mcpbridge.protocol.http.connection import Exchange, HttpConnection
 from mcpbridge.protocol.http.responses import failure_of_exception
 from mcpbridge.protocol.http.tls_and_proxy import default_ssl_context
@@ -338,7 +338,7 @@ class Fetcher:
                     return await self._connect(target, address)
             except (OSError, ValueError) as error:  # TimeoutError is an OSError
                 if is_last:
-                    raise _unreachable(who, why_not_connected(error), target) from error
+                    raise _unreachable(who, connection_failure(error), target) from error
         raise AssertionError("a host without addresses was let through")
 
     async def _connect(self, target: Target, address: str) -> HttpConnection:

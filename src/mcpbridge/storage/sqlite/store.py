@@ -36,7 +36,7 @@ from mcpbridge.storage.sqlite.schema import (
     wrap,
     wrap_label,
 )
-from mcpbridge.storage.store import Entry, Tallies, add_rows, new_handle, read_rows
+from mcpbridge.storage.store import DailyCounts, Entry, add_rows, new_handle, read_rows
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -332,7 +332,7 @@ class SqliteStore:
         self._sweep_if_due(self._clock())
         await self._access.database.run(lambda connection: add_rows(connection, ledger, rows))
 
-    async def counted(self, ledger: str, *, since: str = "") -> Tallies:
+    async def read_counts(self, ledger: str, *, since: str = "") -> DailyCounts:
         """What was counted."""
         return await self._access.database.run(lambda connection: read_rows(connection, ledger, since), writes=False)
 

@@ -22,7 +22,7 @@ from mcpbridge.core.elicitation import (
     Question,
     QuestionRefused,
     Unreachable,
-    why_not,
+    question_refusal,
 )
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
@@ -100,7 +100,7 @@ class Questions:
         self._heard(frame.method)  # first: whoever comes from now on is to be kept apart
         params = frame.params if bytes(memoryview(frame.params)[:1]) else Raw(EMPTY_OBJECT)
         question = Question(self._name, frame.method, params)
-        if refused := why_not(question, self.declared):
+        if refused := question_refusal(question, self.declared):
             self._refuse(id_, question, refused)
             return True
         if not is_second_look and self._is_of_new_task(params):
@@ -190,7 +190,7 @@ class Questions:
         """`elicitors`: the one client, by each way that may lead to it; the likeliest first."""
         peer = self._peer
         try:
-            if refused := why_not(question, elicitors[0].profile):
+            if refused := question_refusal(question, elicitors[0].profile):
                 raise refused
             if peer is not None and calls:
                 # A task may ask while no request about it is under way: then no slot is taken.

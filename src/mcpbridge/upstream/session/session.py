@@ -18,7 +18,7 @@ from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
-from mcpbridge.protocol.extensions import declared_up
+from mcpbridge.protocol.extensions import declared_to_servers
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import RequestMeta
 from mcpbridge.protocol.peer import Peer
@@ -349,7 +349,7 @@ class UpstreamSession:
 
     async def _handshake(self, limits: Timeouts) -> None:
         profile = self._wanted_profile()
-        declared = profile.capabilities(modern=False) | {"extensions": declared_up({})}
+        declared = profile.capabilities(modern=False) | {"extensions": declared_to_servers({})}
         params = encode({"protocolVersion": LATEST_LEGACY, "capabilities": declared, "clientInfo": self._client_info})
         result = await self._peer.request("initialize", params, limits, cancellable=False)
         try:
@@ -371,7 +371,7 @@ class UpstreamSession:
         return self.capabilities.get(capability) is not None
 
 
-_CAPABILITIES = encode({"extensions": declared_up({}, tasks=True)})
+_CAPABILITIES = encode({"extensions": declared_to_servers({}, tasks=True)})
 """What a modern server is told with requests that are of no client, such as those for its lists."""
 
 _decode_entries = msgspec.json.Decoder(list[Raw]).decode

@@ -84,9 +84,9 @@ class StdioTransport:
 
     async def memory(self) -> int | None:
         """Bytes that the running server holds, with all that it started; None where the system does not say."""
-        from mcpbridge.base.process.memory import held_by  # asked by few
+        from mcpbridge.base.process.memory import memory_of  # asked by few
 
-        return await held_by(self._process) if self._process is not None else None
+        return await memory_of(self._process) if self._process is not None else None
 
     def last_words(self) -> str:
         """The last line on stderr that says something; if there is none, the last on stdout that is no message."""

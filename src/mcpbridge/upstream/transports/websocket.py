@@ -22,7 +22,7 @@ from mcpbridge.base.errors import Overloaded, UpstreamGone, UpstreamHttpError, U
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.protocol.framing import read_message
-from mcpbridge.protocol.http.connect import dial, open_tunnel, why_not_connected
+from mcpbridge.protocol.http.connect import connection_failure, dial, open_tunnel
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.settings import LARGEST_FRAME
@@ -158,7 +158,7 @@ class WsChannel(asyncio.Protocol):
             self._answer.set_result(None)
         self._gone.set()
         if self._is_started:
-            self._ended(f"the connection was cut: {why_not_connected(exc)}" if exc else "the connection was cut")
+            self._ended(f"the connection was cut: {connection_failure(exc)}" if exc else "the connection was cut")
 
     # -- internals
 
@@ -333,7 +333,7 @@ class WebSocketTransport:
             except (OSError, ValueError) as error:  # ValueError: a host name that IDNA refuses
                 channel.cut()
                 way = " through its proxy" if self._network.proxy_for(url) else ""
-                what = self._redact(f"{why_not_connected(error)}: {_place(url)}{way}")
+                what = self._redact(f"{connection_failure(error)}: {_place(url)}{way}")
                 raise UpstreamUnavailable(self._name, what) from error
             except BaseException:
                 channel.cut()
