@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from websockets.asyncio.server import ServerConnection
 
 from mcpbridge.base.errors import BridgeError, ConfigError, UpstreamUnavailable
-from mcpbridge.protocol.http.connect import open_tunnel
+from mcpbridge.protocol.http.proxy_tunnel import open_tunnel
 from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.transport import Transport

@@ -1,12 +1,13 @@
 """Server processes: started with a clean environment, ended with all their descendants.
 
 Four nets, each for what slips through the one before (measured: killing the group ends no descendant that has left it):
-the process group; the parent-death signal (`parent_death_main.py`), should the bridge die; the guard process
-(`orphan_reaper_main.py`, started with the first server, and again if it was killed), for the rest of the group in that
-case, which knows of a server before it is started; and a cookie in the environment, by which descendants are found
-that left the group with setsid.
 
-What nobody can end any more, since its event loop was closed, is killed at that moment where there are process
+1. the process group;
+2. the parent-death signal (`parent_death_main.py`), should the bridge die;
+3. the orphan reaper (`orphan_reaper.py`), for the rest of the group in that case;
+4. a cookie in the environment, by which descendants are found that left the group with setsid.
+
+A server whose event loop was closed can be ended by nobody: it is killed at that moment where there are process
 descriptors (Linux), and elsewhere when the bridge ends. A fork of the bridge ends none.
 """
 
@@ -28,89 +29,7 @@ from msgspec import Struct
 
 from mcpbridge.base.process import orphan_reaper_main as guard
 from mcpbridge.base.process import parent_death_main as launch
-
-
-class Guarding:
-    """The one guard process of this process, there while there are servers. Threads may share it."""
-
-    def __init__(self) -> None:
-        self._changes = threading.RLock()
-        self._popen: subprocess.Popen[bytes] | None = None
-        self._alive: dict[str, int] = {}
-
-    def let_go(self) -> None:
-        """This process is a fork: the guard is its parent's, and must see when that ends."""
-        if self._popen is not None and self._popen.stdin is not None:
-            self._popen.returncode = 0  # it is no child of this process
-            self._popen.stdin.close()
-        self._changes, self._popen, self._alive = threading.RLock(), None, {}
-
-    def expects(self, cookie: str) -> None:
-        """A server is about to be started."""
-        self.started(0, cookie)
-
-    def started(self, pid: int, cookie: str) -> None:
-        """It was."""
-        with self._changes:
-            self._alive[cookie] = pid
-            self._tell(f"+{cookie} {pid}\n")
-
-    def ended(self, cookie: str) -> None:
-        """Nothing is left of a server."""
-        with self._changes:
-            self._alive.pop(cookie, None)
-            self._tell(f"-{cookie}\n")
-            if not self._alive:
-                self._dismiss()
-
-    def _tell(self, line: str) -> None:
-        if self._popen is None or self._popen.poll() is not None:
-            if not self._alive:
-                return
-            self._start()
-            line = "".join(f"+{cookie} {pid}\n" for cookie, pid in self._alive.items())
-        assert self._popen is not None
-        assert self._popen.stdin is not None
-        with suppress(OSError):
-            self._popen.stdin.write(line.encode())
-
-    def _start(self) -> None:
-        if self._popen is not None and self._popen.stdin is not None:
-            self._popen.stdin.close()  # of one that was killed
-        self._popen = popen = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(guard.__file__)), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            cwd="/" if sys.platform != "win32" else None,
-            env={},
-            start_new_session=True,
-        )
-        # Not on the loop that is here now: others may go on after it.
-        threading.Thread(target=self._watch, args=(popen,), name=f"wait for {popen.pid}", daemon=True).start()
-
-    def _watch(self, popen: subprocess.Popen[bytes]) -> None:
-        """If it is killed, and not dismissed, there is another one: servers must not be without a guard."""
-        popen.wait()
-        with self._changes, suppress(OSError, RuntimeError):  # the interpreter exits
-            if self._popen is popen:
-                self._tell("")
-
-    def _dismiss(self) -> None:
-        """With nobody left to end the guard exits as soon as its input closes."""
-        popen, self._popen = self._popen, None
-        if popen is not None and popen.stdin is not None:
-            with suppress(OSError):
-                popen.stdin.close()
-
-
-guarding = Guarding()
-"""Of this process, whatever bridges run in it."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=guarding.let_go)
-
+from mcpbridge.base.process.orphan_reaper import orphan_reaper
 
 SAFE_NAMES = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
 """What a server inherits unasked: enough to find programs and files, no secrets."""
@@ -185,7 +104,7 @@ class ServerProcess:
         argv = [str(Path(found).absolute()), *spec.args]
         if _ON_LINUX:
             argv = [sys.executable, "-I", "-S", str(Path(launch.__file__)), str(os.getpid()), *argv]
-        guarding.expects(cookie)  # first: the bridge may be killed at any moment from here on
+        orphan_reaper.expects(cookie)  # first: the bridge may be killed at any moment from here on
         try:
             popen = subprocess.Popen(
                 argv,
@@ -198,15 +117,15 @@ class ServerProcess:
                 start_new_session=True,
             )
         except BaseException:
-            guarding.ended(cookie)
+            orphan_reaper.ended(cookie)
             raise
         try:
-            guarding.started(popen.pid, cookie)
+            orphan_reaper.started(popen.pid, cookie)
             return cls(popen, cookie)
         except BaseException:
             # Nobody would own it: a process without an owner is an orphan.
             _kill_unowned(popen)
-            guarding.ended(cookie)  # else it would one day signal whoever has this id then
+            orphan_reaper.ended(cookie)  # else it would one day signal whoever has this id then
             raise
 
     @property
@@ -296,7 +215,7 @@ class ServerProcess:
                     _end_unowned(self._popen, self.cookie, self._owner)
             raise
         self._let_go()
-        guarding.ended(self.cookie)
+        orphan_reaper.ended(self.cookie)
         before_closing()
         for pipe in (self._popen.stdout, self._popen.stderr):
             if pipe is not None:
@@ -410,7 +329,7 @@ def _end_unowned(popen: subprocess.Popen[bytes], cookie: str, owner: int) -> Non
 def _end_tree(popen: subprocess.Popen[bytes], cookie: str) -> None:
     _kill_unowned(popen)
     guard.kill_carriers({cookie})
-    guarding.ended(cookie)
+    orphan_reaper.ended(cookie)
 
 
 sweeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sweep")

@@ -1,7 +1,7 @@
-"""Puts a server's bearer token on its requests, and keeps it from every other origin.
+"""Puts a server's bearer token on its requests, and asks for another one when the server refuses it.
 
-A redirect is followed within the server's own origin only (`redirect_target`). A request is repeated only after the
-server refused it, so nothing runs twice. How a token is obtained is left to the `Authorizer` (`upstream/auth/`).
+A request is repeated only after the server refused it, so nothing runs twice. How a token is obtained is left to the
+`Authorizer` (`upstream/auth/`); which origins it may reach is decided in `same_origin.py`.
 """
 
 from typing import Protocol
@@ -9,31 +9,7 @@ from typing import Protocol
 import httpx2
 
 from mcpbridge.base.errors import BridgeError
-
-_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-
-
-def is_same_origin(one: httpx2.URL, other: httpx2.URL) -> bool:
-    """Whether scheme, host and port agree; a default port may be left out."""
-    return _origin(one) == _origin(other)
-
-
-def redirect_target(response: httpx2.Response, statuses: frozenset[int]) -> httpx2.URL | None:
-    """Where a redirect with one of these statuses leads, if it stays on the origin; else None."""
-    location = response.headers.get("location", "")
-    if response.status_code not in statuses or not location:
-        return None
-    here = response.request.url
-    try:
-        target = here.join(location)
-    except httpx2.InvalidURL:
-        return None
-    return target if is_same_origin(target, here) else None
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port or _PORTS.get(url.scheme)
-
+from mcpbridge.protocol.http.same_origin import is_same_origin
 
 _ROUNDS = 3
 """How often one request is repeated: a refreshed token, a new sign-in, more rights."""

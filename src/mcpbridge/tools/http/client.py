@@ -169,7 +169,7 @@ def _redirected(outgoing: Outgoing, answer: Answer) -> Outgoing | None:
     """The request that a redirect on the same host asks for; None: there is none to follow."""
     import httpx2
 
-    from mcpbridge.protocol.http.bearer_auth import is_same_origin
+    from mcpbridge.protocol.http.same_origin import is_same_origin
 
     location = answer.headers.get("location", "")
     if answer.status not in _REDIRECTS or not location:

@@ -15,10 +15,11 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.protocol.framing import read_message
-from mcpbridge.protocol.http.bearer_auth import Send, is_same_origin, redirect_target
+from mcpbridge.protocol.http.bearer_auth import Send
 from mcpbridge.protocol.http.client import open_client
 from mcpbridge.protocol.http.event_stream import Event, EventStreamParser
 from mcpbridge.protocol.http.responses import Failure, failure_of_exception, failure_of_status
+from mcpbridge.protocol.http.same_origin import is_same_origin, redirect_target
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.settings import LARGEST_FRAME

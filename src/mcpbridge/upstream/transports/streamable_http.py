@@ -27,7 +27,7 @@ from mcpbridge.base.errors import (
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
-from mcpbridge.protocol.http.bearer_auth import Send, redirect_target
+from mcpbridge.protocol.http.bearer_auth import Send
 from mcpbridge.protocol.http.client import ClientFactory, open_client
 from mcpbridge.protocol.http.responses import (
     Answers,
@@ -37,6 +37,7 @@ from mcpbridge.protocol.http.responses import (
     is_answer_to,
     is_same_id,
 )
+from mcpbridge.protocol.http.same_origin import redirect_target
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, one_line
 from mcpbridge.protocol.settings import LARGEST_FRAME

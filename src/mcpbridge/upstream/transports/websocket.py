@@ -22,7 +22,8 @@ from mcpbridge.base.errors import Overloaded, UpstreamGone, UpstreamHttpError, U
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.protocol.framing import read_message
-from mcpbridge.protocol.http.connect import connection_failure, dial, open_tunnel
+from mcpbridge.protocol.http.connect import connection_failure, dial
+from mcpbridge.protocol.http.proxy_tunnel import open_tunnel
 from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.settings import LARGEST_FRAME

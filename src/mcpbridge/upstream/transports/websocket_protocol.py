@@ -20,8 +20,8 @@ from websockets.uri import WebSocketURI
 
 from mcpbridge.base.errors import BridgeError, ConfigError, UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
-from mcpbridge.protocol.http.bearer_auth import redirect_target
 from mcpbridge.protocol.http.responses import failure_of_status
+from mcpbridge.protocol.http.same_origin import redirect_target
 from mcpbridge.upstream.transports.http_requests import check_header
 
 _KEPT = 4096
