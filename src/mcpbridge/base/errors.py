@@ -44,30 +44,12 @@ do next. Secrets and third-party text stay in the log.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from math import ceil
 from types import MappingProxyType
 
 RETRY_AFTER = "mcpbridge/retryAfter"
 """In `_meta` of a refused call: seconds until it may pass."""
-
-
-def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
-    """The names that `name` was probably meant to be, best first; empty when nothing is close.
-
-    Case tells apart only what is equally near without it.
-    """
-    forms: dict[str, list[str]] = {}
-    for one in dict.fromkeys(known):
-        forms.setdefault(one.casefold(), []).append(one)
-    close = get_close_matches(name.casefold(), forms, n=limit, cutoff=0.6)
-    found = [one for form in close for one in sorted(forms[form], key=lambda one: -_likeness(name, one))]
-    return found[:limit]
-
-
-def _likeness(name: str, other: str) -> float:
-    return SequenceMatcher(None, other, name).ratio()
 
 
 class BridgeError(Exception):

@@ -12,7 +12,8 @@ from copy import copy
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
-from mcpbridge.base.errors import UnknownName, nearest
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.base.suggestions import nearest
 
 _LONGEST = 200
 """Characters of a name that gets a suggestion; nobody misspells a longer one."""

@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
-from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.suggestions import nearest
 
 Section = Literal["servers", "tools"]
 

@@ -11,8 +11,9 @@ from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.suggestions import nearest
 
 LineOf = Callable[[Sequence[str]], int | None]
 """The line of a key in the file at hand, if it is known."""

@@ -13,8 +13,9 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.base.errors import BridgeError, UnknownName, nearest
+from mcpbridge.base.errors import BridgeError, UnknownName
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.model import BRIDGE, BUILTIN, TOOLS

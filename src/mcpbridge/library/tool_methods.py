@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anyio import move_on_after
 
-from mcpbridge.base.errors import ConfigError, UnknownName, nearest
+from mcpbridge.base.errors import ConfigError, UnknownName
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.model import TOOLS, Caller
 from mcpbridge.core.tool_calls import CallResult, ToolCall
 from mcpbridge.engine.engine import Engine

@@ -5,7 +5,7 @@ The error says what is wrong, where, and what there is instead.
 
 from collections.abc import Iterable
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 
 NAMES_SHOWN = 15
 """Names that an error lists at most."""

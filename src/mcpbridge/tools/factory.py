@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.tools.backend import Backend, BackendContext
 from mcpbridge.tools.settings import BackendSettings
 

@@ -17,7 +17,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.tools.python.import_object import OBJECT_NAME
 
 _PROTOCOLS = {

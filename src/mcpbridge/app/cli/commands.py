@@ -8,7 +8,7 @@ import click
 
 from mcpbridge.app.cli.failures import report
 from mcpbridge.app.exit_codes import INTERRUPTED
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.base.version import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {

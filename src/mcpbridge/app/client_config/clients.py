@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.suggestions import nearest
 
 Scope = Literal["user", "local", "project"]
 """Whose servers a file holds: the user's everywhere, the user's in one project, or those of a project for everybody."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from mcpbridge.app.stdio_proxy.handshake import PROTOCOL
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.base.version import __version__
 
 

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import nearest
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.redaction import MASK
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.engine.cassettes.format import LISTS, OPENING, Entry, Step, key_of
 from mcpbridge.engine.cassettes.masking import Masker, resembles
 from mcpbridge.protocol.json_values import canonical

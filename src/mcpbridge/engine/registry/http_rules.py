@@ -9,7 +9,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
-from mcpbridge.base.errors import BridgeError, nearest
+from mcpbridge.base.errors import BridgeError
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.tools.factory import KEYS as KINDS_OF_TOOLS
 from mcpbridge.tools.factory import model_of
 from mcpbridge.upstream.settings import TRANSPORT_SPELLINGS, ServerSettings

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 from pydantic import BaseModel
 
-from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.config.check import Checked, check
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import TOOLS

@@ -22,9 +22,9 @@ from mcpbridge.base.errors import (
     UnknownName,
     UpstreamTimeout,
     UpstreamUnavailable,
-    nearest,
 )
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
 from mcpbridge.config.schema import Settings

@@ -15,8 +15,9 @@ import msgspec
 from msgspec import DecodeError, Raw, Struct
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import FormatError, StoreFailed, UnknownName, nearest
+from mcpbridge.base.errors import FormatError, StoreFailed, UnknownName
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.context import Keeping
 from mcpbridge.core.events import Event, Subscription
 from mcpbridge.core.tool_calls import CallResult, PausedCall, ToolCall

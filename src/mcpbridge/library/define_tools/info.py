@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.base.errors import UnknownName, nearest
+from mcpbridge.base.errors import UnknownName
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.snapshot import ToolRef
 
 

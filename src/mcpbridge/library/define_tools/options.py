@@ -11,8 +11,9 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
-from mcpbridge.base.errors import CallRefused, ConfigError, NotPermitted, nearest
+from mcpbridge.base.errors import CallRefused, ConfigError, NotPermitted
 from mcpbridge.base.log import get_logger
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.call_settings import Risk
 from mcpbridge.core.model import Asks, Call
 

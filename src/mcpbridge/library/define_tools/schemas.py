@@ -11,7 +11,8 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import ArgumentsRefused, ConfigError, nearest
+from mcpbridge.base.errors import ArgumentsRefused, ConfigError
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.context import CallContext
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.python.function import FunctionTool

@@ -15,7 +15,8 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.base.errors import ArgumentsRefused, BridgeError, FormatError, nearest
+from mcpbridge.base.errors import ArgumentsRefused, BridgeError, FormatError
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.catalog.tool_names import fingerprint
 from mcpbridge.core.tool_calls import CallResult
 from mcpbridge.pipeline.validation.json_text import refuse_doubles

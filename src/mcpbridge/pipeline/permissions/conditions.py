@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 
 LONGEST = 1000
 """Characters of a condition."""

@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from mcpbridge.base.errors import ArgumentsRefused, nearest
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.pipeline.validation.schema_check import Fault, Path, Schema, Width
 from mcpbridge.pipeline.validation.schema_paths import (
     declared,

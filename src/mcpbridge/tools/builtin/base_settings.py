@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.source_settings import ToolSettings
 
 NAMES: dict[str, str] = {

@@ -15,7 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.suggestions import nearest
 
 _ENVIRONMENT = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
 """Else it writes to standard error of its own accord: of each program that is started meanwhile, and of each connection

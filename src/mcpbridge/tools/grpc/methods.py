@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcpbridge.base.errors import ArgumentsRefused, ConfigError, nearest
+from mcpbridge.base.errors import ArgumentsRefused, ConfigError
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.tools.grpc.message_types import Libraries, Types, no_such_service
 from mcpbridge.tools.grpc.schema import is_wrapped, schema_of
 from mcpbridge.tools.grpc.settings import GrpcSettings

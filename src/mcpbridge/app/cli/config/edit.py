@@ -18,7 +18,8 @@ from mcpbridge.app.cli.output import print_json, print_text, visible
 from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.doctor.fix import difference
 from mcpbridge.app.exit_codes import OK, USAGE
-from mcpbridge.base.errors import ConfigError, nearest
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.config.edit_servers_toml import switch
 from mcpbridge.config.files.write_file import decoded, read_bytes
 from mcpbridge.config.write_servers_toml import prepared, write

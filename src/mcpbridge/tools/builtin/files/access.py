@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import anyio
 import anyio.to_thread
 
-from mcpbridge.base.errors import ArgumentsRefused, ToolInactive, nearest
+from mcpbridge.base.errors import ArgumentsRefused, ToolInactive
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body

@@ -142,7 +142,7 @@ def _binary(head: bytes, data: bytes, size: int) -> Body:
 
 def _not_there(root: "Root", parts: "Parts") -> str:
     """That there is no such file, and which ones have a name like it."""
-    from mcpbridge.base.errors import nearest
+    from mcpbridge.base.suggestions import nearest
     from mcpbridge.sandbox.files.names import display_name
     from mcpbridge.sandbox.files.paths import entries
 

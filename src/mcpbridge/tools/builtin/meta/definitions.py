@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 

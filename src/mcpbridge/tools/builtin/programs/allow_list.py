@@ -12,7 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mcpbridge.base.errors import ArgumentsRefused, NotPermitted, nearest
+from mcpbridge.base.errors import ArgumentsRefused, NotPermitted
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.tools.builtin.programs.command_line import KINDS, shown
 
 Level = Literal["read", "write"]

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mcpbridge.base.errors import ArgumentsRefused, nearest
+from mcpbridge.base.errors import ArgumentsRefused
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.sandbox.job import Access

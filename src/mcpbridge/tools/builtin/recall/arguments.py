@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct, field
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import TRANSFORM
 from mcpbridge.results.errors import QueryRefused, clipped

@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from typing_extensions import get_type_hints as get_type_hints_of_typed_dict
 from typing_extensions import is_typeddict
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 
 
 def is_union(hint: object) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbridge.base.errors import nearest
+from mcpbridge.base.suggestions import nearest
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""Suggestions for a misspelled name: which known names are close to it.
+
+This serves every "did you mean": servers, tools, configuration keys, commands. How the suggestion is worded is left to
+the error that makes it.
+"""
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+
+
+def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> list[str]:
+    """The names that `name` was probably meant to be, best first; empty when nothing is close.
+
+    Case tells apart only what is equally near without it.
+    """
+    forms: dict[str, list[str]] = {}
+    for one in dict.fromkeys(known):
+        forms.setdefault(one.casefold(), []).append(one)
+    close = get_close_matches(name.casefold(), forms, n=limit, cutoff=0.6)
+    found = [one for form in close for one in sorted(forms[form], key=lambda one: -_likeness(name, one))]
+    return found[:limit]
+
+
+def _likeness(name: str, other: str) -> float:
+    return SequenceMatcher(None, other, name).ratio()
