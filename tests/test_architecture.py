@@ -172,14 +172,10 @@ def test_a_module_can_be_read_at_one_go(path: Path) -> None:
 
 
 def test_package_files_below_the_top_hold_a_docstring_and_nothing_else() -> None:
-    """Whoever reads an import sees the module that defines the name."""
-    full = [
-        dotted(path)
-        for path, tree in modules().items()
-        if path.name == "__init__.py" and path.parent != SOURCE
-        if len(tree.body) > 1 or (tree.body and not ast.get_docstring(tree))
-    ]
-    assert full == []
+    """It says what the folder is for. Whoever reads an import sees the module that defines the name."""
+    packages = {path: tree for path, tree in modules().items() if path.name == "__init__.py" and path.parent != SOURCE}
+    assert [dotted(path) for path, tree in packages.items() if len(tree.body) != 1 or not ast.get_docstring(tree)] == []
+    assert {path.parent for path in packages} == {path.parent for path in PATHS} - {SOURCE}
 
 
 def test_every_module_says_what_it_is_for() -> None:
