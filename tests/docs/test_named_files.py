@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "mcpbridge"
-FOLDERS = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__")
+FOLDERS = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
 UNMISTAKABLE = sorted(set(FOLDERS) - {"tools"})
 """`tools/call` is a method of MCP, and `tools/weather` may be a tool."""
 

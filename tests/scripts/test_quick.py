@@ -39,9 +39,9 @@ def test_a_changed_test_runs_itself_and_documents_run_nothing(tmp_path: Path) ->
 
 
 def test_every_folder_of_the_package_has_tests_that_are_found() -> None:
-    for folder in (ROOT / "src" / "mcpbridge").iterdir():
-        if folder.is_dir() and folder.name != "__pycache__":
-            module = next(path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py")
-            tests = quick.tests_of(module.relative_to(ROOT), ROOT)
-            assert tests, f"no tests mirror {module}"
-            assert any(path.is_relative_to(Path("tests") / folder.name) for path in tests)
+    for package in (ROOT / "src" / "mcpbridge").glob("*/__init__.py"):
+        folder = package.parent
+        module = next(path for path in sorted(folder.glob("*.py")) if path.name != "__init__.py")
+        tests = quick.tests_of(module.relative_to(ROOT), ROOT)
+        assert tests, f"no tests mirror {module}"
+        assert any(path.is_relative_to(Path("tests") / folder.name) for path in tests)

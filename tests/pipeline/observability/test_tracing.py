@@ -88,7 +88,7 @@ async def traced(
     how = {"servers": {"up": {"command": "scripted", **(server or {})}}, "observe": {"otel": True}, **sections}
     bridge = Traced(Settings.model_validate(how), {"up": transport}, tracers or TracerProvider(shutdown_on_exit=False))
     with anyio.fail_after(20), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OpenTelemetry, "made", lambda: bridge.opened)
+        patch.setattr(OpenTelemetry, "create", lambda: bridge.opened)
         async with bridge:
             assert await bridge.settled(30)
             ear = Ear(bridge.server)
