@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpbridge.catalog.definitions.check import LARGEST
@@ -200,6 +200,7 @@ MEMBERS = st.fixed_dictionaries(
 
 @settings(deadline=None)
 @given(MEMBERS, st.sampled_from(LEVELS))
+@example({"description": "a", "inputSchema": {"title": [], "properties": {"": None}}}, "signatures")
 def test_no_definition_is_too_odd(members: dict[str, Any], level: Level) -> None:
     found = listed(dumps(members), level)
     assert found.get("x") == members.get("x")

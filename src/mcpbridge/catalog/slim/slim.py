@@ -73,7 +73,7 @@ def slim_changes(fields: Fields, level: Level, signature: Signature | None = Non
     if level == "signatures":
         if "outputSchema" in fields:
             changes["outputSchema"] = None
-        if signature is not None:
+        if signature is not None and name:  # a line without a name would not be known again as a signature
             changes.update(_signed(fields, changes, name, text, signature))
     return changes
 
