@@ -1,6 +1,7 @@
 """Jobs: one outcome, heard by all who wait; known for a while, counted for an owner, cancelled when nobody is left."""
 
 import asyncio
+import weakref
 from functools import partial
 from math import inf
 
@@ -142,6 +143,29 @@ async def test_jobs_are_forgotten_in_the_order_of_their_times_and_kept_ones_are_
     assert kept.expires == inf
     jobs.clear()
     assert len(jobs) == 0
+
+
+async def test_a_forgotten_job_is_not_held_until_its_time_would_have_come() -> None:
+    """A table that is never empty would hold all that it ever knew, for as long as the longest time."""
+    jobs = Jobs[Watched]()
+    stays = jobs.add(Watched(id="stays"))
+    jobs.forget_in(stays, 3600)
+    passed = weakref.WeakSet[Watched]()
+    for number in range(1000):
+        job = jobs.add(Watched(id=str(number)))
+        passed.add(job)
+        jobs.forget_in(job, 3600)
+        jobs.forget(job)
+    del job
+    assert len(passed) <= 100
+    assert list(jobs) == [stays]
+    jobs.clear()
+
+
+class Watched(Job):
+    """A job that can be seen to be gone."""
+
+    __slots__ = ("__weakref__",)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("kl"), st.sampled_from("fho")), max_size=30))

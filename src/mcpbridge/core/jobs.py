@@ -19,7 +19,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from typing import Any, Generic, TypeVar
@@ -230,6 +230,9 @@ class Jobs(Generic[J]):
         """Forget a job after so many seconds, or call its `on_expired`; a later call sets another time."""
         loop = asyncio.get_running_loop()
         job.expires = loop.time() + seconds
+        if len(self._due) > 2 * len(self.all) + _SLACK:  # most are of jobs that are forgotten, and would hold them
+            self._due = [entry for entry in self._due if entry[2].expires == entry[0]]
+            heapify(self._due)
         heappush(self._due, (job.expires, next(self._order), job))
         if self._timer is None or self._timer.when() > job.expires:
             self._arm(loop)
@@ -303,6 +306,8 @@ class Jobs(Generic[J]):
             self._timer = None
 
 
+_SLACK = 64
+"""Times of forgotten jobs that are left in the heap before it is made anew."""
 _RESOLUTION = 0.002
 """Seconds: timers of event loops count in whole milliseconds, and may be that much early."""
 
