@@ -171,7 +171,7 @@ class Call(Struct, eq=False):
     """Seconds that the server took for it so far, over all tries."""
     trace: object = None
     """The span of the client's request, if calls are traced."""
-    kept_context: CallContext | None = None
+    existing_context: CallContext | None = None
     """See `context`; made when somebody asks for it."""
     original: "bytes | Raw" = b""
     """The result as the server sent it, where the one that goes up says more or less; empty: it is that one."""
@@ -187,16 +187,16 @@ class Call(Struct, eq=False):
     @property
     def context(self) -> CallContext:
         """What surrounds it: run, session, user, tenant, what the program gave, whether it is still wanted."""
-        if self.kept_context is None:
+        if self.existing_context is None:
             tool = self.tool.id if self.tool is not None else ""
-            self.kept_context = context_of(self.meta, self.caller.session, tool, self.around)
-            self.kept_context.client = self.client
-        return self.kept_context
+            self.existing_context = context_of(self.meta, self.caller.session, tool, self.around)
+            self.existing_context.client = self.client
+        return self.existing_context
 
     def cancelled(self) -> None:
         """Tell those who work on it that nobody wants its outcome any more."""
-        if self.kept_context is not None:
-            self.kept_context.cancellation.cancel()
+        if self.existing_context is not None:
+            self.existing_context.cancellation.cancel()
 
     def note(self, name: str, value: object) -> None:
         """Tell observers something of the way of this call: `retries`, `cache`, `coerced`, `approval`, and so on."""

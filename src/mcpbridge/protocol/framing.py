@@ -16,7 +16,7 @@ from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_frame, on
 from mcpbridge.protocol.salvage import Item, Unfinished, salvage
 from mcpbridge.protocol.spoiled import Noise, Spoiled, clean_utf8, find_ids, noise_of
 
-_KEPT_OF_OVERSIZED = 4096
+_ENDS_OF_OVERSIZED = 4096
 _STARTS = frozenset(b"{[ \t\r\xef")
 """First bytes of lines that may be messages; any other line is noise and not worth a look, however much of it comes."""
 _NOISE_A_FEED = 8
@@ -138,18 +138,18 @@ class LineReader:
             self._parts.append(rest)
             return
         if self._parts:
-            self._oversized_head = b"".join(self._parts)[:_KEPT_OF_OVERSIZED]
+            self._oversized_head = b"".join(self._parts)[:_ENDS_OF_OVERSIZED]
             self._parts.clear()
         elif not self._oversized_head:
-            self._oversized_head = rest[:_KEPT_OF_OVERSIZED]
-        self._oversized_tail = (self._oversized_tail + rest)[-_KEPT_OF_OVERSIZED:]
+            self._oversized_head = rest[:_ENDS_OF_OVERSIZED]
+        self._oversized_tail = (self._oversized_tail + rest)[-_ENDS_OF_OVERSIZED:]
 
     def _finish(self, last: bytes, items: list[Item]) -> bytes:
         """Close the held line with its last part. An oversized one is reported and becomes an empty line."""
         was_oversized = self._held > self._max_bytes
         self._held = 0
         if was_oversized:
-            tail = (self._oversized_tail + last)[-_KEPT_OF_OVERSIZED:]
+            tail = (self._oversized_tail + last)[-_ENDS_OF_OVERSIZED:]
             items.append(self._too_long(find_ids(self._oversized_head + b"\n" + tail)))
             self._oversized_head = self._oversized_tail = b""
             return b""
@@ -174,7 +174,7 @@ def _depth_change(line: bytes) -> int:
     return bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
 
 
-_SHOWN = 80
+_EXCERPT_LENGTH = 80
 """Characters that are repeated of what is no message."""
 
 
@@ -196,12 +196,12 @@ def _rescued(line: bytes) -> list[Frame | Spoiled]:
     saved = salvage(line)
     if isinstance(saved, Unfinished):
         return [Spoiled(find_ids(line), "cut off in the middle")]
-    found: list[Frame | Spoiled] = []
+    messages: list[Frame | Spoiled] = []
     for item in saved:
         if isinstance(item, Batch):
-            found += item.members
+            messages += item.members
         elif isinstance(item, Noise):
-            found.append(Spoiled([], f"no JSON-RPC message: {item.text[:_SHOWN]!r}"))
+            messages.append(Spoiled([], f"no JSON-RPC message: {item.text[:_EXCERPT_LENGTH]!r}"))
         else:
-            found.append(item)
-    return found
+            messages.append(item)
+    return messages

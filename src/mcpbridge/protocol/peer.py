@@ -303,8 +303,8 @@ class Peer:
             self._on_withdrawn(id_)
 
     def _withdraw(self, channel: Channel, id_: bytes, cancellable: bool) -> None:
-        told = channel.withdraw(id_)
-        if cancellable and not told and not self._closed:
+        is_cancelled = channel.withdraw(id_)
+        if cancellable and not is_cancelled and not self._closed:
             self.notify("notifications/cancelled", b'{"requestId":%b,"reason":"the caller gave up"}' % id_)
 
     def _send(self, message: Outgoing) -> None:

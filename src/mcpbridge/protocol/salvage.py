@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mcpbridge.protocol.batches import Batch, decode_batch, decode_member
 from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_frame
-from mcpbridge.protocol.spoiled import ID_PATTERN, NOISE_KEPT, Noise, Spoiled, clean_utf8, find_ids, noise_of
+from mcpbridge.protocol.spoiled import ID_PATTERN, NOISE_LIMIT, Noise, Spoiled, clean_utf8, find_ids, noise_of
 
 
 class Unfinished(Struct, frozen=True):
@@ -112,4 +112,4 @@ def _several(line: bytes) -> list[Item]:
 
 def _leftover(text: str) -> Spoiled | Noise:
     ids = find_ids(text.encode("utf-8", "replace"))
-    return Spoiled(ids, "malformed text after a message on the same line") if ids else Noise(text[:NOISE_KEPT])
+    return Spoiled(ids, "malformed text after a message on the same line") if ids else Noise(text[:NOISE_LIMIT])

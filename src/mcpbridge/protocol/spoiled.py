@@ -48,10 +48,10 @@ class Noise(Struct, frozen=True):
     text: str
 
 
-NOISE_KEPT = 4096
+NOISE_LIMIT = 4096
 """Bytes of noise that are kept: enough to mask a secret in it before it is cut to what is shown."""
 
 
 def noise_of(line: bytes) -> Noise:
     """The beginning of a line that is no message, as text."""
-    return Noise(line[:NOISE_KEPT].decode("utf-8", "replace"))
+    return Noise(line[:NOISE_LIMIT].decode("utf-8", "replace"))

@@ -41,7 +41,7 @@ PAUSE = 0.5
 """Seconds before the second try, where the service does not say how long."""
 LARGEST_ANSWER = 4 << 20
 """Bytes; what is asked for is far smaller."""
-_MOST_SAID = 2000
+_ERROR_BODY_LIMIT = 2000
 """Bytes of an error answer that are looked at."""
 
 
@@ -142,29 +142,29 @@ class Service:
             try:
                 if response.status_code == 200:
                     return await self._body(response)
-                said = await _beginning(response)
+                refusal = await _beginning(response)
             finally:
                 await response.aclose()
         except (httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.InvalidURL, UnicodeError) as error:
             log.warning("a model's service cannot be asked", purpose=self._account.purpose, error=type(error).__name__)
             raise ModelFailed(f"`{self._account.section}` has an address or a key that cannot be used") from error
         except (httpx2.HTTPError, OSError) as error:
-            told = self._redactor(str(error))
-            log.warning("a model's service is out of reach", purpose=self._account.purpose, error=told)
+            reason = self._redactor(str(error))
+            log.warning("a model's service is out of reach", purpose=self._account.purpose, error=reason)
             raise _Passing(f"the {self._account.purpose} service cannot be reached") from error
-        raise self._refusal(response, said, refused)
+        raise self._refusal(response, refusal, refused)
 
-    def _refusal(self, response: "httpx2.Response", said: bytes, refused: frozenset[str]) -> Exception:
+    def _refusal(self, response: "httpx2.Response", body: bytes, refused: frozenset[str]) -> Exception:
         """What another status than 200 means."""
         from mcpbridge.protocol.http.responses import excerpt, seconds_to_wait
 
         status, section = response.status_code, self._account.section
         if status in (400, 422):
             for parameter in self._api.optional:
-                if parameter not in refused and re.search(rb"\b%b\b" % parameter.encode(), said):
+                if parameter not in refused and re.search(rb"\b%b\b" % parameter.encode(), body):
                     return _Unwanted(parameter)
-        told = excerpt(said, self._redactor)
-        log.warning("a model's service refused", purpose=self._account.purpose, status=status, answer=told)
+        answer = excerpt(body, self._redactor)
+        log.warning("a model's service refused", purpose=self._account.purpose, status=status, answer=answer)
         reason = f"the {self._account.purpose} service answered with HTTP status {status}"
         if status in (408, 429) or status >= 500:
             return _Passing(reason, seconds_to_wait(response.headers.get("retry-after", ""), datetime.now(UTC)))
@@ -200,12 +200,12 @@ class Service:
 
 
 async def _beginning(response: "httpx2.Response") -> bytes:
-    said = bytearray()
+    body = bytearray()
     async for piece in response.aiter_bytes():
-        said += piece
-        if len(said) > _MOST_SAID:
+        body += piece
+        if len(body) > _ERROR_BODY_LIMIT:
             break
-    return bytes(said[:_MOST_SAID])
+    return bytes(body[:_ERROR_BODY_LIMIT])
 
 
 _CHEAP = {"costPriority": 0.8, "speedPriority": 0.8, "intelligencePriority": 0.2}

@@ -152,8 +152,8 @@ class OpenAiApi:
 
     def body(self, model: str, prompt: Prompt, refused: frozenset[str]) -> bytes:
         """See `Api`."""
-        said = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.whole}]
-        body: dict[str, object] = {"model": model, "messages": said}
+        messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.whole}]
+        body: dict[str, object] = {"model": model, "messages": messages}
         if "max_tokens" in refused:
             body["max_completion_tokens"] = prompt.tokens + _REASONING
         else:
@@ -186,8 +186,8 @@ class AnthropicApi:
         """See `Api`."""
         content: object = prompt.whole
         if prompt.prefix and "cache_control" not in refused:
-            kept = {"type": "text", "text": prompt.prefix, "cache_control": {"type": "ephemeral"}}
-            content = [kept, {"type": "text", "text": prompt.text}]
+            prefix = {"type": "text", "text": prompt.prefix, "cache_control": {"type": "ephemeral"}}
+            content = [prefix, {"type": "text", "text": prompt.text}]
         body: dict[str, object] = {
             "model": model,
             "system": prompt.system,
@@ -207,8 +207,8 @@ APIS: dict[str, Api] = {"openai": OpenAiApi(), "anthropic": AnthropicApi()}
 
 
 def _temperature(prompt: Prompt, refused: frozenset[str]) -> dict[str, object]:
-    is_said = prompt.temperature is not None and "temperature" not in refused
-    return {"temperature": prompt.temperature} if is_said else {}
+    is_sent = prompt.temperature is not None and "temperature" not in refused
+    return {"temperature": prompt.temperature} if is_sent else {}
 
 
 def _text_of(parts: Sequence[_Part]) -> str:

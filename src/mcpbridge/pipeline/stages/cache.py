@@ -252,8 +252,8 @@ class _Cached:
         """Run the call, in a task that is not its own, and keep what comes of it."""
         cache = self._cache
         run = call.runs_as = structs.replace(call, update=shared.update)
-        if call.kept_context is not None:  # others may want its outcome when this client does not any more
-            run.kept_context = replace(call.kept_context, cancellation=Cancellation())
+        if call.existing_context is not None:  # others may want its outcome when this client does not any more
+            run.existing_context = replace(call.existing_context, cancellation=Cancellation())
         elicitor = None
         if call.client.profile:
             elicitor = run.client = AskedAlone(call, shared)

@@ -114,7 +114,7 @@ class _Observe:
         self, call: Call, seconds: float, outcome: Outcome, result: bytes | Raw, error: BaseException | None
     ) -> None:
         session = call.caller.session
-        context = call.kept_context
+        context = call.existing_context
         record = CallRecord(
             at=time.time() - seconds,
             seconds=seconds,

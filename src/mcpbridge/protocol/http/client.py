@@ -127,13 +127,13 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         origin = self._all.get(connection)
         if origin is None:
             return
-        kept = _IDLE_TLS if origin.is_tls else _IDLE_PLAIN
-        said = _KEEP_TIMEOUT.search(connection.server_keeps)
-        if said is not None:
-            kept = min(_IDLE_TLS, int(said.group(1)) - 1)
+        seconds = _IDLE_TLS if origin.is_tls else _IDLE_PLAIN
+        announced = _KEEP_TIMEOUT.search(connection.server_keeps)
+        if announced is not None:
+            seconds = min(_IDLE_TLS, int(announced.group(1)) - 1)
         idle = self._idle.setdefault(origin, [])
-        if kept > 0 and len(idle) < _MAX_IDLE:
-            connection.expires = connection.loop.time() + kept
+        if seconds > 0 and len(idle) < _MAX_IDLE:
+            connection.expires = connection.loop.time() + seconds
             idle.append(connection)
         else:
             connection.cut()

@@ -25,8 +25,8 @@ async def dial(host: str, port: int) -> socket.socket:
         OSError: no address of the name could be reached; the error of the first one.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = _alternating([(family, address) for family, _, _, _, address in found])
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = _alternating([(family, address) for family, _, _, _, address in infos])
     if len(addresses) == 1:
         return await _connect(*addresses[0])
     return await _race(addresses)

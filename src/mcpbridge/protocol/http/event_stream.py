@@ -8,7 +8,7 @@ from msgspec import Struct
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_DIGITS = 9
-_KEPT = 4096
+_END_BYTES = 4096
 """Bytes kept of each end of an event that is skipped."""
 
 
@@ -100,8 +100,8 @@ class EventStreamParser:
         if not self._skips:
             raise EventTooLarge(f"an event over the limit of {self._max_bytes} bytes")
         held = b"".join(self._data + self._line)
-        head, tail = self._skipped or (held[:_KEPT], b"")
-        self._skipped = head, (tail + held)[-_KEPT:]
+        head, tail = self._skipped or (held[:_END_BYTES], b"")
+        self._skipped = head, (tail + held)[-_END_BYTES:]
         self._data.clear()
         self._data_size = 0
         if self._line:  # not emptied: what ends the line must not be taken for a blank one
@@ -110,7 +110,7 @@ class EventStreamParser:
 
     def _field(self, line: bytes) -> None:
         if self._skipped is not None:
-            self._skipped = self._skipped[0], (self._skipped[1] + line)[-_KEPT:]
+            self._skipped = self._skipped[0], (self._skipped[1] + line)[-_END_BYTES:]
             return
         if line.startswith(b"data:"):  # before the general rule: the one field that is large
             self._add_data(line[6:] if line[5:6] == b" " else line[5:])

@@ -35,7 +35,7 @@ from mcpbridge.protocol.salvage import Item, Unfinished, salvage
 from mcpbridge.protocol.spoiled import Spoiled
 from mcpbridge.protocol.transport import Receiver
 
-_SHOWN = 80
+_NOISE_EXCERPT = 80
 """Characters that are repeated of what is no message."""
 
 
@@ -70,7 +70,7 @@ class Answers:
         try:
             self._frame(decode_frame(one_line(data)))
         except (msgspec.DecodeError, RecursionError):
-            self._salvaged(salvage(one_line(data)), data, is_whole_body)
+            self._take_salvaged(salvage(one_line(data)), data, is_whole_body)
 
     def take_answer(self, frame: Frame) -> None:
         """The answer to this request, whatever id it carries."""
@@ -94,8 +94,8 @@ class Answers:
         self.is_answered = True
         self._receiver.frame(frame, self._via)
 
-    def _salvaged(self, found: list[Item] | Unfinished, data: bytes, is_whole_body: bool) -> None:
-        items = found if isinstance(found, list) else [Spoiled([], "cut off in the middle")]
+    def _take_salvaged(self, salvaged: list[Item] | Unfinished, data: bytes, is_whole_body: bool) -> None:
+        items = salvaged if isinstance(salvaged, list) else [Spoiled([], "cut off in the middle")]
         for item in items:
             if isinstance(item, Frame):
                 self._frame(item)
@@ -108,8 +108,8 @@ class Answers:
             elif isinstance(item, Spoiled):
                 self._spoiled(item.ids, item.reason, is_whole_body, data)
             else:
-                shown = self._redact(item.text)[:_SHOWN]
-                self._spoiled([], f"no JSON-RPC message: {shown!r}", is_whole_body, data)
+                own_text = self._redact(item.text)[:_NOISE_EXCERPT]
+                self._spoiled([], f"no JSON-RPC message: {own_text!r}", is_whole_body, data)
 
     def _spoiled(self, ids: list[bytes], reason: str, is_whole_body: bool, data: bytes) -> None:
         is_named = any(is_same_id(id_, self._via) for id_ in ids)
@@ -191,9 +191,9 @@ def failure_of_status(
         pass  # an unregistered status has no phrase
     if status == 405:
         text += " (does the URL name an MCP endpoint?)"
-    said = excerpt(body, redact)
-    if said:
-        text += f": {said}"
+    own_words = excerpt(body, redact)
+    if own_words:
+        text += f": {own_words}"
     retry_after = seconds_to_wait(headers.get("retry-after", ""), datetime.now(UTC))
     return Failure(UpstreamHttpError(upstream, status, text, retry_after=retry_after), sent=status not in _REFUSED)
 
@@ -234,8 +234,8 @@ def excerpt(body: bytes, redact: Callable[[str], str]) -> str:
     """
     text = redact(body.decode("utf-8", "replace"))[:_LOOKED_AT].strip()
     if text[:1] in {"{", "["}:
-        found = next((found for pattern in _MESSAGES if (found := pattern.search(text))), None)
-        text = found.group(1) if found else text
+        match = next((match for pattern in _MESSAGES if (match := pattern.search(text))), None)
+        text = match.group(1) if match else text
     elif text[:1] == "<":
         title = _TITLE.search(text)
         text = unescape(title.group(1) if title else _DROPPED.sub(" ", text))

@@ -124,10 +124,10 @@ class Network(Struct, frozen=True):
         if url.host == "localhost" or _is_loopback(url.host):
             return ""
         proxies = getproxies()
-        found = proxies.get(url.scheme) or proxies.get(_LIKE.get(url.scheme, "")) or proxies.get("all") or ""
-        if not found or proxy_bypass(url.host):
+        proxy = proxies.get(url.scheme) or proxies.get(_LIKE.get(url.scheme, "")) or proxies.get("all") or ""
+        if not proxy or proxy_bypass(url.host):
             return ""
-        return found if "://" in found else f"http://{found}"
+        return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _is_loopback(host: str) -> bool:
