@@ -9,9 +9,9 @@ import os
 import time
 from typing import IO, TYPE_CHECKING, Any, cast
 
-if TYPE_CHECKING:
+if TYPE_CHECKING or __package__:
     from mcpbridge.sandbox.python.worker_values import encode_error, encode_value, value_of
-else:  # no package is around it where it runs
+else:  # no package is around it in the process of a program
     from worker_values import encode_error, encode_value, value_of
 
 
