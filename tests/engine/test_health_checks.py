@@ -39,7 +39,7 @@ async def test_everything_by_any_of_its_names(tmp_path: Path) -> None:
             assert (found.kind, found.ok) == (kind, ok), found
             assert detail in found.detail
             assert found.at.endswith("+00:00")
-        assert [one.name for one in looking.found()] == ["clock", "file-read", "rates", "root"]
+        assert [one.name for one in looking.checkups()] == ["clock", "file-read", "rates", "root"]
         for name in ("clok", "", "x" * 1000, "clock/nothing", "builtin/nothing"):
             with pytest.raises(UnknownName):
                 await looking.check(name)
@@ -58,7 +58,7 @@ async def test_a_look_at_all_leaves_those_alone_that_rest_and_forgets_those_that
         changed = [fields for _, event, fields in at.logged if event == "health changed"]
         assert [fields["name"] for fields in changed] == ["rates"], "the first look tells of what does not work"
         await at.bridge.registry.remove("servers", "more")
-        assert "more" not in {one.name for one in looking.found()}
+        assert "more" not in {one.name for one in looking.checkups()}
         assert "more" not in {one["name"] for one in at.bridge.status()["health"]}
 
 
@@ -113,7 +113,7 @@ async def test_it_is_looked_at_every_so_often_while_that_is_configured(tmp_path:
     async with registering(tmp_path, FILE + "[health]\nevery = 0.01\n") as at:
 
         async def known() -> set[str]:
-            return {one.name for one in at.bridge.health_checks.found()}
+            return {one.name for one in at.bridge.health_checks.checkups()}
 
         everything = {"clock", "far", "rates", "today"}
         assert await eventually(known, lambda found: found == everything) == everything

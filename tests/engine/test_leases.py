@@ -151,3 +151,31 @@ async def test_what_goes_wrong_meanwhile_is_raised_as_it_is() -> None:
     await late.begin()
     late.end()
     assert len(leases) == 0
+
+
+async def test_leases_say_what_they_hold() -> None:
+    """Things with a life show their state (house style, section 5)."""
+    log: list[str] = []
+    leases = Leases()
+    assert repr(leases) == "<Leases not begun: 0 of 0 parts run, 0 end>"
+    with anyio.fail_after(30):
+        async with leases.running():
+            lease = leases.lease()
+            lease.hold("part", 1, lambda: Part("one", log), run=Part.running)
+            lease.hold("part", 2, lambda: Part("two", log), run=Part.running)
+            lease.hold("other", 1, lambda: Part("three", log), run=until_closed)
+            assert leases.statistics() == {"parts": 3, "running": 0, "ending": 0, "kinds": {"part": 2, "other": 1}}
+            await lease.begin()
+            assert repr(leases) == "<Leases running: 3 of 3 parts run, 0 end>"
+            lease.end()
+            assert leases.statistics()["ending"] == 3
+            await gone(leases)
+    assert repr(leases) == "<Leases ended: 0 of 0 parts run, 0 end>"
+
+
+async def test_leases_that_are_dropped_while_parts_run_say_so() -> None:
+    """A bridge whose loop was closed around it leaves connections and processes open."""
+    leases = Leases()
+    async with leases.running():
+        with pytest.warns(ResourceWarning, match="Leases running: 0 of 0 parts run, 0 end> was dropped"):
+            leases.__del__()

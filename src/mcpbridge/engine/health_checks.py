@@ -84,8 +84,8 @@ class HealthChecks:
                 tasks.start_soon(look, name)
         return [found[name] for name in sorted(found)]
 
-    def found(self) -> list[Checkup]:
-        """What was found last of those that there still are, by name."""
+    def checkups(self) -> list[Checkup]:
+        """The last checkup of everything that is still there, by name."""
         known = {*self._names(), *self._builtins.now.tools.get(BUILTIN, ())}
         return [self.last[name] for name in sorted(self.last) if name in known]
 
@@ -127,12 +127,12 @@ class HealthChecks:
         detail = f"{owner.kind} {owner.name}: {owner.detail}" if owner.detail else f"{owner.kind} {owner.name} works"
         return Checkup(ref.id, "tool", owner.ok, detail, round(time.monotonic() - began, 3), _now())
 
-    def _noted(self, found: Checkup) -> Checkup:
-        before = self.last.get(found.name)
-        self.last[found.name] = found
-        if found.ok != (before is None or before.ok):
-            log.warning("health changed", name=found.name, ok=found.ok, detail=found.detail)
-        return found
+    def _noted(self, checkup: Checkup) -> Checkup:
+        before = self.last.get(checkup.name)
+        self.last[checkup.name] = checkup
+        if checkup.ok != (before is None or before.ok):
+            log.warning("health changed", name=checkup.name, ok=checkup.ok, detail=checkup.detail)
+        return checkup
 
 
 async def _of_server(upstream: Upstream, *, starts: bool) -> tuple[bool, str]:

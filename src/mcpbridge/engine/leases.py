@@ -6,6 +6,8 @@ async context must be left in the task that entered it.
 """
 
 import asyncio
+import warnings
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
@@ -49,7 +51,7 @@ class _Held(Struct, eq=False):
     """One part."""
 
     kind: str
-    made_of: object
+    key: object
     part: Any
     run: Callable[[Any], AbstractAsyncContextManager[object]]
     users: int = 0
@@ -75,14 +77,34 @@ class Leases:
     def __init__(self) -> None:
         self._held: list[_Held] = []
         self._group: asyncio.TaskGroup | None = None
+        self._has_begun = False
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def __repr__(self) -> str:
+        state = "running" if self._group is not None else "ended" if self._has_begun else "not begun"
+        counts = self.statistics()
+        return f"<Leases {state}: {counts['running']} of {counts['parts']} parts run, {counts['ending']} end>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_group", None) is not None:  # an error in `__init__` leaves it without
+            warnings.warn(f"{self!r} was dropped while parts ran", ResourceWarning, 2, self)
+
+    def statistics(self) -> dict[str, Any]:
+        """The parts now, as JSON values: all of them, those that run, those that are ending, and all by kind."""
+        return {
+            "parts": len(self._held),
+            "running": sum(held.begun is not None and not held.over.is_set() for held in self._held),
+            "ending": sum(held.over.is_set() for held in self._held),
+            "kinds": dict(Counter(held.kind for held in self._held)),
+        }
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Parts may be begun meanwhile; leaving ends all of them, whoever holds them, and waits for their end."""
         async with own_group(self._end) as self._group:
+            self._has_begun = True
             yield
 
     def _end(self) -> None:
@@ -97,16 +119,16 @@ class Leases:
     def find(
         self,
         kind: str,
-        made_of: object,
+        key: object,
         make: Callable[[], _Part],
         run: Callable[[_Part], Any],
         ends_in: float | None = None,
     ) -> tuple["_Held", _Part]:
         """The part of this kind that is made of the same, or a new one. For `Lease`."""
         for held in self._held:
-            if held.kind == kind and held.made_of == made_of and not held.over.is_set():
+            if held.kind == kind and held.key == key and not held.over.is_set():
                 return held, held.part
-        held = _Held(kind, made_of, make(), run, ends_in=ends_in)
+        held = _Held(kind, key, make(), run, ends_in=ends_in)
         self._held.append(held)
         return held, held.part
 
@@ -161,7 +183,7 @@ class Lease:
     def hold(
         self,
         kind: str,
-        made_of: object,
+        key: object,
         make: Callable[[], _Part],
         *,
         run: Callable[[_Part], Any],
@@ -169,10 +191,10 @@ class Lease:
     ) -> _Part:
         """The part of this kind that is made of this: one that is there already, else what `make` makes.
 
-        `made_of` is compared; whatever `make` uses and may differ must be in it. `run` gives what it runs within.
+        `key` is compared; whatever `make` uses and may differ must be in it. `run` gives what it runs within.
         `ends_in`: seconds after which a part that does not end is cancelled; None: it is waited for.
         """
-        held, part = self._leases.find(kind, made_of, make, run, ends_in)
+        held, part = self._leases.find(kind, key, make, run, ends_in)
         held.users += 1
         self._held.append(held)
         return part

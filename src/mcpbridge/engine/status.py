@@ -56,7 +56,7 @@ class EngineStatus(EngineState):
             "backends": self.backends.status(),
             "inactive": self._generation.builtins.inactive(),
             "sandbox": self._sandboxes.status(self.settings),
-            "health": [found.as_json() for found in self.health_checks.found()],
+            "health": [checkup.as_json() for checkup in self.health_checks.checkups()],
             "added": self.registry.status(),
             "dropped": _dropped(snapshot),
             "warnings": [str(one) for one in self._generation.unmatched.found()],

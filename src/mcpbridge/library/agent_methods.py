@@ -12,6 +12,7 @@ from mcpbridge.core.context import new_run
 from mcpbridge.core.model import TOOLS
 from mcpbridge.core.tool_calls import CallResult, ToolCall
 from mcpbridge.engine.requests import check_names
+from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.tool_methods import ToolMethods
 
 if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must come fast
@@ -190,7 +191,7 @@ class AgentMethods(ToolMethods):
         messages: str | Sequence[Mapping[str, Any]],
         *,
         tools: "Tools | ToolsOf" = None,
-        max_rounds: int = 10,
+        max_rounds: int = MAX_ROUNDS,
         stop_when: "StopWhen | None" = None,
         prepare: "Prepare | None" = None,
         resolver: "Resolver | None" = None,

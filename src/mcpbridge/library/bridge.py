@@ -72,7 +72,6 @@ class Bridge(AgentMethods):
         from mcpbridge.base.directories import cache_directory
         from mcpbridge.base.redaction import Redactor
         from mcpbridge.downstream.elicitation.program import ProgramAnswers
-        from mcpbridge.engine.cassettes.cassette import Cassette
         from mcpbridge.engine.session_tools import resolving
         from mcpbridge.library.client.open_options import patient, read_config, use_logging
         from mcpbridge.library.define_tools.define import all_given, backend_of
@@ -80,7 +79,7 @@ class Bridge(AgentMethods):
 
         if approver is not None and not callable(approver):
             raise ConfigError(f"a function of the request, or None; not {approver!r}", key="approver")
-        recording = cassette if cassette is None or isinstance(cassette, Cassette) else Cassette(cassette)
+        recording = _recording(cassette)
         loaded = read_config(config, environ, is_replayed=recording is not None and recording.is_replay)
         redact = Redactor(loaded.secrets)
         use_logging(redact)
@@ -114,3 +113,11 @@ class Bridge(AgentMethods):
 
         inside = InProcess(self.server, user=user, view=view, profile=profile, project=self._project)
         return Client(inside, **options)
+
+
+def _recording(cassette: "Cassette | str | os.PathLike[str] | None") -> "Cassette | None":
+    if cassette is None:  # the rule; the code of cassettes is not loaded for nothing
+        return None
+    from mcpbridge.engine.cassettes.cassette import Cassette
+
+    return cassette if isinstance(cassette, Cassette) else Cassette(cassette)

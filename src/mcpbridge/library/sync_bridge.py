@@ -15,6 +15,7 @@ import anyio
 
 from mcpbridge.base.errors import BridgeClosed
 from mcpbridge.core.events import Event
+from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.library.client.sync_loop import LoopThread
 from mcpbridge.library.sync_methods import SyncMethods
@@ -45,7 +46,7 @@ class SyncBridge(SyncMethods):
     def __init__(self, make: Callable[[], Bridge]) -> None:
         """`make` is called in the bridge's thread; what it returns runs from here on. Raises what that raises."""
         self._thread = LoopThread(make)
-        self._end = weakref.finalize(self, self._thread.end)
+        self._end = weakref.finalize(self, self._thread.drop)
         self._end.atexit = False  # the thread sees to that, earlier
 
     @classmethod
@@ -125,7 +126,7 @@ class SyncBridge(SyncMethods):
         messages: str | Sequence[Mapping[str, Any]],
         *,
         tools: "Tools | ToolsOf" = None,
-        max_rounds: int = 10,
+        max_rounds: int = MAX_ROUNDS,
         stop_when: "StopWhen | None" = None,
         prepare: "Prepare | None" = None,
         resolver: "Resolver | None" = None,

@@ -215,7 +215,7 @@ class ToolMethods(Engine):
         """
         if "mcpbridge/paused" in meta:
             tenant = self._tenant_of(user, tenant)
-            return await self._paused.told(meta, call, run=run, user=user, tenant=tenant)
+            return await self._paused.of_result(meta, call, run=run, user=user, tenant=tenant)
         asked = meta.get("mcpbridge/approval")
         if not isinstance(asked, str):
             return None

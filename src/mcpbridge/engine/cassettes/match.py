@@ -114,7 +114,7 @@ _LONGEST_LINE = 200
 
 def unmatched(file: str, server: str, method: str, params: Raw, recorded: Sequence[Entry], *, used_up: bool) -> str:
     """`recorded`: what there is of this server and method. `used_up`: equal ones are, but all have been given."""
-    said = f"The cassette {file} has no answer to {_shown(server, method, params)}"
+    said = f"The cassette {file} has no answer to {_described(server, method, params)}"
     if used_up:
         return f"{said} any more: it was made more often than in the recording. {how_to_record(file)}"
     same = [entry for entry in recorded if _name(entry.params) == _name(params)]
@@ -132,7 +132,9 @@ def unmatched(file: str, server: str, method: str, params: Raw, recorded: Sequen
 def another_answer(file: str, server: str, entry: Entry, ask: str, recorded: Raw, given: Raw) -> str:
     """A request of the server was answered otherwise than in the recording, so what came then cannot come now."""
     difference = _difference(_pretty(recorded), _pretty(given))
-    asked = f"In the cassette {file}, {ask} during {_shown(server, entry.request, entry.params)} was answered otherwise"
+    asked = (
+        f"In the cassette {file}, {ask} during {_described(server, entry.request, entry.params)} was answered otherwise"
+    )
     return f"{asked}:\n{difference}\n{how_to_record(file)}"
 
 
@@ -147,7 +149,7 @@ def how_to_record(file: str) -> str:
     return f'To record anew, delete {file} or open it with mode="record".'
 
 
-def _shown(server: str, method: str, params: Raw) -> str:
+def _described(server: str, method: str, params: Raw) -> str:
     name = _name(params)
     return f"{method} {server}/{name}" if name else f"{method} of {server}"
 
@@ -225,15 +227,15 @@ class Script:
         answers = (step.answer or step.refused, given.answer or given.refused)
         return self._note(another_answer(self._file, entry.server, entry, step.ask, *answers))
 
-    def told(self, server: str, when: str) -> Sequence[Entry]:
-        """What a server told by itself."""
+    def unprompted(self, server: str, when: str) -> Sequence[Entry]:
+        """What a server sent without being asked."""
         return [entry for entry in self._matching.of(server) if entry.told == when]
 
     def unused(self) -> list[Entry]:
         """Requests of the recording that were not made."""
         return self._matching.unused()
 
-    def _note(self, said: str) -> str:
-        self.unmatched.append(said)
+    def _note(self, problem: str) -> str:
+        self.unmatched.append(problem)
         log.warning("request not in the cassette", file=self._file, requests=len(self.unmatched))
-        return said
+        return problem

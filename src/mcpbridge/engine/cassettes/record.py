@@ -103,7 +103,7 @@ class Listening:
             if not frame.method:
                 self._answered(frame)
             elif frame.method != "ping":
-                self._said(frame, via)
+                self._received_unprompted(frame, via)
         except (msgspec.DecodeError, RecursionError, ValueError):
             pass  # the one that is meant sees to it
         self._receiver.frame(frame, via)
@@ -161,8 +161,8 @@ class Listening:
     def _failed(self, request: _Open, error: BridgeError, *, sent: bool) -> None:
         self._write(request, failed=as_failure(error, sent=sent))
 
-    def _said(self, frame: Frame, via: bytes) -> None:
-        """The server said or asks something by itself."""
+    def _received_unprompted(self, frame: Frame, via: bytes) -> None:
+        """The server notifies or asks without being asked."""
         if frame.method in ("notifications/cancelled", "notifications/subscriptions/acknowledged"):
             for request in self._open.values():
                 request.asked.pop(cancelled_id(frame.params), None)

@@ -206,7 +206,7 @@ class _Replay:
 
     def _tell_all(self, when: str) -> None:
         """What was told by itself."""
-        for entry in self.script.told(self.name, when):
+        for entry in self.script.unprompted(self.name, when):
             _Play(self, b"", Raw(), entry).go_on()
 
 

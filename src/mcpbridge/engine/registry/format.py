@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mcpbridge.engine.registry.http_rules import Section
 from mcpbridge.storage.store import Store
@@ -34,7 +34,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     """Who said so last: `api:NAME`, `library`, …"""
     at: str = ""
     """When, in ISO 8601."""
-    is_kept: bool = False
+    is_stored: bool = field(default=False, name="is_kept")
     """It outlives the bridge, in its store."""
 
     @property
@@ -55,7 +55,7 @@ _SECONDS = 3650 * 86400.0
 """How long they are kept."""
 
 
-class KeptEntries:
+class StoredEntries:
     """Those of one configuration: bridges with others share the store, but nothing of this."""
 
     def __init__(self, store: Store, owner: Callable[[], str]) -> None:
@@ -79,9 +79,9 @@ class KeptEntries:
         Raises:
             StoreFailed, ValueTooLarge: it cannot be kept.
         """
-        if after is not None and after.is_kept:
+        if after is not None and after.is_stored:
             body = msgspec.json.encode(after)
             handle = "/".join(after.key)
             await self._store.put(_KIND, body, principal=self._owner(), expires_in=_SECONDS, handle=handle)
-        elif before is not None and before.is_kept:
+        elif before is not None and before.is_stored:
             await self._store.drop(_KIND, "/".join(before.key), principal=self._owner())

@@ -16,18 +16,18 @@ class Overlay(Struct, frozen=True):
     """All entries, those that came last at the end."""
 
     entries: Mapping[Key, Entry] = {}
-    made: Mapping[Key, OfferSettings] = {}
+    parsed: Mapping[Key, OfferSettings] = {}
     """The settings that the tables of entries stand for."""
 
-    def having(self, entry: Entry, made: OfferSettings | None) -> "Overlay":
+    def having(self, entry: Entry, parsed: OfferSettings | None) -> "Overlay":
         """The same with this entry, which lies above the others; without it where it says nothing."""
         entries = {key: one for key, one in self.entries.items() if key != entry.key}
-        all_made = {key: one for key, one in self.made.items() if key != entry.key}
+        all_parsed = {key: one for key, one in self.parsed.items() if key != entry.key}
         if not entry.says_nothing:
             entries[entry.key] = entry
-        if made is not None and entry.table is not None:
-            all_made[entry.key] = made
-        return Overlay(entries, all_made)
+        if parsed is not None and entry.table is not None:
+            all_parsed[entry.key] = parsed
+        return Overlay(entries, all_parsed)
 
     def over(self, base: Settings) -> Settings:
         """These settings with all entries over them.
@@ -43,8 +43,8 @@ class Overlay(Struct, frozen=True):
                 continue
             if entry.removed:
                 of_section.pop(entry.name, None)
-            if entry.table is not None and key in self.made:
-                of_section[entry.name] = self.made[key]
+            if entry.table is not None and key in self.parsed:
+                of_section[entry.name] = self.parsed[key]
             if (settings := of_section.get(entry.name)) is not None:
                 of_section[entry.name] = _changed(settings, entry)
         return base.model_copy(update=cast("dict[str, Any]", sections))
@@ -125,6 +125,6 @@ def entry_status(entry: Entry, base: Settings) -> dict[str, Any]:
         **({"tools": dict(entry.tools)} if entry.tools else {}),
         "by": entry.by,
         "at": entry.at,
-        "kept": entry.is_kept,
+        "kept": entry.is_stored,
         **({"hidden": True} if is_hidden(entry, base) else {}),
     }

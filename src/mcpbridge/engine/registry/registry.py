@@ -25,7 +25,7 @@ from mcpbridge.config.reload import Reloaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.engine.registry import rules
-from mcpbridge.engine.registry.format import Entry, KeptEntries, Key
+from mcpbridge.engine.registry.format import Entry, Key, StoredEntries
 from mcpbridge.engine.registry.http_rules import RegistryProblem, Section
 from mcpbridge.engine.registry.overlay import NO_OVERLAY, Overlay, entry_status, other_section, section_of, switched
 from mcpbridge.engine.registry.rules import private_texts
@@ -67,7 +67,7 @@ class Registry:
         `is_whole`: these settings have all servers; else nothing is added to them that was kept of earlier runs.
         """
         self._base, self._apply, self._redact = base, apply, redact
-        self._kept = KeptEntries(store, lambda: f"config:{base().source or ''}")
+        self._stored = StoredEntries(store, lambda: f"config:{base().source or ''}")
         self._spawn, self._is_whole = spawn, is_whole
         self._environ = environ if environ is not None else os.environ
         self._now = NO_OVERLAY
@@ -95,38 +95,38 @@ class Registry:
         """Take what was kept by earlier runs, and put it into effect; what cannot be is left out, and logged."""
         try:
             async with self._lock:
-                entries = [entry for kept in await self._kept.all() if (entry := self._taken(kept)) is not None]
+                entries = [entry for data in await self._stored.all() if (entry := self._parsed(data)) is not None]
                 await self._begin_with(entries)
         except StoreFailed as error:
             log.error("what was added while the bridge ran cannot be read", reason=str(error))
         finally:
             self.loaded.set()
 
-    def _taken(self, kept: bytes) -> tuple[Entry, OfferSettings | None] | None:
+    def _parsed(self, data: bytes) -> tuple[Entry, OfferSettings | None] | None:
         try:
-            entry = msgspec.json.decode(kept, type=Entry)
+            entry = msgspec.json.decode(data, type=Entry)
             if not self._is_whole and entry.name not in section_of(self._base(), entry.section):
                 return None
             rules.refuse_keeping(self._base(), entry)
-            made = self._read(entry.section, entry.name, entry.table) if entry.table is not None else None
+            parsed = self._read(entry.section, entry.name, entry.table) if entry.table is not None else None
         except (msgspec.DecodeError, BridgeError) as error:
             log.error("something that was added while the bridge ran is left out", reason=self._redact(str(error)))
             return None
-        return replace(entry, is_kept=True), made
+        return replace(entry, is_stored=True), parsed
 
     async def _begin_with(self, entries: list[tuple[Entry, OfferSettings | None]]) -> None:
         together = NO_OVERLAY
         entries = [one for one in entries if (other_section(one[0].section), one[0].name) not in _keys_of(entries)]
-        for entry, made in entries:
-            together = together.having(entry, made)
+        for entry, parsed in entries:
+            together = together.having(entry, parsed)
         if not together.entries:
             return
         with suppress(BridgeError):
             await self._effect(together)
             return
-        for entry, made in entries:  # one of them spoils it for the others
+        for entry, parsed in entries:  # one of them spoils it for the others
             try:
-                await self._effect(self._now.having(entry, made))
+                await self._effect(self._now.having(entry, parsed))
             except BridgeError as error:
                 reason = self._redact(str(error))
                 log.error("something that was added while the bridge ran is left out", name=entry.name, reason=reason)
@@ -155,14 +155,14 @@ class Registry:
             if not may_replace and self._is_known(section, name):
                 raise RegistryProblem("exists", f"there is a {rules.noun(section)} {name[:100]!r} already")
             plain = rules.plain(table)
-            made = self._read(section, name, plain)
-            entry = Entry(section, name, table=plain, by=by, at=_now(), is_kept=keep is True)
+            parsed = self._read(section, name, plain)
+            entry = Entry(section, name, table=plain, by=by, at=_now(), is_stored=keep is True)
             if keep == "file":
                 from mcpbridge.config.edit_servers_toml import put_table
 
                 done = await self._write(entry, lambda text: put_table(text, section, name, plain, may_replace=True))
             else:
-                done = await self._set(entry, made)
+                done = await self._set(entry, parsed)
             if isinstance(self._redact, Redactor):
                 self._redact.learn(f"{section}/{name}", private_texts(plain))
             return done
@@ -184,8 +184,10 @@ class Registry:
                 from mcpbridge.config.edit_servers_toml import remove_table
 
                 return await self._write(Entry(section, name, by=by), lambda text: remove_table(text, section, name))
-            is_kept = keep is not False or (before is not None and before.is_kept)
-            return await self._set(Entry(section, name, removed=is_written, by=by, at=_now(), is_kept=is_kept), None)
+            is_stored = keep is not False or (before is not None and before.is_stored)
+            return await self._set(
+                Entry(section, name, removed=is_written, by=by, at=_now(), is_stored=is_stored), None
+            )
 
         return await self._alone(removing())
 
@@ -203,18 +205,18 @@ class Registry:
         async def switching() -> Reloaded:
             before = self._now.entries.get((section, name), Entry(section, name))
             if before.removed and on and not tool and keep != "file":
-                return await self._set(Entry(section, name, by=by, is_kept=before.is_kept), None)
+                return await self._set(Entry(section, name, by=by, is_stored=before.is_stored), None)
             self.require(section, name)
-            made = self._now.made.get(before.key)
+            parsed = self._now.parsed.get(before.key)
             if keep == "file":
                 from mcpbridge.config.edit_servers_toml import switch
 
-                if made is not None:
+                if parsed is not None:
                     raise RegistryProblem("invalid", f"{name!r} does not stand in the configuration file")
                 return await self._write(before, lambda text: switch(text, section, name, on=on, tool=tool))
-            below = made or section_of(self._base(), section).get(name)
+            below = parsed or section_of(self._base(), section).get(name)
             said = switched(before, below, on=on, tool=tool)
-            return await self._set(replace(said, by=by, at=_now(), is_kept=keep or before.is_kept), made)
+            return await self._set(replace(said, by=by, at=_now(), is_stored=keep or before.is_stored), parsed)
 
         return await self._alone(switching())
 
@@ -244,17 +246,17 @@ class Registry:
             raise RegistryProblem("invalid", "the bridge does not run")
         return await done
 
-    async def _set(self, entry: Entry, made: OfferSettings | None) -> Reloaded:
+    async def _set(self, entry: Entry, parsed: OfferSettings | None) -> Reloaded:
         """Have an entry in effect. What cannot be kept is not put into effect, and the other way round."""
-        if entry.is_kept:
+        if entry.is_stored:
             rules.refuse_keeping(self._base(), entry)
-        before, after = self._now, self._now.having(entry, made)
-        await self._kept.change(before.entries.get(entry.key), after.entries.get(entry.key))
+        before, after = self._now, self._now.having(entry, parsed)
+        await self._stored.change(before.entries.get(entry.key), after.entries.get(entry.key))
         try:
             done = await self._effect(after)
         except Exception:
             with suppress(StoreFailed):
-                await self._kept.change(after.entries.get(entry.key), before.entries.get(entry.key))
+                await self._stored.change(after.entries.get(entry.key), before.entries.get(entry.key))
             raise
         log.info("registry changed", section=entry.section, name=entry.name, by=entry.by)
         return done
@@ -297,7 +299,7 @@ class Registry:
                 await anyio.to_thread.run_sync(configuration.undo, change)
             raise
         try:
-            await self._kept.change(before.entries.get(entry.key), None)
+            await self._stored.change(before.entries.get(entry.key), None)
         except StoreFailed as error:
             log.error("what lay over the file cannot be forgotten", name=entry.name, reason=str(error))
         log.info("configuration file changed", section=entry.section, name=entry.name, by=entry.by)

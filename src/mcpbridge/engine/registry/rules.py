@@ -75,10 +75,10 @@ def _texts(value: object) -> Iterator[str]:
 def settings_as_json(settings: BaseModel, redact: Callable[[str], str]) -> dict[str, Any]:
     """What is set of a server or tool and is not the default, as JSON values, secrets masked."""
     said = settings.model_dump(mode="json", exclude_defaults=True)
-    return {key: _shown(key, value, redact) for key, value in said.items()}
+    return {key: _masked_setting(key, value, redact) for key, value in said.items()}
 
 
-def _shown(key: str, value: Any, redact: Callable[[str], str]) -> Any:
+def _masked_setting(key: str, value: Any, redact: Callable[[str], str]) -> Any:
     if key in _ADDRESSES and isinstance(value, str):
         address, query = _parts(value)
         return redact(address) + (f"?{MASK}" if query else "")

@@ -167,7 +167,7 @@ class RunCalls:
         self._bridge, self._options, self._emit = bridge, options, emit
         self._run, self._user, self._tenant = options.asked.run, options.asked.user, options.asked.tenant
         self._finished = Finished(bridge.store, run=self._run, user=self._user, tenant=self._tenant)
-        self._untold: dict[str, Result] = {}
+        self._unreported: dict[str, Result] = {}
         self.deliverable: Mapping[str, Any] | None = None
         """See `RunOutcome`."""
 
@@ -178,9 +178,9 @@ class RunCalls:
         return offered.restored(named)
 
     @property
-    def untold(self) -> Sequence[Result]:
+    def unreported(self) -> Sequence[Result]:
         """What came of calls of a turn that failed before all of them were over."""
-        return list(self._untold.values())
+        return list(self._unreported.values())
 
     async def with_recall(self, offered: Offered) -> Offered:
         """These tools and `recall`, where the bridge has it for this user and the API takes one more."""
@@ -207,7 +207,7 @@ class RunCalls:
             if result.call is not None and result.call.problem:  # it was not made, nor will it be by others
                 return
             record = calls[place].record
-            self._untold[record] = result
+            self._unreported[record] = result
             await self._finished.keep(record, result)
 
         async with self._hearing():
@@ -222,7 +222,7 @@ class RunCalls:
                 on_event=self._emit,
                 keep=keep,
             )
-        self._untold = {}
+        self._unreported = {}
         return made
 
     async def _offered(self, tools: Sequence[str]) -> Offered:
@@ -291,7 +291,7 @@ class RunCalls:
                 continue
             if event.name == DELIVERABLE:
                 self.deliverable = cast("Mapping[str, Any]", event.data)
-            self._emit(_told(event))
+            self._emit(_as_run_event(event))
 
     def _is_ours(self, event: Event) -> bool:
         """Whether it is of this run, and not of one that another client gave the same name."""
@@ -313,7 +313,7 @@ def _unknown(call: Wanted, offered: Offered) -> Wanted:
     return replace(call, problem=error.told())
 
 
-def _told(event: Event) -> RunEvent:
+def _as_run_event(event: Event) -> RunEvent:
     """An event of the bus, as those hear it who follow the run."""
     if event.name == ASKED and isinstance(event.data, ApprovalRequest):
         asked = event.data

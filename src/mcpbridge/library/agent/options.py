@@ -11,6 +11,7 @@ from mcpbridge.core.events import EventBus
 from mcpbridge.core.model import TOOLS
 from mcpbridge.core.tool_calls import CallResult
 from mcpbridge.engine.requests import check_names
+from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.calls.call import Asked, Requesting
 from mcpbridge.library.calls.calls import CallingHooks
 from mcpbridge.library.calls.run_events import Turn
@@ -52,7 +53,7 @@ class RunOptions(Struct, frozen=True):
     asked: Asked
     tools: Tools | ToolsOf = None
     strict: Strictness = False
-    max_rounds: int = 10
+    max_rounds: int = MAX_ROUNDS
     pauses: bool = True
     """A call that somebody must agree to pauses the run; else it waits, and the run with it."""
     stop_when: StopWhen | None = None

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from mcpbridge.core.context import new_run
 from mcpbridge.core.tool_calls import CallResult
 from mcpbridge.library.agent.calls import RunCalls
+from mcpbridge.library.agent.defaults import MAX_ROUNDS
 from mcpbridge.library.agent.models.model import Model, ModelRequest, format_of
 from mcpbridge.library.agent.options import Prepare, Running, RunOptions, StopWhen, Tools, ToolsOf
 from mcpbridge.library.calls.call import Asked
@@ -70,7 +71,7 @@ class Loop:
         try:
             return await self._go_on(self._turn(0)) or await self._rounds()
         except Exception as error:
-            self._results += self._calls.untold
+            self._results += self._calls.unreported
             raise RunFailed(f"{type(error).__name__}: {error}", self._outcome("failed")) from error
 
     async def _go_on(self, turn: Turn) -> RunOutcome | None:
@@ -194,7 +195,7 @@ def run(
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Tools | ToolsOf = None,
-    max_rounds: int = 10,
+    max_rounds: int = MAX_ROUNDS,
     stop_when: StopWhen | None = None,
     prepare: Prepare | None = None,
     run: str = "",

@@ -45,10 +45,10 @@ class Listener(Generic[T]):
         self._function = function
         self._error: Exception | None = None
 
-    def __call__(self, told: T) -> None:
+    def __call__(self, news: T) -> None:
         """Tell it."""
         try:
-            self._function(told)
+            self._function(news)
         except Exception as error:  # noqa: BLE001 - the program's own, whatever it is
             if self._error is None:
                 self._error = error
@@ -177,13 +177,13 @@ async def make_call(
     """
     if call.problem:
         return failed(call.problem, call)
-    meta: dict[str, Any] = {**(asked.meta or {}), CALL: said_id(call)}
+    meta: dict[str, Any] = {**(asked.meta or {}), CALL: wire_id(call)}
     if whole:
         meta[WHOLE] = "whole"
     if asked.turn:
         meta[TURN] = asked.turn
     if on_progress is not None:
-        meta["progressToken"] = said_id(call)
+        meta["progressToken"] = wire_id(call)
     params = {"name": call.name, "arguments": arguments_json(call), "_meta": meta}
     heard = Listener(on_progress) if on_progress is not None else None
     raw = await bridge.request(
@@ -205,7 +205,7 @@ async def make_call(
     return result
 
 
-def said_id(call: ToolCall[Any, Any]) -> str:
+def wire_id(call: ToolCall[Any, Any]) -> str:
     """A call's id as its request has it: some models write what is no text."""
     return _text_of(call.id)
 
@@ -218,7 +218,7 @@ def _hearing(heard: Listener[Mapping[str, Any]] | None) -> Notify:
     def hear(message: bytes) -> None:
         if heard is None:
             return
-        told = msgspec.json.decode(message, type=_Told)
+        told = msgspec.json.decode(message, type=_Notification)
         if told.method == "notifications/progress":
             try:
                 params: object = decoded(bytes(told.params))
@@ -230,6 +230,6 @@ def _hearing(heard: Listener[Mapping[str, Any]] | None) -> Notify:
     return hear
 
 
-class _Told(msgspec.Struct):
+class _Notification(msgspec.Struct):
     method: str = ""
     params: Raw = Raw(b"{}")

@@ -47,7 +47,7 @@ KEEP_SECONDS = 5.0
 Keep: TypeAlias = Callable[[int, CallResult[Any]], Coroutine[Any, Any, None]]
 """Writes down what a call came to, by its place among the calls."""
 
-_Said: TypeAlias = ToolCall[Any, Any] | CallResult[Any] | None
+_Decision: TypeAlias = ToolCall[Any, Any] | CallResult[Any] | None
 """What a hook says of a call."""
 
 
@@ -109,22 +109,22 @@ class _Turn(Struct, frozen=True):
     async def result_of(self, place: int, call: ToolCall[Any, Any], approval: str) -> CallResult[Any]:
         """What came of a call, whatever became of it. It is under the model's own id, whatever hooks make of it."""
         try:
-            said: _Said = await _awaited(self.hooks.on_call(call)) if self.hooks.on_call is not None else None
-            made = replace(said, id=call.id) if isinstance(said, ToolCall) else call
+            decision: _Decision = await _awaited(self.hooks.on_call(call)) if self.hooks.on_call is not None else None
+            made = replace(decision, id=call.id) if isinstance(decision, ToolCall) else call
             self.on_event(CallStarted(made))
-            result = said if isinstance(said, CallResult) else await self._made(made, approval)
+            result = decision if isinstance(decision, CallResult) else await self._make(made, approval)
         except CallRefused as refused:
             made, result = call, failed(refused.told(), call)
         result = replace(result, call=made)
-        await self._kept(place, result)
+        await self._write_down(place, result)
         if self.hooks.on_result is not None and result.paused is None:
             other: CallResult[Any] | None = await _awaited(self.hooks.on_result(result))
             if other is not None:
                 result = replace(other, call=made)
-                await self._kept(place, result)
+                await self._write_down(place, result)
         return result
 
-    async def _kept(self, place: int, result: CallResult[Any]) -> None:
+    async def _write_down(self, place: int, result: CallResult[Any]) -> None:
         """Written down before anything else happens: a cancelled turn, too, must not be repeated."""
         if self.keep is None:
             return
@@ -135,7 +135,7 @@ class _Turn(Struct, frozen=True):
             await asyncio.wait([keeping], timeout=KEEP_SECONDS)
             raise
 
-    async def _made(self, call: ToolCall[Any, Any], approval: str) -> CallResult[Any]:
+    async def _make(self, call: ToolCall[Any, Any], approval: str) -> CallResult[Any]:
         meta: dict[str, Any] = dict(self.asked.meta or {})
         if self.pauses:
             meta[APPROVALS] = PAUSE
@@ -143,18 +143,21 @@ class _Turn(Struct, frozen=True):
             meta[APPROVAL] = approval
         try:
             return await make_call(
-                self.bridge, call, replace(self.asked, meta=meta), on_progress=lambda told: self._heard(call, told)
+                self.bridge,
+                call,
+                replace(self.asked, meta=meta),
+                on_progress=lambda progress: self._heard(call, progress),
             )
         except BridgeError as error:
             return failed(error.told(), call)
         except (Misshapen, UnicodeError) as error:  # also of its name
             return failed(f"The arguments of {call.name} are no JSON: {error}", call)
 
-    def _heard(self, call: ToolCall[Any, Any], told: Mapping[str, Any]) -> None:
-        said: object = told.get("_meta")
-        event = cast("Mapping[str, Any]", said).get(EVENT) if isinstance(said, dict) else None
-        message = str(told.get("message") or "")
-        self.on_event(CallProgress(call, message, told.get("progress"), told.get("total"), event))
+    def _heard(self, call: ToolCall[Any, Any], progress: Mapping[str, Any]) -> None:
+        meta: object = progress.get("_meta")
+        event = cast("Mapping[str, Any]", meta).get(EVENT) if isinstance(meta, dict) else None
+        message = str(progress.get("message") or "")
+        self.on_event(CallProgress(call, message, progress.get("progress"), progress.get("total"), event))
 
 
 async def _awaited(value: Any) -> Any:

@@ -28,7 +28,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.core.context import BridgeContext, Session, short
 from mcpbridge.core.tool_calls import PAUSED, CallResult, PausedCall, ToolCall, ToolResult
 from mcpbridge.engine.requests import encoded
-from mcpbridge.library.calls.call import failed, meta_of, result_of, said_id
+from mcpbridge.library.calls.call import failed, meta_of, result_of, wire_id
 from mcpbridge.pipeline.approvals.request import PAUSE, ApprovalRequest
 from mcpbridge.protocol.json_values import decoded
 from mcpbridge.protocol.jsonrpc import encode
@@ -172,14 +172,14 @@ def call_of(record: PausedRecord) -> PausedCall | None:
 
 def is_of(record: PausedRecord, call: ToolCall[Any, Any], run: str, tenant: str) -> bool:
     """Whether a paused call of the caller is this call. `tenant`: as it holds for the caller."""
-    return (record.call_id, record.run, record.tenant) == (short(said_id(call)), short(run), short(tenant))
+    return (record.call_id, record.run, record.tenant) == (short(wire_id(call)), short(run), short(tenant))
 
 
 def waits_for_approval(
     request: ApprovalRequest | None, call: ToolCall[Any, Any], run: str, user: str
 ) -> PausedCall | None:
     """The call, as one that somebody has to agree to. `request`: what the bridge let go; None if it is another's."""
-    if request is None or (request.principal, request.run, request.call) != (user, short(run), short(said_id(call))):
+    if request is None or (request.principal, request.run, request.call) != (user, short(run), short(wire_id(call))):
         return None
     return PausedCall(
         id=request.id,
@@ -248,7 +248,7 @@ class PausedCalls:
         """
         return (await self._known(id, user)).call
 
-    async def told(
+    async def of_result(
         self, meta: Mapping[str, Any], call: ToolCall[Any, Any], *, run: str = "", user: str = "", tenant: str = ""
     ) -> PausedCall | None:
         """The call, if its result says in `_meta` that it is paused; None: it says nothing, or what is not true."""

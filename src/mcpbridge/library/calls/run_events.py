@@ -36,19 +36,19 @@ class Usage(Struct, frozen=True):
 def usage_of(response: object) -> Usage:
     """What a response says of its usage: an object of an official client, or plain JSON values."""
     for name in ("usage", "usage_metadata", "usageMetadata"):
-        said = _member(response, name)
-        if said is not None:
-            read = _first(said, _INPUT) + sum(_number(said, one) for one in _APART)
-            return Usage(read, _first(said, _OUTPUT) + _first(said, _THOUGHTS))
+        usage = _member(response, name)
+        if usage is not None:
+            read = _first(usage, _INPUT) + sum(_number(usage, one) for one in _APART)
+            return Usage(read, _first(usage, _OUTPUT) + _first(usage, _THOUGHTS))
     return Usage()
 
 
-def _first(said: object, names: tuple[str, ...]) -> int:
-    return next((number for name in names if (number := _number(said, name))), 0)
+def _first(usage: object, names: tuple[str, ...]) -> int:
+    return next((number for name in names if (number := _number(usage, name))), 0)
 
 
-def _number(said: object, name: str) -> int:
-    value = _member(said, name)
+def _number(usage: object, name: str) -> int:
+    value = _member(usage, name)
     return value if isinstance(value, int) else 0
 
 

@@ -359,7 +359,7 @@ class Client(mcp.Client):
             CallFailed: it did not like the query; says why.
         """
         asked = {"query": query, "detail": detail, **({"limit": limit} if limit is not None else {})}
-        return _said(await self._own("find_tools", asked))
+        return _checked_text(await self._own("find_tools", asked))
 
     async def describe_tools(self, *names: str) -> str:
         """All about these tools, as text for a model: every parameter, the whole description, what they return.
@@ -368,7 +368,7 @@ class Client(mcp.Client):
             NoBridge: this is no bridge, or it has no such tool for this client.
             CallFailed: none of them is known; names those that may be meant.
         """
-        return _said(await self._own("describe_tools", {"names": list(names)}))
+        return _checked_text(await self._own("describe_tools", {"names": list(names)}))
 
     async def recall(self, handle: str | Sequence[str] = (), **query: Any) -> CallToolResult:
         """Query a kept result by its handle, as the tool `recall` does (`path`, `where`, `select`, `sort`, `lines`, …).
@@ -406,11 +406,11 @@ def _read(call: "ToolCall[Mapping[str, Any], Any] | Mapping[str, Any]") -> tuple
     return str(call["name"]), dict(call.get("arguments") or {})
 
 
-def _with(meta: RequestParamsMeta | None, said: Mapping[str, Any]) -> RequestParamsMeta:
-    return cast("RequestParamsMeta", {**(meta or {}), **said})
+def _with(meta: RequestParamsMeta | None, members: Mapping[str, Any]) -> RequestParamsMeta:
+    return cast("RequestParamsMeta", {**(meta or {}), **members})
 
 
-def _said(result: CallToolResult) -> str:
+def _checked_text(result: CallToolResult) -> str:
     text = _text_of(result)
     if result.is_error:
         raise CallFailed(text)

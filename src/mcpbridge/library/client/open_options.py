@@ -130,7 +130,7 @@ def _log(level: Level, event: str, fields: dict[str, Any], /) -> None:
     if not _LOG.isEnabledFor(number):
         return
     error, trace = _error_of(fields.pop("exc_info", None)), str(fields.pop("trace", "")).rstrip("\n")
-    said = "".join(f" {name}={_shown(value)}" for name, value in fields.items())
+    said = "".join(f" {name}={_masked_repr(value)}" for name, value in fields.items())
     if error is not None and not trace:
         told = "".join(traceback.format_exception(error)).rstrip("\n")
         if _masked(told) != told:  # whoever formats the error itself would tell it
@@ -138,16 +138,16 @@ def _log(level: Level, event: str, fields: dict[str, Any], /) -> None:
     _LOG.log(number, "%s", _masked(f"{event}{said}\n{trace}" if trace else f"{event}{said}"), exc_info=error)
 
 
-def _error_of(said: object) -> BaseException | None:
+def _error_of(exc_info: object) -> BaseException | None:
     """The error that a line is about; see `Sink`."""
-    if isinstance(said, BaseException):
-        return said
-    if isinstance(said, tuple):
-        return next((one for one in said if isinstance(one, BaseException)), None)  # pyright: ignore[reportUnknownVariableType] - of any
-    return sys.exc_info()[1] if said else None
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    if isinstance(exc_info, tuple):
+        return next((one for one in exc_info if isinstance(one, BaseException)), None)  # pyright: ignore[reportUnknownVariableType] - of any
+    return sys.exc_info()[1] if exc_info else None
 
 
-def _shown(value: object) -> str:
+def _masked_repr(value: object) -> str:
     return repr(_masked(value) if isinstance(value, str) else value)
 
 

@@ -12,6 +12,7 @@ import atexit
 import os
 import threading
 import time
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Generator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
@@ -84,6 +85,17 @@ class LoopThread(Generic[T]):
             self.close()
             raise
 
+    def __repr__(self) -> str:
+        counts = self.statistics()
+        return f"<LoopThread {counts['state']}: {counts['waiting']} waited for, {counts['tasks']} tasks>"
+
+    def statistics(self) -> dict[str, Any]:
+        """Its state now, as JSON values: how many calls threads wait for, and how many tasks do their work."""
+        state = "open" if self._is_open else "ending" if self._thread.is_alive() and self._must_end else "closed"
+        if state == "closed" and self._thread.is_alive():
+            state = "opening"
+        return {"state": state, "waiting": len(self._waited_for), "tasks": len(self._tasks)}
+
     # -- from other threads
 
     def wait(self, work: Coroutine[Any, Any, R]) -> R:
@@ -129,6 +141,12 @@ class LoopThread(Generic[T]):
             if self._loop is not None:
                 with suppress(RuntimeError):  # it has ended by itself
                     self._loop.call_soon_threadsafe(self._leave)
+
+    def drop(self) -> None:
+        """Nobody holds it any more, and nobody closed it: have it end, and say so to who looks for leaks."""
+        if self._is_open and os.getpid() == self._process:
+            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, 2, self)
+        self.end()
 
     def close(self) -> None:
         """Leave it, and wait until everything that it ran has ended, or will not. Again: nothing."""

@@ -164,14 +164,14 @@ def looked_at(
     )
 
 
-def maker_of(made: "FunctionTool", settings: "FunctionSettings", asks: "Asks | None") -> "Callable[[], ProgramTool]":
+def maker_of(tool: "FunctionTool", settings: "FunctionSettings", asks: "Asks | None") -> "Callable[[], ProgramTool]":
     """Makes a backend of a function that was looked at, each time for another bridge."""
 
     def make() -> "ProgramTool":
         from mcpbridge.engine.wiring.tools import ProgramTool
         from mcpbridge.tools.python.function import FunctionBackend
 
-        backend = FunctionBackend.of_tool(made, settings)
+        backend = FunctionBackend.of_tool(tool, settings)
         backend.asks = asks
         return ProgramTool(backend, settings)
 

@@ -46,13 +46,13 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
     """A tool that is being described. `R` is what its results are, as `output` says."""
 
     name: str
-    said_options: ToolOptions = field(default_factory=ToolOptions)
+    given_options: ToolOptions = field(default_factory=ToolOptions)
     """What was said of it by `risk_level` and so on, by name."""
     params: Mapping[str, Param] = field(default_factory=dict[str, Param])
-    said_description: str | None = None
-    said_output: Any = None
+    given_description: str | None = None
+    given_output: Any = None
     """A type, the name of a JSON type or a JSON Schema; None: nothing was said."""
-    said_events: Any = None
+    given_events: Any = None
     function: Callable[..., Any] | None = None
     kind: str = "function"
     received: Callable[..., Any] | None = None
@@ -64,7 +64,7 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
 
     def description(self, text: str) -> "ToolBuilder[R]":
         """What the tool does, for models. Left out, what the docstring of its handler says."""
-        return replace(self, said_description=text)
+        return replace(self, given_description=text)
 
     def param(
         self,
@@ -109,15 +109,15 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
 
     def tags(self, *tags: str) -> "ToolBuilder[R]":
         """Words to find it by, besides those said before."""
-        return self.options(tags=[*self.said_options.get("tags", ()), *tags])
+        return self.options(tags=[*self.given_options.get("tags", ()), *tags])
 
     def annotations(self, **hints: Any) -> "ToolBuilder[R]":
         """What to say of it (`readOnlyHint=True`), besides what was said before."""
-        return self.options(annotations={**self.said_options.get("annotations", {}), **hints})
+        return self.options(annotations={**self.given_options.get("annotations", {}), **hints})
 
     def options(self, **options: Any) -> "ToolBuilder[R]":
         """Any of `ToolOptions`: `max_concurrent`, `rate_limit`, `retry`, `cache`, `examples` and those above."""
-        return replace(self, said_options=cast("ToolOptions", {**self.said_options, **options}))
+        return replace(self, given_options=cast("ToolOptions", {**self.given_options, **options}))
 
     @overload
     def output(self, kind: type[T], /) -> "ToolBuilder[T]": ...
@@ -128,11 +128,11 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
 
         Clients are told it. Left out, the handler's annotation is kept to, as `@tool` does.
         """
-        return cast("ToolBuilder[Any]", replace(self, said_output=kind))
+        return cast("ToolBuilder[Any]", replace(self, given_output=kind))
 
     def events(self, kind: object, /) -> "ToolBuilder[R]":
         """What a generator yields: a Python type, the name of a JSON type or a JSON Schema. Left out: as annotated."""
-        return replace(self, said_events=kind)
+        return replace(self, given_events=kind)
 
     def handler(
         self,
@@ -152,24 +152,24 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
         """What makes the value that the `Context[T]` of the handler begins with, once a run."""
         return replace(self, context_init=init)
 
-    def manual(self, **said: Any) -> "ToolBuilder[R]":
+    def manual(self, **options: Any) -> "ToolBuilder[R]":
         """No handler: each call is paused until the program gives its result. `manual_tool` tells what can be said."""
-        return self._done_by("manual", None, said)
+        return self._done_by("manual", None, options)
 
     def human(
-        self, on_tool_called: Callable[..., Any], on_response_received: Callable[..., Any], **said: Any
+        self, on_tool_called: Callable[..., Any], on_response_received: Callable[..., Any], **options: Any
     ) -> "ToolBuilder[R]":
         """A human in the loop. See `human_tool` for the functions, and for what can be said."""
-        return replace(self._done_by("human", on_tool_called, said), received=on_response_received)
+        return replace(self._done_by("human", on_tool_called, options), received=on_response_received)
 
     def _done_by(
-        self, kind: str, function: Callable[..., Any] | None, said: Mapping[str, Any] | None = None
+        self, kind: str, function: Callable[..., Any] | None, options: Mapping[str, Any] | None = None
     ) -> "ToolBuilder[R]":
         if self.function is not None or self.kind != "function":
             raise ConfigError("who does the work was said before", key=self.name)
         if kind != "manual" and not callable(function):
             raise ConfigError(f"a handler is a function, not {type(function).__name__}", key=self.name)
-        return replace(self, kind=kind, function=function, people=dict(said or {}))
+        return replace(self, kind=kind, function=function, people=dict(options or {}))
 
     def build(self) -> Tool[dict[str, Any], R]:
         """The tool.
@@ -184,53 +184,60 @@ class ToolBuilder(Struct, Generic[R], frozen=True):
 _NO_HANDLER = "Say `.handler(function)`; `.manual()` makes a tool whose calls are handed to the program instead."
 
 
-def built(said: ToolBuilder[Any]) -> Tool[dict[str, Any], Any]:
+def built(builder: ToolBuilder[Any]) -> Tool[dict[str, Any], Any]:
     """See `ToolBuilder.build`."""
-    name = check_name(said.name)
-    if said.kind == "function" and said.function is None:
+    name = check_name(builder.name)
+    if builder.kind == "function" and builder.function is None:
         raise ConfigError("this tool has no handler", key=name, hint=_NO_HANDLER)
-    described = documented(said.function)[1] if said.function is not None else {}
-    schema, adapters = schema_of(name, said.params, described)
-    if said.function is not None:
-        refuse_misfit(name, said.function, schema)
-    output, returns = returned_by(name, *_of_output(name, said.said_output))
-    events = stated(said.said_events, f"{name}: events").schema if said.said_events is not None else None
+    described = documented(builder.function)[1] if builder.function is not None else {}
+    schema, adapters = schema_of(name, builder.params, described)
+    if builder.function is not None:
+        refuse_misfit(name, builder.function, schema)
+    output, returns = returned_by(name, *_of_output(name, builder.given_output))
+    events = stated(builder.given_events, f"{name}: events").schema if builder.given_events is not None else None
     schemas: dict[str, Any] = {"input_schema": schema, "output_schema": output}
-    if said.kind != "function":
-        return _by_people(said, {**schemas, **({"event_schema": events} if events is not None else {})}, returns)
-    assert said.function is not None
-    settings = settings_of(name, said.said_options, description=said.said_description, event_schema=events, **schemas)
+    if builder.kind != "function":
+        return _by_people(builder, {**schemas, **({"event_schema": events} if events is not None else {})}, returns)
+    assert builder.function is not None
+    settings = settings_of(
+        name, builder.given_options, description=builder.given_description, event_schema=events, **schemas
+    )
     defaults = {param: one["default"] for param, one in schema["properties"].items() if "default" in one}
-    made = typed(looked_at(name, said.function, settings, said.context_init), adapters, defaults)
-    return Tool(made.definition, maker_of(made, settings, asks_of(name, said.said_options)), returns=returns)
+    made = typed(looked_at(name, builder.function, settings, builder.context_init), adapters, defaults)
+    return Tool(made.definition, maker_of(made, settings, asks_of(name, builder.given_options)), returns=returns)
 
 
-def _by_people(said: ToolBuilder[Any], schemas: Mapping[str, Any], returns: Any) -> Tool[dict[str, Any], Any]:
+def _by_people(builder: ToolBuilder[Any], schemas: Mapping[str, Any], returns: Any) -> Tool[dict[str, Any], Any]:
     from mcpbridge.library.define_tools.human import human_tool, manual_tool
 
-    given: dict[str, Any] = {"description": said.said_description, **schemas, **said.people, **said.said_options}
-    if said.kind == "manual":
-        if said.context_init is not None or schemas.get("event_schema") is not None:
-            what = "yields no events" if said.context_init is None else "keeps no context"
-            raise ConfigError(f"what has no handler {what}", key=said.name)
-        made: Tool[Any, Any] = manual_tool(said.name, **given)
+    given: dict[str, Any] = {
+        "description": builder.given_description,
+        **schemas,
+        **builder.people,
+        **builder.given_options,
+    }
+    if builder.kind == "manual":
+        if builder.context_init is not None or schemas.get("event_schema") is not None:
+            what = "yields no events" if builder.context_init is None else "keeps no context"
+            raise ConfigError(f"what has no handler {what}", key=builder.name)
+        made: Tool[Any, Any] = manual_tool(builder.name, **given)
     else:
-        given["context_init"] = said.context_init
-        made = human_tool(cast("Any", said.function), cast("Any", said.received), name=said.name, **given)
+        given["context_init"] = builder.context_init
+        made = human_tool(cast("Any", builder.function), cast("Any", builder.received), name=builder.name, **given)
     return made.returning(returns) if returns is not None else made
 
 
-def _of_output(name: str, said: object) -> tuple[dict[str, Any] | None, object]:
+def _of_output(name: str, output: object) -> tuple[dict[str, Any] | None, object]:
     """What was said of the output, as a schema or as a type."""
-    if said is None or not isinstance(said, str | Mapping):
-        return None, said
-    return stated(cast("object", said), f"{name}: output").schema, None
+    if output is None or not isinstance(output, str | Mapping):
+        return None, output
+    return stated(cast("object", output), f"{name}: output").schema, None
 
 
 def schema_of(name: str, params: Mapping[str, Param], described: Mapping[str, str]) -> tuple[Schema, dict[str, Any]]:
     """The schema of the arguments, and what reads those that have a Python type, by name.
 
-    `described`: descriptions of parameters of which none was said.
+    `described`: descriptions of parameters that have none of their own.
 
     Raises:
         ConfigError: what was said of a parameter does not fit together.
@@ -239,42 +246,42 @@ def schema_of(name: str, params: Mapping[str, Param], described: Mapping[str, st
     shared: dict[str, Any] = {}
     required: list[str] = []
     adapters: dict[str, Any] = {}
-    for param, said in params.items():
+    for param, spec in params.items():
         key = f"{name}: {param}"
-        found = _found(key, said)
-        own = _own(key, found, shared)
-        if text := said.description or described.get(param, ""):
+        stated_type = _stated(key, spec)
+        own = _own(key, stated_type, shared)
+        if text := spec.description or described.get(param, ""):
             own["description"] = text
-        if said.enum is not None:
-            own["enum"] = [_json_of(key, found, one) for one in said.enum]
-        if said.default is not UNSET:
-            own["default"] = _json_of(key, found, said.default)
-        _check(key, own, shared, found)
+        if spec.enum is not None:
+            own["enum"] = [_json_of(key, stated_type, one) for one in spec.enum]
+        if spec.default is not UNSET:
+            own["default"] = _json_of(key, stated_type, spec.default)
+        _check(key, own, shared, stated_type)
         properties[param] = own
-        if said.is_required or (said.is_required is None and said.default is UNSET):
+        if spec.is_required or (spec.is_required is None and spec.default is UNSET):
             required.append(param)
-        if found.adapter is not None:
-            adapters[param] = found.adapter
+        if stated_type.adapter is not None:
+            adapters[param] = stated_type.adapter
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     schema |= {"required": required} if required else {}
     return schema | ({"$defs": shared} if shared else {}), adapters
 
 
-def _found(key: str, said: Param) -> Stated:
+def _stated(key: str, spec: Param) -> Stated:
     """What was said of a parameter; one whose default is None may be that, as it may in a signature."""
-    found = stated({} if said.type is UNSET else said.type, key)
-    if said.default is not None or said.enum is not None or not check_of(found.schema)(None):
-        return found
-    if found.adapter is not None:
-        return stated(Optional[said.type], key)  # noqa: UP045 - any type, not only a class
-    inner = {name: one for name, one in found.schema.items() if name != "$defs"}
-    shared = {name: one for name, one in found.schema.items() if name == "$defs"}
+    stated_type = stated({} if spec.type is UNSET else spec.type, key)
+    if spec.default is not None or spec.enum is not None or not check_of(stated_type.schema)(None):
+        return stated_type
+    if stated_type.adapter is not None:
+        return stated(Optional[spec.type], key)  # noqa: UP045 - any type, not only a class
+    inner = {name: one for name, one in stated_type.schema.items() if name != "$defs"}
+    shared = {name: one for name, one in stated_type.schema.items() if name == "$defs"}
     return Stated({**shared, "anyOf": [inner, {"type": "null"}]})
 
 
-def _own(key: str, found: Stated, shared: dict[str, Any]) -> Schema:
+def _own(key: str, stated_type: Stated, shared: dict[str, Any]) -> Schema:
     """The schema without its definitions, which those of all parameters are put beside."""
-    own = dict(found.schema)
+    own = dict(stated_type.schema)
     for name, definition in own.pop("$defs", {}).items():
         if shared.setdefault(name, definition) != definition:
             hint = "Give one of the two types another name."
@@ -282,24 +289,24 @@ def _own(key: str, found: Stated, shared: dict[str, Any]) -> Schema:
     return own
 
 
-def _json_of(key: str, found: Stated, value: object) -> Any:
+def _json_of(key: str, stated_type: Stated, value: object) -> Any:
     """A value of a parameter as JSON."""
     from pydantic_core import PydanticSerializationError
 
     try:
-        if found.adapter is not None:
-            return found.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        if stated_type.adapter is not None:
+            return stated_type.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
         return msgspec.json.decode(json_of(value))
     except (Misshapen, PydanticSerializationError, ValueError) as error:
         raise ConfigError(f"{value!r} is no JSON: {error}", key=key) from error
 
 
-def _check(key: str, own: Schema, shared: Mapping[str, Any], found: Stated) -> None:
+def _check(key: str, own: Schema, shared: Mapping[str, Any], stated_type: Stated) -> None:
     """Refuse a default or an `enum` that the parameter itself does not allow."""
     plain = {"$defs": dict(shared), **{name: value for name, value in own.items() if name != "enum"}}
     allowed = check_of(plain)
     for value in own.get("enum", ()):
-        if "enum" not in found.schema and (fault := allowed(value)):
+        if "enum" not in stated_type.schema and (fault := allowed(value)):
             raise ConfigError(f"`enum` has what its type does not allow: {fault}", key=key)
     if "default" in own and (fault := check_of({**plain, **own})(own["default"])):
         raise ConfigError(f"its default is not what it may be: {fault}", key=key)

@@ -117,15 +117,19 @@ class ToolFunction(SignedTool[P, R_co], Generic[P, Y_co, R_co]):
     __wrapped__: Callable[..., Any]
 
     def __init__(
-        self, function: Callable[P, Y_co], made: "FunctionTool", settings: "FunctionSettings", asks: "Asks | None"
+        self,
+        function: Callable[P, Y_co],
+        function_tool: "FunctionTool",
+        settings: "FunctionSettings",
+        asks: "Asks | None",
     ) -> None:
         """See `tool`."""
         from mcpbridge.library.define_tools.values import reader_of
         from mcpbridge.tools.python.signature import hints_of, result_hint
 
         hint = result_hint(hints_of(function).get("return", Any), function)
-        returns = reader_of(str(made.definition["name"]), hint, is_wrapped=made.is_wrapped)
-        super().__init__(function, made.definition, maker_of(made, settings, asks), returns)
+        returns = reader_of(str(function_tool.definition["name"]), hint, is_wrapped=function_tool.is_wrapped)
+        super().__init__(function, function_tool.definition, maker_of(function_tool, settings, asks), returns)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y_co:
@@ -139,9 +143,9 @@ class ToolDecorator:
     `internal = tool(tags=["internal"], risk_level="high")` can be used as `@internal` and as `@internal(timeout=5)`.
     """
 
-    def __init__(self, said: Mapping[str, Any]) -> None:
-        """`said`: the options, by name."""
-        self._said = said
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """`options`: by name."""
+        self._options = options
 
     @overload
     def __call__(self, function: Callable[P, _Nothing], /) -> ToolFunction[P, Any, Any]: ...
@@ -208,20 +212,20 @@ class ToolDecorator:
         Raises:
             ConfigError: no tool can be made of it, or an option is not as it must be; says why.
         """
-        said: dict[str, Any] = {**self._said, **options}
+        merged: dict[str, Any] = {**self._options, **options}
         if function is None:
-            return ToolDecorator(said)
+            return ToolDecorator(merged)
         if not callable(function):
             hint = "Options are named: `@tool(name=…)`."
             raise ConfigError(f"a tool is made of a function, not of {type(function).__name__}", key="tool", hint=hint)
-        return _made(function, **said)
+        return _tool_of_function(function, **merged)
 
 
 tool = ToolDecorator({})
 """Decorator that makes a function a tool: `@tool`, or `@tool(name=…, requires_approval=True)`. See `ToolDecorator`."""
 
 
-def _made(
+def _tool_of_function(
     function: Callable[..., Any],
     *,
     name: str | None = None,

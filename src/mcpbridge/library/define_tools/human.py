@@ -112,10 +112,10 @@ def human_tool(
     return SignedTool(on_tool_called, definition, make, returns)
 
 
-def _settings_of(name: str, options: ToolOptions, said: Mapping[str, Any]) -> "PausingSettings":
+def _settings_of(name: str, options: ToolOptions, others: Mapping[str, Any]) -> "PausingSettings":
     from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
 
-    return modelled(PausingSettings, name, options, **said)
+    return modelled(PausingSettings, name, options, **others)
 
 
 def _manual(name: str, settings: "PausingSettings") -> Any:

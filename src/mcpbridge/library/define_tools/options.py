@@ -66,22 +66,22 @@ def _arguments_of(tool: str, call: Call) -> dict[str, Any]:
     return decoded(bytes(raw)) if raw is not None else {}
 
 
-async def _awaited(tool: str, found: Awaitable[object]) -> str:
+async def _awaited(tool: str, answer: Awaitable[object]) -> str:
     try:
         async with asyncio.timeout(SECONDS):
-            return _reason(tool, await found)
+            return _reason(tool, await answer)
     except CallRefused:
         raise
     except Exception as error:
         raise _refused(tool, error) from error
 
 
-def _reason(tool: str, found: object) -> str:
-    if isinstance(found, bool):
-        return REASON if found else ""
-    if isinstance(found, str):
-        return found
-    raise _refused(tool, TypeError(f"expected a bool or a text, not {type(found).__name__}"))
+def _reason(tool: str, answer: object) -> str:
+    if isinstance(answer, bool):
+        return REASON if answer else ""
+    if isinstance(answer, str):
+        return answer
+    raise _refused(tool, TypeError(f"expected a bool or a text, not {type(answer).__name__}"))
 
 
 def _refused(tool: str, error: Exception) -> NotPermitted:
@@ -126,19 +126,19 @@ _SETTINGS = {"risk_level": "risk", "timeout": "call_timeout", "requires_approval
 """The settings of tools that options are called otherwise than."""
 
 
-def settings_of(name: str, options: ToolOptions, **said: Any) -> "FunctionSettings":
-    """The settings of a tool of one function. `said`: `description`, `input_schema` and so on.
+def settings_of(name: str, options: ToolOptions, **others: Any) -> "FunctionSettings":
+    """The settings of a tool of one function. `others`: `description`, `input_schema` and so on.
 
     Raises:
         ConfigError: as `modelled`.
     """
     from mcpbridge.tools.python.settings import FunctionSettings
 
-    return modelled(FunctionSettings, name, options, **said)
+    return modelled(FunctionSettings, name, options, **others)
 
 
-def modelled(model: type[M], name: str, options: ToolOptions, **said: Any) -> M:
-    """The settings of a tool, as a model has them. `said`: what is no option; None counts as not said.
+def modelled(model: type[M], name: str, options: ToolOptions, **others: Any) -> M:
+    """The settings of a tool, as a model has them. `others`: what is no option; None counts as not said.
 
     Raises:
         ConfigError: an option is unknown, or is not as it must be; names it.
@@ -159,7 +159,7 @@ def modelled(model: type[M], name: str, options: ToolOptions, **said: Any) -> M:
     if "annotations" in given:
         given["annotations"] = dict(options.get("annotations", {}))
     try:
-        return model.model_validate({**given, **{key: value for key, value in said.items() if value is not None}})
+        return model.model_validate({**given, **{key: value for key, value in others.items() if value is not None}})
     except ValidationError as error:
         (first, *_) = error.errors(include_url=False, include_input=False)
         at = str(first["loc"][0]) if first["loc"] else ""

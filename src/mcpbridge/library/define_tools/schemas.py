@@ -32,35 +32,35 @@ class Stated(Struct, frozen=True):
     """Reads values of a Python type, a pydantic `TypeAdapter`; None: they stay JSON values."""
 
 
-def stated(said: object, key: str, mode: Literal["validation", "serialization"] = "validation") -> Stated:
+def stated(given: object, key: str, mode: Literal["validation", "serialization"] = "validation") -> Stated:
     """The schema of what was said. `key`: where, for errors.
 
     Raises:
         ConfigError: it is no type, or no schema.
     """
-    if isinstance(said, str):
-        if said not in JSON_TYPES:
-            near = _MEANT.get(said) or next(iter(nearest(said, JSON_TYPES, limit=1)), "")
+    if isinstance(given, str):
+        if given not in JSON_TYPES:
+            near = _MEANT.get(given) or next(iter(nearest(given, JSON_TYPES, limit=1)), "")
             hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(JSON_TYPES)}, or give a Python type."
-            raise ConfigError(f"{said!r} is no type", key=key, hint=hint)
-        return Stated({"type": said})
-    if isinstance(said, Mapping):
-        return Stated(checked(dict(cast("Mapping[str, Any]", said)), key))
-    return _of_type(said, key, mode)
+            raise ConfigError(f"{given!r} is no type", key=key, hint=hint)
+        return Stated({"type": given})
+    if isinstance(given, Mapping):
+        return Stated(checked(dict(cast("Mapping[str, Any]", given)), key))
+    return _of_type(given, key, mode)
 
 
-def _of_type(said: object, key: str, mode: Literal["validation", "serialization"]) -> Stated:
+def _of_type(given: object, key: str, mode: Literal["validation", "serialization"]) -> Stated:
     from pydantic import TypeAdapter
 
     from mcpbridge.tools.python.run_context.value_types import readable
     from mcpbridge.tools.python.signature import Schemas
 
     try:
-        adapter = TypeAdapter[Any](readable(said))
+        adapter = TypeAdapter[Any](readable(given))
         schema = adapter.json_schema(mode=mode, schema_generator=Schemas)
     except Exception as error:  # types bring code of their own for this
         shown = str(error).partition("\n")[0][:300]
-        raise ConfigError(f"{said!r} is no type that a JSON Schema can be made of: {shown}", key=key) from error
+        raise ConfigError(f"{given!r} is no type that a JSON Schema can be made of: {shown}", key=key) from error
     schema.pop("title", None)
     return Stated(schema, adapter)
 
@@ -80,7 +80,7 @@ def checked(schema: Schema, key: str) -> Schema:
     return schema
 
 
-def taken_by(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters of a function that are no context."""
     from mcpbridge.tools.python.signature import hints_of, is_context
 
@@ -93,7 +93,7 @@ def whole_parameter(function: Callable[..., Any], schema: Mapping[str, Any], kin
     """The one parameter that stands for all arguments; empty: each has its own. `kind`: the type that they are of."""
     from mcpbridge.tools.python.signature import hints_of
 
-    taken = taken_by(function)
+    taken = parameters_of(function)
     if len(taken) != 1:
         return ""
     ((name, parameter),) = taken.items()
@@ -111,7 +111,7 @@ def refuse_misfit(name: str, function: Callable[..., Any], schema: Mapping[str, 
         ConfigError: it does not take one of them, or needs another.
     """
     try:
-        taken = taken_by(function)
+        taken = parameters_of(function)
     except (TypeError, ValueError):  # its parameters cannot be told
         return
     if whole_parameter(function, schema, kind):
@@ -152,17 +152,17 @@ def without_hint(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 _NO_DEFAULTS: Mapping[str, Any] = MappingProxyType({})
 
 
-def typed(made: FunctionTool, adapters: Mapping[str, Any], defaults: Mapping[str, Any] = _NO_DEFAULTS) -> FunctionTool:
+def typed(tool: FunctionTool, adapters: Mapping[str, Any], defaults: Mapping[str, Any] = _NO_DEFAULTS) -> FunctionTool:
     """The same tool, whose function gets these parameters as the types that they were said to be.
 
     `defaults`: JSON values of parameters that are left out. Calls get most of them before; never None.
     """
     if not adapters and not defaults:
-        return made
-    inner = made.signature.bind
+        return tool
+    inner = tool.signature.bind
     try:
-        parameters = inspect.signature(made.function).parameters
-        whole = whole_parameter(made.function, made.signature.input_schema)
+        parameters = inspect.signature(tool.function).parameters
+        whole = whole_parameter(tool.function, tool.signature.input_schema)
     except (TypeError, ValueError):  # its parameters cannot be told, so all are named
         parameters, whole = dict[str, inspect.Parameter](), ""
     only = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_ONLY]
@@ -178,7 +178,7 @@ def typed(made: FunctionTool, adapters: Mapping[str, Any], defaults: Mapping[str
         places = zip(only, bound.positional, strict=False)  # those behind may be left out
         return Arguments(tuple(converted(name, one) for name, one in places), named)
 
-    return replace(made, signature=replace(made.signature, bind=bind))
+    return replace(tool, signature=replace(tool.signature, bind=bind))
 
 
 def read(adapter: Any, name: str, value: object) -> Any:

@@ -11,8 +11,8 @@ from mcpbridge.library.llm_formats.messages import (
     blocks_of,
     id_of,
     pieces_of,
+    stop_reason_of,
     text_in,
-    told_stop,
 )
 
 
@@ -37,7 +37,7 @@ def assistant(response: Message) -> list[Message]:
     return [{"role": "assistant", "content": content if isinstance(content, str) else blocks_of(response)}]
 
 
-def _is_shown(kind: str) -> bool:
+def _takes_media(kind: str) -> bool:
     return kind in ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
 
@@ -47,7 +47,7 @@ def results(results: Sequence[CallResult[Any]]) -> list[Message]:
 
 
 def _result(result: CallResult[Any]) -> Message:
-    content = [_block(piece) for piece in pieces_of(result, _is_shown)]
+    content = [_block(piece) for piece in pieces_of(result, _takes_media)]
     block: Message = {"type": "tool_result", "tool_use_id": id_of(result), "content": content}
     if result.is_error:
         block["is_error"] = True
@@ -79,4 +79,4 @@ def text(response: Message) -> str:
 
 def stop(response: Message) -> str:
     """Why it stopped: the words for all formats are this one's."""
-    return told_stop(str(response.get("stop_reason") or ""), {}, has_calls=bool(wanted(response)))
+    return stop_reason_of(str(response.get("stop_reason") or ""), {}, has_calls=bool(wanted(response)))

@@ -40,10 +40,10 @@ def format_of(response: Any) -> Format:
     """
     message = plain(response)
     if not isinstance(message, dict):
-        raise FormatError(f"{_shown(response)} is no response of a model: expected {_EXPECTED}")
+        raise FormatError(f"{_described(response)} is no response of a model: expected {_EXPECTED}")
     found = _of_response(cast("Message", message)) or _of_message(cast("Message", message))
     if found is None:
-        raise FormatError(f"{_shown(response)} is no response of a model: expected {_EXPECTED}")
+        raise FormatError(f"{_described(response)} is no response of a model: expected {_EXPECTED}")
     return found
 
 
@@ -77,7 +77,7 @@ def _of_message(message: Message) -> Format | None:
     return "openai"
 
 
-def _shown(response: Any) -> str:
+def _described(response: Any) -> str:
     kind = type(response).__name__
     if isinstance(response, dict):
         keys = ", ".join(f"`{key}`" for key in list(cast("Message", response))[:6])

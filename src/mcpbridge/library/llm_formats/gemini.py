@@ -23,8 +23,8 @@ from mcpbridge.library.llm_formats.messages import (
     name_in,
     nested,
     pieces_of,
+    stop_reason_of,
     text_alone,
-    told_stop,
 )
 from mcpbridge.library.llm_formats.schemas.parts import Unsayable, followed, in_one_piece, object_of, texts_of
 from mcpbridge.library.llm_formats.schemas.plain import plain_schema
@@ -69,7 +69,7 @@ def assistant(response: Message) -> list[Message]:
     return [{"role": "model", **_content(response)}]
 
 
-def _is_shown(kind: str) -> bool:
+def _takes_media(kind: str) -> bool:
     return kind in ("image/png", "image/jpeg", "image/webp", "application/pdf")
 
 
@@ -80,7 +80,7 @@ def results(results: Sequence[CallResult[Any]]) -> list[Message]:
 
 
 def _response(result: CallResult[Any]) -> Message:
-    pieces = pieces_of(result, _is_shown)
+    pieces = pieces_of(result, _takes_media)
     told = text_alone(pieces)
     media = [piece for piece in pieces if isinstance(piece, Media)]
     said: Message = {"error": told} if result.is_error else {"result": told}
@@ -119,7 +119,7 @@ def stop(response: Message) -> str:
     reason = _get(candidates[0], "finishReason", "finish_reason") if candidates else ""
     if not candidates and _get(response, "promptFeedback", "prompt_feedback"):
         return "refusal"
-    return told_stop(str(reason or ""), _STOPS, has_calls=bool(wanted(response)))
+    return stop_reason_of(str(reason or ""), _STOPS, has_calls=bool(wanted(response)))
 
 
 _KEPT = ("type", "format", "title", "minItems", "minimum", "maximum", "required", "propertyOrdering")
@@ -163,7 +163,7 @@ class _Writing:
     def _written(self, flat: Schema) -> Schema:
         if "$ref" in flat:
             reference = self._reference(str(flat["$ref"]))
-            text = _told(flat, ())
+            text = _description(flat, ())
             return {"anyOf": [reference], "description": text} if reference and text else reference
         written: Schema = {key: flat[key] for key in _KEPT if key in flat}
         said = set(written)
@@ -175,7 +175,7 @@ class _Writing:
         for keyword in ("anyOf", "oneOf"):  # it reads both as `anyOf`
             if isinstance(flat.get(keyword), list) and "anyOf" not in written:
                 written["anyOf"] = [self._write(one) for one in flat[keyword]]
-        text = _told(flat, said)
+        text = _description(flat, said)
         return {**written, "description": text} if text else written
 
     def _write_members(self, flat: Schema, written: Schema) -> None:
@@ -225,8 +225,8 @@ def _flat(root: Schema, schema: Schema) -> Schema:
         return {key: value for key, value in schema.items() if key not in ("allOf", "$ref")}
 
 
-def _told(flat: Schema, said: object) -> str:
-    told = cast("set[str]", said)
+def _description(flat: Schema, written: object) -> str:
+    told = cast("set[str]", written)
     text = flat.get("description")
     text = text if isinstance(text, str) else ""
     notes = [f"{key}: {_json(flat[key])}" for key in _TOLD if key in flat and key not in told and flat[key] is not None]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpbridge.core.tool_calls import CallResult
-from mcpbridge.library.llm_formats.messages import Message, Wanted, blocks_of, id_of, text_in, told_stop
+from mcpbridge.library.llm_formats.messages import Message, Wanted, blocks_of, id_of, stop_reason_of, text_in
 
 _STOPS = {"endTurn": "end_turn", "toolUse": "tool_use", "maxTokens": "max_tokens", "stopSequence": "stop_sequence"}
 
@@ -48,4 +48,4 @@ def text(response: Message) -> str:
 def stop(response: Message) -> str:
     """Why it stopped."""
     reason = str(response.get("stopReason") or response.get("stop_reason") or "")
-    return told_stop(reason, _STOPS, has_calls=bool(wanted(response)))
+    return stop_reason_of(reason, _STOPS, has_calls=bool(wanted(response)))

@@ -151,10 +151,10 @@ def pieces_of(result: CallResult[Any], takes: Callable[[str], bool]) -> list[str
 def text_alone(pieces: Sequence[str | Media], *, is_error: bool = False) -> str:
     """The texts among the pieces, a line break between two; an error that does not say so is made to."""
     text = "\n".join(piece for piece in pieces if isinstance(piece, str))
-    return said(text, is_error=is_error)
+    return marked_error(text, is_error=is_error)
 
 
-def said(text: str, *, is_error: bool) -> str:
+def marked_error(text: str, *, is_error: bool) -> str:
     """The text; where the format has no mark for errors, it begins with one."""
     return f"{FAILED}{text}" if is_error and not text.lstrip().lower().startswith("error") else text
 
@@ -278,7 +278,7 @@ STOPS = ("end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "paus
 at; it, or a filter, refuses; it wants to go on. Another reason is told in the API's own words."""
 
 
-def told_stop(reason: str, words: Mapping[str, str], *, has_calls: bool) -> str:
+def stop_reason_of(reason: str, words: Mapping[str, str], *, has_calls: bool) -> str:
     """A format's reason in these words; calls that are there are wanted, whatever the reason says of the rest."""
     told = words.get(reason, reason)
     if has_calls and told in ("", "end_turn"):

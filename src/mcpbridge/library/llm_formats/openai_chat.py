@@ -14,9 +14,9 @@ from mcpbridge.library.llm_formats.messages import (
     name_in,
     nested,
     pieces_of,
+    stop_reason_of,
     text_alone,
     text_in,
-    told_stop,
 )
 
 _NOT_SENT_BACK = frozenset({"annotations", "audio", "function_call", "parsed"})
@@ -65,7 +65,7 @@ def assistant(response: Message) -> list[Message]:
     return [{"role": "assistant", **kept}]
 
 
-def _is_shown(kind: str) -> bool:
+def _takes_media(kind: str) -> bool:
     return kind in ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
 
@@ -74,7 +74,7 @@ def results(results: Sequence[CallResult[Any]]) -> list[Message]:
     told: list[Message] = []
     shown: list[Message] = []
     for result in results:
-        pieces = pieces_of(result, _is_shown)
+        pieces = pieces_of(result, _takes_media)
         media = [piece for piece in pieces if isinstance(piece, Media)]
         texts: list[str | Media] = [piece for piece in pieces if isinstance(piece, str)]
         if media:
@@ -108,4 +108,4 @@ def stop(response: Message) -> str:
     """Why it stopped."""
     choices = items_of(response.get("choices"))
     reason = str(choices[0].get("finish_reason") or "") if choices else ""
-    return told_stop(reason, _STOPS, has_calls=bool(wanted(response)))
+    return stop_reason_of(reason, _STOPS, has_calls=bool(wanted(response)))

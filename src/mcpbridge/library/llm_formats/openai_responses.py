@@ -11,11 +11,11 @@ from mcpbridge.library.llm_formats.messages import (
     blocks_of,
     id_of,
     items_of,
+    marked_error,
     nested,
     pieces_of,
-    said,
+    stop_reason_of,
     text_alone,
-    told_stop,
 )
 
 _NOT_SENT_BACK = frozenset({"parsed_arguments"})
@@ -45,7 +45,7 @@ def assistant(response: Message) -> list[Message]:
     return [{key: item[key] for key in item if key not in _NOT_SENT_BACK} for item in _items(response)]
 
 
-def _is_shown(kind: str) -> bool:
+def _takes_media(kind: str) -> bool:
     return kind in ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
 
@@ -55,7 +55,7 @@ def results(results: Sequence[CallResult[Any]]) -> list[Message]:
 
 
 def _output(result: CallResult[Any]) -> str | list[Message]:
-    pieces = pieces_of(result, _is_shown)
+    pieces = pieces_of(result, _takes_media)
     if all(isinstance(piece, str) for piece in pieces):
         return text_alone(pieces, is_error=result.is_error)
     parts = [_part(piece) for piece in pieces]
@@ -64,7 +64,7 @@ def _output(result: CallResult[Any]) -> str | list[Message]:
         if not first:
             parts.insert(0, {"type": "input_text", "text": "Error:"})
         else:
-            parts[0] = {"type": "input_text", "text": said(first, is_error=True)}
+            parts[0] = {"type": "input_text", "text": marked_error(first, is_error=True)}
     return parts
 
 
@@ -90,4 +90,4 @@ def text(response: Message) -> str:
 def stop(response: Message) -> str:
     """Why it stopped."""
     reason = nested(response.get("incomplete_details")).get("reason") or response.get("status")
-    return told_stop(str(reason or ""), _STOPS, has_calls=bool(wanted(response)))
+    return stop_reason_of(str(reason or ""), _STOPS, has_calls=bool(wanted(response)))

@@ -17,7 +17,7 @@ from mcpbridge.app.cli.running_bridges import survey
 from mcpbridge.app.cli.server_states import State
 from mcpbridge.base.errors import BridgeError
 from mcpbridge.config.load import read
-from mcpbridge.engine.registry.format import Entry, KeptEntries
+from mcpbridge.engine.registry.format import Entry, StoredEntries
 from mcpbridge.engine.registry.overlay import entry_status
 from mcpbridge.storage.open_store import LazyStore
 from mcpbridge.storage.settings import store_path
@@ -62,7 +62,7 @@ def _kept(path: Path) -> Sequence[State]:
     async def looking() -> list[bytes]:
         store = LazyStore(settings.store)
         try:
-            return await KeptEntries(store, lambda: f"config:{settings.source or ''}").all()
+            return await StoredEntries(store, lambda: f"config:{settings.source or ''}").all()
         finally:
             await store.close()
 

@@ -36,7 +36,7 @@ def plain_schema(schema: Mapping[str, Any]) -> Schema:
     properties = _properties(root, whole)
     described = [str(whole["description"])] if whole.get("description") else []
     if any(keyword in whole for keyword in _OF_THE_WHOLE):
-        described.append(f"The arguments also fit: {_json(_said(whole))}")
+        described.append(f"The arguments also fit: {_json(_rules_of_whole(whole))}")
     odd = {name: one for name, one in properties.items() if not PROPERTY_NAME.match(name)}
     if odd:
         described.append(f"Further properties: {_json(odd)}")
@@ -95,7 +95,7 @@ def _parts(root: Schema, whole: Schema, levels: int = 0) -> list[Schema]:
     return found
 
 
-def _said(whole: Schema) -> Schema:
+def _rules_of_whole(whole: Schema) -> Schema:
     return {key: whole[key] for key in _OF_THE_WHOLE if key in whole}
 
 

@@ -172,7 +172,7 @@ class _Writing:
         flat = self._without_mere_demands(self._piece(schema, place))
         self._refuse_unsayable(flat, place)
         if "$ref" in flat:
-            return _with_description(self._reference(str(flat["$ref"]), place), self._told(flat, ()))
+            return _with_description(self._reference(str(flat["$ref"]), place), self._description(flat, ()))
         for keyword in ("anyOf", "oneOf"):
             if keyword in flat:
                 return self._alternatives(flat, keyword, place)
@@ -235,7 +235,7 @@ class _Writing:
         if keyword == "oneOf" and len(written) > 1:
             self._dropped["oneOf"] = None  # that no two of them may hold at once
         whole = {"anyOf": written} if len(written) > 1 else written[0]
-        return _with_description(whole, self._told(flat, ()))
+        return _with_description(whole, self._description(flat, ()))
 
     def _of_types(self, flat: Schema, place: str) -> Schema:
         values = enumerated(flat)
@@ -246,15 +246,15 @@ class _Writing:
             if "pattern" in flat:
                 self._dropped["pattern"] = None
             within = [value for value in values if has_limits(flat, value)]
-            return _with_description(typed(within, kinds, _at(place)), self._told(flat, ()))
+            return _with_description(typed(within, kinds, _at(place)), self._description(flat, ()))
         kinds = kinds or []
         written = [self._of_type(flat, kind, place) for kind in kinds if kind != "null"]
         if not written:
-            return _with_description({"type": "null"}, self._told(flat, ()))
+            return _with_description({"type": "null"}, self._description(flat, ()))
         whole = written[0] if len(written) == 1 else {"anyOf": written}
         if "null" in kinds:
             whole = with_null(whole)
-        return _with_description(whole, self._told(flat, kinds))
+        return _with_description(whole, self._description(flat, kinds))
 
     def _of_type(self, flat: Schema, kind: str, place: str) -> Schema:
         if kind == "object":
@@ -284,10 +284,10 @@ class _Writing:
             written[name] = with_null(inner) if is_nullable else inner
         demanded = list(written) if self._dialect.requires_all else required
         whole: Schema = {"type": "object", "properties": written, "required": demanded, "additionalProperties": False}
-        return _with_description(whole, self._told(flat, ("object",))) if is_root else whole
+        return _with_description(whole, self._description(flat, ("object",))) if is_root else whole
 
-    def _told(self, flat: Schema, kinds: Iterable[str]) -> str:
-        text, lost = self._dialect.told(flat, kinds)
+    def _description(self, flat: Schema, kinds: Iterable[str]) -> str:
+        text, lost = self._dialect.description(flat, kinds)
         self._dropped.update(dict.fromkeys(lost))
         return text
 

@@ -51,7 +51,7 @@ class Dialect(Struct, frozen=True):
             keyword: flat[keyword] for keyword in _of(kind) if keyword in flat and self.has_rule(keyword, flat[keyword])
         }
 
-    def told(self, flat: Schema, kinds: Iterable[str]) -> tuple[str, list[str]]:
+    def description(self, flat: Schema, kinds: Iterable[str]) -> tuple[str, list[str]]:
         """The description of a place, and the rules that are lost there.
 
         It has what else the model should know: the default, and the rules that cannot be said.
