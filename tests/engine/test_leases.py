@@ -154,7 +154,7 @@ async def test_what_goes_wrong_meanwhile_is_raised_as_it_is() -> None:
 
 
 async def test_leases_say_what_they_hold() -> None:
-    """Things with a life show their state (house style, section 5)."""
+    """Whoever looks for a leak sees which parts run."""
     log: list[str] = []
     leases = Leases()
     assert repr(leases) == "<Leases not begun: 0 of 0 parts run, 0 end>"

@@ -214,7 +214,7 @@ class AgentMethods(ToolMethods):
             messages: the history so far, as the model's own API has it; or a text, which is what the user says first.
             tools: what it is offered, as for `tools_for`; tools of the program that the bridge has not are this run's
                 alone. A function of the turn before computes all that for each round.
-            max_rounds: how often the model is asked at most.
+            max_rounds: how often the model is asked at most; left out, 10 times.
             stop_when: says of each turn whether to stop after it, though the model would go on.
             prepare: called before each round; may give another history, or other tools for this round.
             resolver: computes further tools for this run alone, once, in place of the bridge's own resolver.
