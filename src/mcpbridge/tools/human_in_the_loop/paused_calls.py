@@ -173,7 +173,25 @@ async def pause(
         raise UpstreamUnavailable(tool, "its calls wait for an answer, and there is no store to keep them in")
     principal = call.caller.principal
     await _refuse_too_many(store, principal, len(call.params.get("arguments") or b""))
-    record = _record_of(call, tool, kind, reason, schema, expires_in)
+    context, now = call.context, time.time()
+    record = PausedRecord(
+        tool=tool,
+        kind=kind,
+        arguments=call.params.get("arguments") or Raw(EMPTY_OBJECT),
+        created=now,
+        expires=now + expires_in,
+        call_id=text_in(call.meta, CALL_ID),
+        run=run_of(call.meta),
+        reason=reason,
+        schema=dict(schema) if schema is not None else None,
+        principal=principal,
+        client=call.caller.name,
+        session=call.caller.session.id,
+        user=context.user,
+        tenant=context.tenant,
+        metadata=dict(context.metadata),
+        agreed=call.agreed,
+    )
     try:
         shown = record.call  # before anything is kept that nobody could answer
     except msgspec.DecodeError as error:
@@ -182,8 +200,8 @@ async def pause(
     record = replace(record, id=handle)
     call.around.pauses.sessions[record.session] = call.caller.session
     call.note("paused", record.id)
-    call.context.events.publish(PAUSED_EVENT, replace(shown, id=handle))
-    return _told(record)
+    context.events.publish(PAUSED_EVENT, replace(shown, id=handle))
+    return _result_of(record)
 
 
 async def _refuse_too_many(store: Keeping, principal: str, size: int) -> None:
@@ -196,41 +214,12 @@ async def _refuse_too_many(store: Keeping, principal: str, size: int) -> None:
         raise Overloaded(f"calls that wait for an answer from outside take {show_bytes(MOST_BYTES)}; more is not kept")
 
 
-def _record_of(
-    call: Call,
-    tool: str,
-    kind: Literal["manual", "human"],
-    reason: str,
-    schema: Mapping[str, Any] | None,
-    expires_in: float,
-) -> PausedRecord:
-    context, caller, now = call.context, call.caller, time.time()
-    return PausedRecord(
-        tool=tool,
-        kind=kind,
-        arguments=call.params.get("arguments") or Raw(EMPTY_OBJECT),
-        created=now,
-        expires=now + expires_in,
-        call_id=text_in(call.meta, CALL_ID),
-        run=run_of(call.meta),
-        reason=reason,
-        schema=dict(schema) if schema is not None else None,
-        principal=caller.principal,
-        client=caller.name,
-        session=caller.session.id,
-        user=context.user,
-        tenant=context.tenant,
-        metadata=dict(context.metadata),
-        agreed=call.agreed,
-    )
-
-
-def _told(record: PausedRecord) -> Body:
+def _result_of(record: PausedRecord) -> Body:
     why = f": {record.reason}" if record.reason else ""
     end = "" if why.endswith((".", "?", "!")) else "."
     text = f"This call of {record.tool} is paused{why}{end} It waits for an answer from outside (id {record.id})."
     text += " Do not make it again: its result comes once somebody has answered."
-    told: dict[str, Any] = {
+    about: dict[str, Any] = {
         "id": record.id,
         "tool": record.tool,
         "kind": record.kind,
@@ -241,43 +230,8 @@ def _told(record: PausedRecord) -> Body:
         "expires": record.expires,
     }
     if record.schema is not None:
-        told["schema"] = record.schema
-    return Body(encode({"content": [{"type": "text", "text": text}], "_meta": {PAUSED: told}}))
-
-
-class _Told(Struct):
-    id: str
-    tool: str
-    kind: Literal["manual", "human"]
-    reason: str = ""
-    call: str = ""
-    run: str = ""
-    created: float = 0.0
-    expires: float = 0.0
-    schema: dict[str, Any] | None = None
-
-
-def paused_of(meta: Mapping[str, Any], arguments: Mapping[str, Any] | None = None) -> PausedCall | None:
-    """The call that the `_meta` of a result says is paused; None if it is none's.
-
-    `arguments`: of the call, which the result does not repeat.
-    """
-    try:
-        told = msgspec.convert(meta.get(PAUSED), _Told)
-    except msgspec.ValidationError:
-        return None
-    return PausedCall(
-        told.id,
-        told.tool,
-        dict(arguments or {}),
-        told.kind,
-        told.call,
-        told.run,
-        told.reason,
-        told.schema,
-        told.created,
-        told.expires,
-    )
+        about["schema"] = record.schema
+    return Body(encode({"content": [{"type": "text", "text": text}], "_meta": {PAUSED: about}}))
 
 
 def resuming_of(call: Call) -> Resuming | None:
