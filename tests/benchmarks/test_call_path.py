@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST_ENTRIES, MOST_FILES = 48, 27
+MOST_ENTRIES, MOST_FILES = 43, 22
 """What was reached. Lower them with the way; whoever has to raise them says why."""
 
 

@@ -203,6 +203,8 @@ class UriIndex:
             if own != shown
         )
         """Servers with a URI that clients see rewritten."""
+        self.searched = self.moving if len(self._gates) == 1 else frozenset(self._gates)
+        """Servers whose results may hold URIs to rewrite."""
         self._with_apps = frozenset(server for server, uri in self.resources if scheme_of(uri) == "ui")
         self._published = _first_owner(self.resources)
         self._published_templates = _first_owner(self.templates)
@@ -265,7 +267,7 @@ class UriIndex:
 
     def may_hold_uris(self, server: str, result: bytes | Raw) -> bool:
         """Whether `publish` may have to do with this result. A search, far cheaper than a parse."""
-        if len(self._gates) == 1 and server not in self.moving:
+        if server not in self.searched:
             return False
         if _URI_MEMBER.search(result) is not None:
             return True

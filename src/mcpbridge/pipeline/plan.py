@@ -1,11 +1,14 @@
 """The stages of a call in their order, and the plan of each tool.
 
 `call_stages` is the one place that decides the order. A stage that has nothing to do for a tool is not in the tool's
-plan, so a tool with nothing configured has the shortest one. Each stage decides that itself (`StageFactory.stage`);
-what a stage does lies in `stages/`, what the parts are made of in `engine/wiring/pipeline.py`.
+plan, so a tool with nothing configured has the shortest one. Each stage decides that itself (`StageFactory.stage`).
+Some stages act on few calls, such as those with a reference among their arguments; all other calls take a plan without
+these stages (`Trigger`).
+
+What a stage does lies in `stages/`, what the parts are made of in `engine/wiring/pipeline.py`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -18,7 +21,7 @@ from mcpbridge.pipeline.deliver import mirroring
 from mcpbridge.pipeline.observability.metrics import Metrics
 from mcpbridge.pipeline.observability.tracing import TraceReceived, TraceSent, Tracing
 from mcpbridge.pipeline.permissions.policy import Policy
-from mcpbridge.pipeline.stage import Stage, StageFactory, chain
+from mcpbridge.pipeline.stage import Stage, StageFactory, Trigger, chain
 from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCalls
 from mcpbridge.pipeline.stages.approval import Approval
 from mcpbridge.pipeline.stages.cache import Cache
@@ -93,6 +96,28 @@ def call_stages(parts: StageParts) -> list[StageFactory]:
     ]
 
 
+_SAME_TURN = (Observe, Compress, ValidateArguments)
+"""Stages that pass a call on in the same turn of the event loop, as it was or with other arguments of the same meaning.
+
+What a call triggers is looked for once, when it begins. That is right for the stages that the call reaches through
+these; below any other stage it may meanwhile have become another call, or another time.
+"""
+
+
+class _Plan(Struct, frozen=True):
+    """The stages of one tool."""
+
+    definition: bytes
+    """Of the tool that it was compiled for."""
+    whole: CallHandler
+    short: CallHandler | None
+    """Without the stages that only some calls trigger; None: there are none."""
+    arguments: tuple[bytes, ...]
+    """These, and what follows, trigger one of the stages that `short` lacks; see `Trigger`."""
+    meta: frozenset[str]
+    while_any: tuple[Collection[object], ...]
+
+
 class Pipelines:
     """What happens to each call: the plan of its tool, compiled at its first call."""
 
@@ -107,27 +132,57 @@ class Pipelines:
     ) -> None:
         """Other stages for all calls that begin from now on. Those under way keep their plan to the end."""
         self._deliver, self._stages, self._options_of = deliver, stages, options_of
-        self._plans: dict[str, tuple[bytes, CallHandler]] = {}
-        self._rest = chain(self._stages_of(None, CallOptions()), last=deliver)
+        self._plans: dict[str, _Plan] = {}
+        self._rest = chain([stage for _, stage in self._stages_of(None, CallOptions())], last=deliver)
 
     def __call__(self, call: Call) -> Awaitable[Body]:
         """Run a call through its plan."""
         tool = call.tool
         if tool is None:
             return self._rest(call)
-        known = self._plans.get(tool.id)
-        if known is not None and known[0] is tool.definition:
-            return known[1](call)
-        return self._compile(tool)(call)
+        plan = self._plans.get(tool.id)
+        if plan is None or plan.definition is not tool.definition:
+            plan = self._compile(tool)
+        # All the looks are here: one in each stage's file would cost every call a function more for each.
+        short, meta = plan.short, call.meta
+        if short is None or (meta is not None and not plan.meta.isdisjoint(meta.fields)):
+            return plan.whole(call)
+        for known in plan.while_any:
+            if known:
+                return plan.whole(call)
+        if plan.arguments:
+            arguments = bytes(call.params.fields.get("arguments", b""))
+            for sign in plan.arguments:
+                if sign in arguments:
+                    return plan.whole(call)
+        return short(call)
 
-    def _compile(self, tool: Tool) -> CallHandler:
+    def _compile(self, tool: Tool) -> _Plan:
         deliver = mirroring(tool.headers, self._deliver) if tool.headers else self._deliver
-        plan = chain(self._stages_of(tool, self._options_of(tool)), last=deliver)
+        stages = self._stages_of(tool, self._options_of(tool))
+        always: list[Stage] = []
+        triggers: list[Trigger] = []
+        is_same_turn = True
+        for factory, stage in stages:
+            trigger: Trigger | None = getattr(stage, "trigger", None)
+            if trigger is not None and is_same_turn:
+                triggers.append(trigger)
+            else:
+                always.append(stage)
+                is_same_turn = is_same_turn and isinstance(factory, _SAME_TURN)
+        plan = _Plan(
+            tool.definition,
+            chain([stage for _, stage in stages], last=deliver),
+            chain(always, last=deliver) if triggers else None,
+            tuple(sign for trigger in triggers for sign in trigger.arguments),
+            frozenset(trigger.meta for trigger in triggers if trigger.meta),
+            tuple(trigger.while_any for trigger in triggers if trigger.while_any is not None),
+        )
         if len(self._plans) >= MOST_PLANS:
             self._plans.clear()
-        self._plans[tool.id] = tool.definition, plan
+        self._plans[tool.id] = plan
         return plan
 
-    def _stages_of(self, tool: Tool | None, options: CallOptions) -> list[Stage]:
-        stages = (factory.stage(tool, options) for factory in self._stages)
-        return [stage for stage in stages if stage is not None]
+    def _stages_of(self, tool: Tool | None, options: CallOptions) -> list[tuple[StageFactory, Stage]]:
+        stages = ((factory, factory.stage(tool, options)) for factory in self._stages)
+        return [(factory, stage) for factory, stage in stages if stage is not None]

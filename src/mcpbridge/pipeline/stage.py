@@ -1,8 +1,10 @@
 """The Stage protocol: one concern of a call, wrapped around the rest of its way."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from functools import partial
 from typing import Protocol
+
+from msgspec import Struct
 
 from mcpbridge.core.call_options import CallOptions
 from mcpbridge.core.model import Call, CallHandler, Tool
@@ -15,6 +17,20 @@ class Stage(Protocol):
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """`proceed` once to pass, never to answer itself, again only to retry."""
         ...
+
+
+class Trigger(Struct, frozen=True):
+    """What a call must have for a stage to do anything: any of these. A stage that has one says so in `trigger`.
+
+    The plan leaves such a stage out of the way of all other calls (`Pipelines`), so the stage looks again by itself.
+    """
+
+    arguments: tuple[bytes, ...] = ()
+    """One of these stands somewhere in the bytes of the arguments."""
+    meta: str = ""
+    """A member of `_meta`."""
+    while_any: Collection[object] | None = None
+    """This is not empty, whatever the call is."""
 
 
 class StageFactory(Protocol):

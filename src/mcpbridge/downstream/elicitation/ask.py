@@ -265,7 +265,7 @@ def _error_object(error: bytes) -> bytes:
 class LegacyElicitor:
     """The legacy client behind one call."""
 
-    __slots__ = ("_client", "_minted", "_notify", "_requests", "_task")
+    __slots__ = ("_client", "_minted", "_notify", "_requests", "_task", "profile")
 
     relays = False
 
@@ -273,11 +273,8 @@ class LegacyElicitor:
         """`notify` leads to the stream of the call. `task`: what the client calls the task that all this is about."""
         self._client, self._requests, self._notify, self._task = client, requests, notify, task
         self._minted: dict[bytes, str] = {}
-
-    @property
-    def profile(self) -> ClientCapabilities:
+        self.profile: ClientCapabilities = client.profile
         """What it declared in its handshake."""
-        return self._client.profile
 
     @property
     def owner(self) -> object:

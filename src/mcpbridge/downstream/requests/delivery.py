@@ -128,7 +128,7 @@ class Delivery:
             update.flush()
         catalog = self._catalog
         snapshot = catalog.view(client.view) if client.view else catalog.snapshot
-        if snapshot.uris.may_hold_uris(server, result.data):
+        if server in snapshot.uris.searched and snapshot.uris.may_hold_uris(server, result.data):
             publish_uris(method, result, lambda uri: snapshot.published_uri(server, uri))
         if client.modern:
             if upstream is not None and upstream.modern:

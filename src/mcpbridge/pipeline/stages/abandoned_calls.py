@@ -20,7 +20,7 @@ from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.core.source_settings import OfferSettings
 from mcpbridge.pipeline.input_required import needs_driving
-from mcpbridge.pipeline.stage import Stage
+from mcpbridge.pipeline.stage import Stage, Trigger
 from mcpbridge.pipeline.task_polling import is_task
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import canonical_digest
@@ -190,6 +190,7 @@ class _Again:
 
     def __init__(self, abandoned: AbandonedCalls, seconds: float) -> None:
         self._abandoned, self._seconds = abandoned, seconds
+        self.trigger = Trigger(while_any=abandoned.known.all)
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own while nothing is late: every call would pay for it."""

@@ -27,7 +27,7 @@ from mcpbridge.core.call_settings import CallDefaults
 from mcpbridge.core.elicitation import Elicitor, ElicitorWrapper, Question
 from mcpbridge.core.model import Call, CallHandler, Tool
 from mcpbridge.pipeline.per_client import client_of
-from mcpbridge.pipeline.stage import Stage
+from mcpbridge.pipeline.stage import Stage, Trigger
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.meta import TURN
 from mcpbridge.upstream.concurrency import ConcurrencyLimiter
@@ -165,6 +165,7 @@ class _LimitedTool:
         text = f"Tool '{tool.id}' (`max_concurrent`)"
         self._own = Limit(("tool", tool.id, slots), text, slots) if slots else None
         self._is_always = self._is_serial or bool(slots or limits.per_client)
+        self.trigger = None if self._is_always else Trigger(meta=TURN)
 
     def __call__(self, call: Call, proceed: CallHandler) -> Awaitable[Body]:
         """No coroutine of its own where nothing is limited: every call would pay for it."""
