@@ -66,8 +66,8 @@ from mcpbridge.pipeline.stages import retry as backoff
 from mcpbridge.pipeline.validation import schema_paths as showing
 from mcpbridge.protocol.revisions import REVISIONS
 from mcpbridge.results import kept_results as shelf
-from mcpbridge.results.preview import table as preview_table
-from mcpbridge.results.query import regex as query_regex
+from mcpbridge.results.preview import limits as preview_limits
+from mcpbridge.results.query import limits as query_limits
 from mcpbridge.sandbox import runner as isolation
 from mcpbridge.sandbox.isolation import supervisor as tree
 from mcpbridge.sandbox.javascript import engine as javascript
@@ -220,10 +220,10 @@ SAID = {
         f"input and {javascript_worker.LARGEST_ANSWER >> 20} Mi of output",
         f"{references._MOST_REFERENCES:,} references a call, {references.MOST >> 20} MiB of what they stand for",
         f"{references.MOST_LOADED >> 20} MiB of results",
-        f"more than {preview_table.MOST_VALUES:,} values",
+        f"more than {preview_limits.TABLE_VALUES:,} values",
         f"passes whole up to {rewriting._WHOLE:,} characters",
         f"at most {rewriting._MOST_SMALLER} of a result",
-        f"for {query_regex.PATIENCE:g} s at most; a pattern has at most {query_regex.MOST_GROUPS} groups",
+        f"for {query_limits.SEARCH_SECONDS:g} s at most; a pattern has at most {query_limits.PATTERN_GROUPS} groups",
         f"`search` takes {shelf._MOST_WORDS} words",
         f"up to {aside.LARGE >> 10} KB is looked at where the calls are served",
         f"({aside._THREADS} at a time). From {aside.HUGE >> 20} MB on",

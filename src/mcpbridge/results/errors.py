@@ -6,12 +6,7 @@ The error says what is wrong, where, and what there is instead.
 from collections.abc import Iterable
 
 from mcpbridge.base.suggestions import nearest
-
-NAMES_SHOWN = 15
-"""Names that an error lists at most."""
-
-WORK = 30_000_000
-"""Values that one query may visit; far more than any result of 100 MB has, unless each is visited again and again."""
+from mcpbridge.results.query.limits import NAMES_SHOWN, VISITED_VALUES
 
 
 class QueryRefused(ValueError):
@@ -23,7 +18,7 @@ class Meter:
 
     __slots__ = ("_left",)
 
-    def __init__(self, work: int = WORK) -> None:
+    def __init__(self, work: int = VISITED_VALUES) -> None:
         self._left = work
 
     def spend(self, amount: int = 1) -> None:

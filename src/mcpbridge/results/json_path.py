@@ -14,9 +14,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mcpbridge.results.errors import Meter, QueryRefused, clipped, known_names
-
-LONGEST = 2000
-"""Characters of a path."""
+from mcpbridge.results.query.limits import PATH_LENGTH, SAMPLE_VALUES
 
 _LOOSE = re.compile(r"[^.\[\]]+")
 _STRICT = re.compile(r"[^\W\d][\w-]*|[$@][\w$@-]*|\d+(?![\w.])", re.UNICODE)
@@ -64,8 +62,8 @@ def parse_steps(text: str) -> tuple[Step, ...]:
     Raises:
         QueryRefused: it is none.
     """
-    if len(text) > LONGEST:
-        raise QueryRefused(f"a path of more than {LONGEST} characters")
+    if len(text) > PATH_LENGTH:
+        raise QueryRefused(f"a path of more than {PATH_LENGTH} characters")
     path = text.strip()
     if path.startswith("/"):
         return (
@@ -197,10 +195,6 @@ def _wrong(text: str, at: int, what: str = "not understood") -> QueryRefused:
     return QueryRefused(f"path {clipped(text)!r}, character {at + 1}: {what}")
 
 
-LOOKED_AT = 50
-"""Values whose members an error lists."""
-
-
 class Place:
     """A value, and where it stands: as `key` in the value of `parent`. The root's key is the handle of its document."""
 
@@ -288,7 +282,7 @@ class Path(Struct, frozen=True):
     def _explain(self, root: Place, meter: Meter) -> None:
         reached = [root]
         for position, step in enumerate(self.steps):
-            after = list(islice(_follow(self.steps[: position + 1], root, meter), LOOKED_AT))
+            after = list(islice(_follow(self.steps[: position + 1], root, meter), SAMPLE_VALUES))
             if not after:
                 _refuse(step, reached)
                 return

@@ -9,8 +9,9 @@ import pytest
 
 from mcpbridge.results.document import Document, read
 from mcpbridge.results.errors import QueryRefused
+from mcpbridge.results.query.limits import SEARCH_SECONDS
 from mcpbridge.results.query.query import answer, selected
-from mcpbridge.results.query.regex import PATIENCE, Patience, Plain, Regex
+from mcpbridge.results.query.regex import Patience, Plain, Regex
 from mcpbridge.results.query.request import Query, read_query
 
 PEOPLE = ["ann", "bob", "cid"]
@@ -395,7 +396,7 @@ def test_a_pattern_has_a_few_groups_and_some_time() -> None:
     finders = Plain("title", patience), Regex("(?i)title", patience)
     for finder in finders:
         assert finder.first("a Title") == (2, 7)
-    now[0] = PATIENCE + 1
+    now[0] = SEARCH_SECONDS + 1
     for finder in finders:
         with pytest.raises(QueryRefused, match="takes longer than 15 s: give a path or where"):
             finder.first("a title")

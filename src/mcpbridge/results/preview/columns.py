@@ -11,15 +11,13 @@ from typing import Any
 
 from mcpbridge.results.preview.column_profile import ColumnProfile, Number, exact_sum
 from mcpbridge.results.preview.facts import Line, Lines
+from mcpbridge.results.preview.limits import COUNTED_VALUES, GROUP_CELLS, GROUPS, PAIRS_WORTH, SAMPLE_VALUES
 from mcpbridge.results.preview.wording import mean_text, number, time_text, type_name, value_text
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _BEGINNING = re.compile(r"[^\W\d_][\w'’]{2,39}(?![\w'’])")
 """A whole word of three letters at least."""
 _EXTENSION = re.compile(r"[^/.\s]\.([A-Za-z][A-Za-z0-9]{0,5})$")
-_MOST_COUNTS = 12
-_SAMPLE = 500
-"""Values, by which it is seen whether a closer look at all of them says something."""
 
 
 def worth_of(profile: ColumnProfile) -> float:
@@ -93,7 +91,7 @@ def _words(profile: ColumnProfile) -> list[str]:
     return [word.lower() for word in _WORD.findall(profile.path)]
 
 
-def counted(counts: Counter[Any], most: int = _MOST_COUNTS, limit: int = 48) -> str:
+def counted(counts: Counter[Any], most: int = COUNTED_VALUES, limit: int = 48) -> str:
     """`open 30, closed 17`, the most frequent first; `… +5 more` where there are more."""
     shown = ", ".join(f"{value_text(value, limit)} {count}" for value, count in counts.most_common(most))
     more = len(counts) - most
@@ -138,8 +136,8 @@ def _categories(line: Line, profile: ColumnProfile, worth: float) -> None:
         return
     often = sum(1 for _, times in counts.most_common(8) if times > 1)
     first = often if top * 10 >= len(profile.present) else min(often, 4)
-    shares = 10 if distinct <= 8 else 7 if distinct <= _MOST_COUNTS else 4
-    if distinct <= _MOST_COUNTS:
+    shares = 10 if distinct <= 8 else 7 if distinct <= COUNTED_VALUES else 4
+    if distinct <= COUNTED_VALUES:
         line.add(counted(counts), shares * worth * (1 + 0.08 * distinct))
     elif top > 1:
         line.add(counted(counts, first), (shares if top * 20 >= len(profile.present) else 1.5) * worth)
@@ -207,8 +205,8 @@ def _beginnings(profile: ColumnProfile) -> str:
     total = len(profile.present)
     if total < 8:
         return ""
-    heads = _heads(dict(islice(profile.counts.items(), _SAMPLE)))
-    if len(heads) <= 10 and len(profile.counts) > _SAMPLE:
+    heads = _heads(dict(islice(profile.counts.items(), SAMPLE_VALUES)))
+    if len(heads) <= 10 and len(profile.counts) > SAMPLE_VALUES:
         heads = _heads(profile.counts)
     if not 2 <= len(heads) <= 10 or len(heads) * 3 > total or heads.total() < 0.6 * total:
         return ""
@@ -230,8 +228,8 @@ def _extensions(profile: ColumnProfile) -> str:
     total = len(profile.present)
     if total < 4:
         return ""
-    ends = _ends(dict(islice(profile.counts.items(), _SAMPLE)))
-    if ends and len(profile.counts) > _SAMPLE:
+    ends = _ends(dict(islice(profile.counts.items(), SAMPLE_VALUES)))
+    if ends and len(profile.counts) > SAMPLE_VALUES:
         ends = _ends(profile.counts)
     if ends.total() * 3 < total or len(ends) > 24 or ends.total() < 4:
         return ""
@@ -248,11 +246,6 @@ def _ends(counts: Mapping[str, int]) -> Counter[str]:
     return ends
 
 
-_WORTH_OF_PAIRS = 16.0
-_MOST_GROUPS = 8
-_MOST_CELLS = 24
-
-
 def group_lines(profiles: Sequence[ColumnProfile]) -> Lines:
     """Lines for the first categories and quantities of a table whose rows have one value each."""
     categories = [profile for profile in profiles if _groups(profile)][:4]
@@ -266,13 +259,13 @@ def group_lines(profiles: Sequence[ColumnProfile]) -> Lines:
             lines.append(_sums(category, quantity))
     for place, one in enumerate(categories[:3]):
         for other in categories[place + 1 : 3]:
-            if len(one.counts) * len(other.counts) <= _MOST_CELLS:
+            if len(one.counts) * len(other.counts) <= GROUP_CELLS:
                 lines.append(
                     _pairs(
                         one,
                         other,
                         added[0] if added else None,
-                        (_WORTH_OF_PAIRS if added else 8.0) if not place else 4.0,
+                        (PAIRS_WORTH if added else 8.0) if not place else 4.0,
                     )
                 )
     return lines
@@ -281,7 +274,7 @@ def group_lines(profiles: Sequence[ColumnProfile]) -> Lines:
 def _groups(profile: ColumnProfile) -> bool:
     if not profile.every or profile.same_as or profile.column.derived:
         return False
-    return profile.sort in {"category", "flag"} and 2 <= len(profile.counts) <= _MOST_GROUPS
+    return profile.sort in {"category", "flag"} and 2 <= len(profile.counts) <= GROUPS
 
 
 def _sums(category: ColumnProfile, quantity: ColumnProfile) -> Line:

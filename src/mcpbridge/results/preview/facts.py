@@ -15,11 +15,9 @@ from msgspec import Struct, field
 
 from mcpbridge.results.preview.column_profile import Number, exact_sum
 from mcpbridge.results.preview.flatten import Column, Lists, Table
+from mcpbridge.results.preview.limits import CHARS_IN_TOKEN, SERIES_POINTS
 from mcpbridge.results.preview.wording import rounded_mean
 from mcpbridge.results.token_count import estimated_tokens_of
-
-CHARS_IN_TOKEN = 3.2
-"""In what previews say, on average."""
 
 
 class Fact(Struct):
@@ -90,10 +88,6 @@ def by_worth(lines: Iterable[Line]) -> list[tuple[float, Line, int]]:
     return ranked
 
 
-_SHORTEST = 8
-"""Points; shorter lists are lists."""
-
-
 def series_columns(table: Table) -> list[Column]:
     """Columns of ours for each series: what its first, last, least and most value is, and the mean."""
     columns: list[Column] = []
@@ -108,7 +102,7 @@ def series_columns(table: Table) -> list[Column]:
 
 def _reader(lists: Lists) -> tuple[str, Callable[[Any], Any]] | None:
     """How a point's value is read: the point itself, or the second of a pair; None if these are no series."""
-    long = [entry for entry in lists.lists if len(entry) >= _SHORTEST]
+    long = [entry for entry in lists.lists if len(entry) >= SERIES_POINTS]
     if not long or len(long) * 2 < len(lists.lists):
         return None
     point = long[0][0]

@@ -14,11 +14,8 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct, field
 
-_DEEPEST = 12
-"""Levels of nesting that are looked into; what is deeper counts as one opaque value."""
-_MOST_COLUMNS = 300
-_MOST_NAMES = 40
-"""An object in rows that has more names than this over all rows, and few in each, is a map: its names are data."""
+from mcpbridge.results.preview.limits import MAP_NAMES, NESTING_DEPTH, PLAIN_LIST, PLAIN_LIST_TEXT, TABLE_COLUMNS
+
 _PLAIN_NAME = re.compile(r"[^\s.\[\]\"{},:|]{1,80}")
 
 
@@ -78,11 +75,11 @@ def _walk(
     table: Table, path: str, values: list[Any], rows: Sequence[int], depth: int, leave_out: str | None = None
 ) -> None:
     """Add the columns of the values at a path."""
-    if len(table.columns) >= _MOST_COLUMNS:
+    if len(table.columns) >= TABLE_COLUMNS:
         table.full = True
         return
     types = set(map(type, values))
-    if depth >= _DEEPEST and types & {dict, list}:
+    if depth >= NESTING_DEPTH and types & {dict, list}:
         table.columns.append(Column(path, ["…"] * len(values), rows, len(values)))
         return
     if not types & {dict, list}:
@@ -116,13 +113,13 @@ def _walk_objects(
                 _walk(table, joined(path, name), column, rows, depth + 1)
         return
     names: dict[str, None] = dict.fromkeys(chain.from_iterable(values))
-    if path and len(names) > _MOST_NAMES and sum(map(len, values)) < len(names) * len(values) / 4:
+    if path and len(names) > MAP_NAMES and sum(map(len, values)) < len(names) * len(values) / 4:
         _walk_map(table, path, values, rows, depth)
         return
     for name in names:
         if name == leave_out and not depth:
             continue
-        if len(table.columns) >= _MOST_COLUMNS:
+        if len(table.columns) >= TABLE_COLUMNS:
             table.full = True
             return
         present = [place for place, value in enumerate(values) if name in value]
@@ -194,8 +191,6 @@ def _are_tuples(path: str, values: list[list[Any]]) -> bool:
 
 
 _DATA_IN_NAME = re.compile(r"[\d/@:.\s#-]")
-_SHORT_LIST = 5
-_LONG_TEXT = 100
 
 
 class Part(Struct):
@@ -241,9 +236,9 @@ def _collect(path: str, value: dict[str, Any], plain: list[tuple[str, Any]], par
     for name, member in value.items():
         below = joined(path, name)
         inner, single = _object(member), _single(member)
-        if depth < _DEEPEST and inner:
+        if depth < NESTING_DEPTH and inner:
             _collect(below, inner, plain, parts, depth + 1)
-        elif depth < _DEEPEST and single:
+        elif depth < NESTING_DEPTH and single:
             _collect(f"{below}[0]", single, plain, parts, depth + 1)
         elif _is_table(member):
             parts.append(_of_rows(below, member))
@@ -266,12 +261,12 @@ def _single(value: Any) -> dict[str, Any] | None:
 def _is_long_text(value: Any) -> bool:
     """A list of one long text and nothing else."""
     members = cast("list[Any]", value) if isinstance(value, list) else []
-    return len(members) == 1 and isinstance(members[0], str) and len(members[0]) > _LONG_TEXT
+    return len(members) == 1 and isinstance(members[0], str) and len(members[0]) > PLAIN_LIST_TEXT
 
 
 def _is_table(value: Any) -> bool:
     rows = cast("list[Any]", value) if isinstance(value, list) else []
-    return len(rows) > _SHORT_LIST or any(row and isinstance(row, (dict, list)) for row in rows)
+    return len(rows) > PLAIN_LIST or any(row and isinstance(row, (dict, list)) for row in rows)
 
 
 def _of_rows(path: str, rows: list[Any]) -> Part:

@@ -10,6 +10,22 @@ from typing import Any, cast
 from mcpbridge.results.document import Document
 from mcpbridge.results.preview.facts import Line, by_worth
 from mcpbridge.results.preview.flatten import Part, parts_of
+from mcpbridge.results.preview.limits import (
+    ENDS_SHARE,
+    FIELDS,
+    FIELDS_SHARE,
+    LONG_PREVIEW,
+    PLAIN_FIELDS,
+    PLAIN_VALUE_LENGTH,
+    RISE,
+    ROOM_FOR_ENDS,
+    ROOM_FOR_JSON_ROWS,
+    ROWS_SHARE,
+    SECTIONS,
+    WORTH_MORE_THAN_ROWS,
+    WORTH_SAYING,
+    WORTH_THEIR_ROOM,
+)
 from mcpbridge.results.preview.rows import whole_rows
 from mcpbridge.results.preview.table import Section, table_section, tree_section
 from mcpbridge.results.preview.wording import PLAINEST, Field, cut, ends_text, outline, plural, type_name, value_text
@@ -64,26 +80,6 @@ def _text_headline(document: Document) -> str:
     return headline_text(document)
 
 
-_WORTH_MORE_THAN_ROWS = 0.03
-"""Facts of so much worth for each character go before rows."""
-_WORTH_THEIR_ROOM = 0.06
-"""Facts of so much worth may take most of what is kept for rows, too."""
-_WORTH_SAYING = 0.03
-"""Facts of less worth for each character are not said, even where there is room: a model pays for each word."""
-_LONG = 700
-"""Characters, from which on a preview is long: a fact must be worth the more, the longer it is."""
-_RISE = 1.5
-"""By how much more with each `_LONG` characters."""
-_ROWS_SHARE = 0.28
-"""Of the room, kept for rows until the best facts are chosen."""
-_FIELDS_SHARE = 0.45
-"""Of the room, at most, for the list of fields that no line tells of."""
-_ENDS_SHARE = 0.35
-"""Of the room, at most, for the first and the last rows of all tables."""
-_ROOM_FOR_ENDS = 1000
-"""Characters, from which on the first and last rows go before all else; in less, they get what is left."""
-
-
 class Choice:
     """What is said in the end: lines and rows of each section, the fields that remain."""
 
@@ -105,14 +101,14 @@ class Choice:
 
     def choose(self) -> None:
         """Take what is worth most."""
-        if self._room >= _ROOM_FOR_ENDS:
-            self._take_ends(int(self._room * _ENDS_SHARE))
-        kept = max(0, int(self._room * _ROWS_SHARE) - sum(map(len, self._ends))) if self._with_rows else 0
-        self._take(reserve=kept, at_least=_WORTH_MORE_THAN_ROWS if self._with_rows else _WORTH_SAYING)
+        if self._room >= ROOM_FOR_ENDS:
+            self._take_ends(int(self._room * ENDS_SHARE))
+        kept = max(0, int(self._room * ROWS_SHARE) - sum(map(len, self._ends))) if self._with_rows else 0
+        self._take(reserve=kept, at_least=WORTH_MORE_THAN_ROWS if self._with_rows else WORTH_SAYING)
         self._fill_rows(0.6)
-        self._take(reserve=0, at_least=_WORTH_SAYING)
+        self._take(reserve=0, at_least=WORTH_SAYING)
         self._fill_rows(1.0)
-        if self._room < _ROOM_FOR_ENDS:
+        if self._room < ROOM_FOR_ENDS:
             self._take_ends(self._room - len(self.text()) - 1)
         for self._plainness in range(PLAINEST + 1):
             if len(self.text()) <= self._room:
@@ -132,14 +128,14 @@ class Choice:
         used = len(self.text())
         ends = sum(map(len, self._ends))
         for worth, line, place in self._ranked:
-            if worth < at_least * (1 + max(0, used - ends - _LONG) / _LONG * _RISE):
+            if worth < at_least * (1 + max(0, used - ends - LONG_PREVIEW) / LONG_PREVIEW * RISE):
                 continue
             if not line.may_choose(place):
                 continue
             cost = len(line.facts[place].text) + (2 if line.chosen else len(line.title) + 3)
             name = line.facts[place].names
             refund = len(name.rpartition(".")[2]) + 1 if name and name not in line.named_fields else 0
-            kept = reserve if worth < _WORTH_THEIR_ROOM else reserve // 3
+            kept = reserve if worth < WORTH_THEIR_ROOM else reserve // 3
             if used + cost - refund > self._room - kept:
                 continue
             line.chosen.add(place)
@@ -184,7 +180,7 @@ class Choice:
     def text(self) -> str:
         """As it stands."""
         parts = [self._head] if self._head else []
-        room = max(40, int(self._room * _FIELDS_SHARE) - 40)
+        room = max(40, int(self._room * FIELDS_SHARE) - 40)
         for section, rows, ends in zip(self._sections, self._rows, self._ends, strict=True):
             lines = [line for line in section.lines if line.chosen]
             told = set[str]().union(*(line.named_fields for line in lines))
@@ -204,12 +200,7 @@ class Choice:
         return "\n".join(parts)
 
 
-_MOST_SECTIONS = 24
 _NOUNS = {"object": "object", "list": "list", "str": "string", "bool": "boolean", "int": "number", "number": "number"}
-_ROOM_TO_SPARE = 120
-_MOST_FIELDS = 400
-_MOST_PLAIN = 400
-_LONGEST_PLAIN = 120
 
 
 def shape(value: Any) -> str:
@@ -243,8 +234,8 @@ def scalar_text(value: Any, room: int) -> str:
 def sections_of(value: Any, noun: str = "") -> list[Section]:
     """The parts of an object or list, with all that can be said of each."""
     parts = parts_of(value)
-    if len(parts) > _MOST_SECTIONS:
-        rest = sorted(parts[1:], key=lambda part: -part.size)[: _MOST_SECTIONS - 1]
+    if len(parts) > SECTIONS:
+        rest = sorted(parts[1:], key=lambda part: -part.size)[: SECTIONS - 1]
         kept = {id(part) for part in (parts[0], *rest)}
         hidden = [Field(f"{part.path}[]", "list", 0.5) for part in parts if id(part) not in kept]
         parts = [part for part in parts if id(part) in kept]
@@ -266,7 +257,7 @@ def structured_text(sections: list[Section], room: int, head: str = "", items: i
     chosen = Choice(sections, room, head, items)
     chosen.choose()
     text = chosen.text()
-    if items > 0 and not chosen.has_rows and room - len(text) > _ROOM_TO_SPARE:
+    if items > 0 and not chosen.has_rows and room - len(text) > ROOM_FOR_JSON_ROWS:
         largest = max(sections, key=lambda section: section.weight if section.values else 0.0)
         whole = whole_rows(largest.values, items, room - len(text) - 1)
         return f"{text}\n{whole}" if whole else text
@@ -286,8 +277,8 @@ def _section(part: Part, noun: str) -> Section:
     else:
         said_shape = shape(part.value)
         section = table_section(f"{where}: {said_shape}" if where else said_shape, part.value)
-    if len(section.fields) > _MOST_FIELDS:
-        section.fields = sorted(section.fields, key=lambda field: -field.matter)[:_MOST_FIELDS]
+    if len(section.fields) > FIELDS:
+        section.fields = sorted(section.fields, key=lambda field: -field.matter)[:FIELDS]
     section.weight = float(len(part.value) * max(1, len(section.fields)))
     return section
 
@@ -295,12 +286,12 @@ def _section(part: Part, noun: str) -> Section:
 def _plain(pairs: list[tuple[str, Any]]) -> Section:
     """The fields of an object that stand once."""
     section = Section("")
-    if len(pairs) > _MOST_PLAIN:
-        section.title = f"{len(pairs)} fields, of which {_MOST_PLAIN} are looked at"
-    for path, value in pairs[:_MOST_PLAIN]:
+    if len(pairs) > PLAIN_FIELDS:
+        section.title = f"{len(pairs)} fields, of which {PLAIN_FIELDS} are looked at"
+    for path, value in pairs[:PLAIN_FIELDS]:
         line = Line(path, names=path)
         worth = 6.0
-        if isinstance(value, str) and len(value) > _LONGEST_PLAIN:
+        if isinstance(value, str) and len(value) > PLAIN_VALUE_LENGTH:
             line.whole, worth = value, 15.0
         line.add(_plain_text(value), worth / (1 + 0.2 * path.count(".")))
         section.lines.append(line)
@@ -311,7 +302,7 @@ def _plain(pairs: list[tuple[str, Any]]) -> Section:
 def _plain_text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(value_text(member, 40) for member in cast('list[Any]', value))}]"
-    return value_text(value, _LONGEST_PLAIN)
+    return value_text(value, PLAIN_VALUE_LENGTH)
 
 
 NAMES = {"html": "HTML page", "listing": "list of paths", "diff": "diff", "markdown": "Markdown", "log": "log"}

@@ -11,37 +11,31 @@ from msgspec import Struct
 from mcpbridge.results.exact_json import NotReadable, write_json
 from mcpbridge.results.preview.column_profile import ColumnProfile, cell
 from mcpbridge.results.preview.facts import cost_of
+from mcpbridge.results.preview.limits import (
+    CELL_LENGTH,
+    CHARACTER_COST,
+    COLUMN_GAIN,
+    ENDS_CELL_LENGTH,
+    ENDS_TOKENS,
+    FURTHER_ROWS_TOKENS,
+    JSON_ROW_DEPTH,
+    JSON_ROW_ELEMENTS,
+    JSON_ROW_MEMBERS,
+    JSON_ROW_TEXT,
+    LARGE_TABLE_GAIN,
+    LIST_LOSS,
+    LIST_TOKENS,
+    NAMED_ROW_GAIN,
+    ROW_COLUMNS,
+    ROW_COUNTS,
+    ROW_GAIN,
+    SHOWN_ROWS,
+    SMALL_TABLE,
+    SMALL_TABLE_GAIN,
+    USUAL_LENGTH,
+)
 from mcpbridge.results.preview.wording import brief, cut, is_long_id
 from mcpbridge.results.token_count import estimated_tokens_of
-
-_MOST_COLUMNS = 9
-_MOST_ROWS = 400
-_ROW_COUNTS = (1, 2, 4, 8, 12)
-"""How many first rows are tried, beside as many as fit."""
-_COST = 0.009
-"""What a character costs in a preview of usual length, on the scale of the worth of columns."""
-_USUAL = 1000
-_SHOWN = 0.8
-"""What is gained for a column by showing what is in it; beside its worth, as the following."""
-_EACH = 0.4
-"""By each row, up to the twelfth, that can be told by its place: what it is called."""
-_EACH_OTHER = 0.05
-"""The same for what else it has."""
-_ALL = 9.0
-"""By showing all rows of a table of a few: anything can be looked up, and nothing needs to be asked for."""
-_FEW = 16
-_PART = 3.0
-"""By showing all of a large one; a part of it in proportion."""
-_LIST_TOKENS = 60
-"""Estimated, of a list of what the first rows are called: twelve numbers, three hashes."""
-_ENDS_TOKENS = 72
-"""Estimated, of the first and the last row with the names of their columns."""
-_CHEAP_TOKENS = 48
-"""Estimated, of further rows behind the first one."""
-_CELL = 56
-_ENDS_CELL = 30
-_WORTH_A_LIST = -4.0
-"""How much less than nothing what the rows are called may be worth, and is told."""
 
 
 class Rows(Struct):
@@ -64,15 +58,15 @@ class Rows(Struct):
             if profiles and _says_little(profile):
                 continue
             wider = self._brief([*profiles, profile], 1)
-            if len(wider) <= room and (not text or estimated_tokens_of(wider) <= _ENDS_TOKENS):
+            if len(wider) <= room and (not text or estimated_tokens_of(wider) <= ENDS_TOKENS):
                 profiles, text = [*profiles, profile], wider
-            if len(profiles) == _MOST_COLUMNS:
+            if len(profiles) == ROW_COLUMNS:
                 break
         for rows in range(2, min(items, self.count - 1) + 1):
             longer = self._brief(profiles, rows) if profiles else ""
             if not longer or len(longer) > room:
                 break
-            if estimated_tokens_of(longer) - estimated_tokens_of(text) > _CHEAP_TOKENS // (items - 1):
+            if estimated_tokens_of(longer) - estimated_tokens_of(text) > FURTHER_ROWS_TOKENS // (items - 1):
                 break
             text = longer
         return text
@@ -83,19 +77,19 @@ class Rows(Struct):
         Empty if there is no room for any. `before`: characters of the preview without them. `ends`: what `ends` gave,
         which is told before them; rows that stand for it may be longer by its length.
         """
-        best, replaces, best_worth = "", False, _WORTH_A_LIST if ends else float("-inf")
+        best, replaces, best_worth = "", False, LIST_LOSS if ends else float("-inf")
         if ends and "\n…\n" not in ends:
             return "", False
         narrowest = max(1, ends.partition("\n")[0].count(" | ") + 1)
         told = self._gain(narrowest, 1) - _cost(ends, before - len(ends)) if ends else 0.0
-        for width in range(1, min(_MOST_COLUMNS, len(self.columns)) + 1):
+        for width in range(1, min(ROW_COLUMNS, len(self.columns)) + 1):
             instead = bool(ends) and (width > 1 or len(self.columns) == 1)
             if instead and (width < narrowest or (width > 1 and is_long_id(self.columns[0][0].present[0]))):
                 continue
             if ends and not instead and self._are_counted():
                 continue
             fitting = self._most(width, room + (len(ends) + 1 if instead else 0))
-            for rows in {fitting, *(few for few in _ROW_COUNTS if few < fitting)}:
+            for rows in {fitting, *(few for few in ROW_COUNTS if few < fitting)}:
                 rows = self._short_list(rows) if width == 1 else rows  # noqa: PLW2901 the same rows, fewer of them
                 if not rows or (ends and rows < min(self.count - 1, 2 if width == 1 else 4)):
                     continue
@@ -109,9 +103,11 @@ class Rows(Struct):
     def _gain(self, width: int, rows: int) -> float:
         """What so many columns of so many rows, beside the last one, are worth."""
         first, *others = (weight for _, weight in self.columns[:width])
-        share = _ALL * min(1.0, _FEW / self.count) if rows >= self.count - 1 else _PART * rows / self.count
+        small, large = SMALL_TABLE_GAIN * min(1.0, SMALL_TABLE / self.count), LARGE_TABLE_GAIN * rows / self.count
+        share = small if rows >= self.count - 1 else large
         by_place = min(rows, 12)
-        return first * (_SHOWN + _EACH * by_place + share) + sum(others) * (_SHOWN + _EACH_OTHER * by_place + share)
+        named = first * (COLUMN_GAIN + NAMED_ROW_GAIN * by_place + share)
+        return named + sum(others) * (COLUMN_GAIN + ROW_GAIN * by_place + share)
 
     def _most(self, width: int, room: int) -> int:
         """How many of the first rows fit, beside the last one."""
@@ -120,7 +116,7 @@ class Rows(Struct):
             return 0
         rows = 1
         separator = 2 if width == 1 else 1
-        while rows < min(self.count, _MOST_ROWS):
+        while rows < min(self.count, SHOWN_ROWS):
             used += len(self._row(width, rows)) + separator
             if used > room:
                 break
@@ -134,18 +130,18 @@ class Rows(Struct):
 
     def _short_list(self, rows: int) -> int:
         """So many of the first rows, or fewer, lest the list of what they are called cost too much."""
-        if rows >= self.count - 1 and self.count <= _FEW:
+        if rows >= self.count - 1 and self.count <= SMALL_TABLE:
             return rows
         spent = 0
         for row in range(rows):
             spent += estimated_tokens_of(self._row(1, row)) + 1
-            if spent > _LIST_TOKENS:
+            if spent > LIST_TOKENS:
                 return max(1, row)
         return rows
 
     def _row(self, width: int, row: int) -> str:
         (name, _), *others = self.columns[:width]
-        return self._placed(row, [cell(name, row), *(cell(profile, row, _CELL, brief) for profile, _ in others)])
+        return self._placed(row, [cell(name, row), *(cell(profile, row, CELL_LENGTH, brief) for profile, _ in others)])
 
     def _placed(self, row: int, cells: Sequence[str]) -> str:
         text = " | ".join(cells)
@@ -165,7 +161,7 @@ class Rows(Struct):
 
     def _brief(self, profiles: Sequence[ColumnProfile], rows: int) -> str:
         def told(row: int) -> str:
-            return self._placed(row, [cell(profile, row, _ENDS_CELL, brief) for profile in profiles])
+            return self._placed(row, [cell(profile, row, ENDS_CELL_LENGTH, brief) for profile in profiles])
 
         return self._table([profile.path or "values" for profile in profiles], rows, told)
 
@@ -190,13 +186,7 @@ def _says_little(profile: ColumnProfile) -> bool:
 
 def _cost(text: str, before: int) -> float:
     """The longer the preview is already, the more must be gained by what makes it longer still."""
-    return cost_of(text) * _COST * (before + len(text) / 2) / _USUAL
-
-
-_LONGEST_TEXT = 80
-_MOST_ELEMENTS = 3
-_MOST_MEMBERS = 40
-_DEEPEST = 6
+    return cost_of(text) * CHARACTER_COST * (before + len(text) / 2) / USUAL_LENGTH
 
 
 def whole_rows(rows: Sequence[Any], most: int, room: int) -> str:
@@ -217,21 +207,21 @@ def whole_rows(rows: Sequence[Any], most: int, room: int) -> str:
 
 def _shortened(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return cut(value, _LONGEST_TEXT)
+        return cut(value, JSON_ROW_TEXT)
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        if depth >= _DEEPEST:
+        if depth >= JSON_ROW_DEPTH:
             return f"… {len(members)} members"
-        some = {name: _shortened(members[name], depth + 1) for name, _ in zip(members, range(_MOST_MEMBERS))}  # noqa: B905
+        some = {name: _shortened(members[name], depth + 1) for name, _ in zip(members, range(JSON_ROW_MEMBERS))}  # noqa: B905
         if len(members) > len(some):
             some["…"] = f"+{len(members) - len(some)} members"
         return some
     if isinstance(value, list):
         elements = cast("list[Any]", value)
-        if depth >= _DEEPEST:
+        if depth >= JSON_ROW_DEPTH:
             return f"… {len(elements)} elements"
-        some_elements = [_shortened(element, depth + 1) for element in elements[:_MOST_ELEMENTS]]
-        if len(elements) > _MOST_ELEMENTS:
-            some_elements.append(f"… +{len(elements) - _MOST_ELEMENTS}")
+        some_elements = [_shortened(element, depth + 1) for element in elements[:JSON_ROW_ELEMENTS]]
+        if len(elements) > JSON_ROW_ELEMENTS:
+            some_elements.append(f"… +{len(elements) - JSON_ROW_ELEMENTS}")
         return some_elements
     return value

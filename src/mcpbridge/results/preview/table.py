@@ -22,13 +22,9 @@ from mcpbridge.results.preview.column_profile import (
 from mcpbridge.results.preview.columns import column_line, group_lines, worth_of
 from mcpbridge.results.preview.facts import Line, Lines, series_columns
 from mcpbridge.results.preview.flatten import Column, Lists, Table, table_of
+from mcpbridge.results.preview.limits import CONSTANT_LENGTH, SHORT_TREE, TABLE_VALUES, TREE_LENGTH, TREE_NODES
 from mcpbridge.results.preview.rows import Rows
 from mcpbridge.results.preview.wording import Field, cut, number, plural, type_name, value_text
-
-MOST_VALUES = 400_000
-"""Values that are looked at in one table; of larger ones, rows at even distances."""
-
-_LONGEST_CONSTANT = 56
 
 _STATES_LISTED = "status state phase health result outcome severity level conclusion ready ok success error paid failed"
 _STATES = frozenset(_STATES_LISTED.split())
@@ -127,7 +123,7 @@ def _named(path: str, heading: Sequence[str]) -> str:
 
 def _step(rows: Sequence[Any]) -> int:
     """Each how many-th row is looked at: each one, unless there are very many values."""
-    most = max(2000, MOST_VALUES // max(1, _size(rows[0], 3))) if rows else 1
+    most = max(2000, TABLE_VALUES // max(1, _size(rows[0], 3))) if rows else 1
     return max(1, -(-len(rows) // most))
 
 
@@ -243,20 +239,14 @@ def _always(profile: ColumnProfile) -> str:
     if profile.sort == "constant":
         value = profile.present[0]
         return (
-            json.dumps(cut(value, _LONGEST_CONSTANT), ensure_ascii=False)
-            if isinstance(value, str)
-            else value_text(value)
+            json.dumps(cut(value, CONSTANT_LENGTH), ensure_ascii=False) if isinstance(value, str) else value_text(value)
         )
     if profile.sort == "empty" and not profile.column.missing and not (profile.nulls and profile.empties):
         return "null" if profile.nulls else '""'
     return ""
 
 
-_MOST_NODES = 200_000
 _NAMED = ("name", "title", "label", "path", "id", "key", "text", "type")
-_LONGEST_OUTLINE = 6000
-_SHORT_OUTLINE = 900
-"""Characters; a tree that can be told in so many is told whole, if there is room."""
 
 
 class _Node(Struct):
@@ -300,7 +290,7 @@ def tree_section(title: str, roots: Sequence[Any], branch: str) -> Section:
     if name:
         section.rows, section.values = None, ()
         outline = list(_outline(nodes, name))
-        if sum(len(line.title) + len(line.facts[0].text) for line in outline) <= _SHORT_OUTLINE:
+        if sum(len(line.title) + len(line.facts[0].text) for line in outline) <= SHORT_TREE:
             for line in outline:
                 line.facts[0].worth *= 4
         section.lines.extend(outline)
@@ -313,7 +303,7 @@ def _nodes(roots: Sequence[Any], branch: str) -> tuple[list[_Node], bool]:
     nodes: list[_Node] = []
     waiting: list[tuple[Any, int, int]] = [(root, 0, -1) for root in reversed(roots)]
     while waiting:
-        if len(nodes) >= _MOST_NODES:
+        if len(nodes) >= TREE_NODES:
             return nodes, True
         value, depth, above = waiting.pop()
         if not isinstance(value, dict):
@@ -363,7 +353,7 @@ def _outline(nodes: Sequence[_Node], name: str) -> Iterator[Line]:
         else:
             parts.append(called if node.leaf else called + "/")
         written += len(called) + 2
-        if written > _LONGEST_OUTLINE:
+        if written > TREE_LENGTH:
             break
     if parts:
         yield _closed(line, parts)

@@ -11,10 +11,9 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from mcpbridge.results.preview.limits import FIELD_FORMS, LONG_ID, LONG_ID_BEGINNING, NUMBER_LENGTH
+
 _NEEDS_QUOTES = re.compile(r"^$|^[\s\"'\[{]|\s$|[\x00-\x1f\x7f\x85\u2028\u2029]|, |; |: | \| ")
-_LONGEST_NUMBER = 120
-_LONG_ID = 24
-_OF_LONG_ID = 10
 _ID = re.compile(r"(?=\D*\d)[\w+=-]{1,4000}")
 
 
@@ -27,7 +26,7 @@ def number(value: int | Decimal) -> str:
     """As JSON would write it; very long ones are cut."""
     if isinstance(value, int) and value.bit_length() > 400:
         return f"a number of {value.bit_length()} bits"
-    return cut(str(value), _LONGEST_NUMBER)
+    return cut(str(value), NUMBER_LENGTH)
 
 
 def value_text(value: Any, limit: int = 60) -> str:
@@ -48,12 +47,12 @@ def value_text(value: Any, limit: int = 60) -> str:
 
 def brief(value: Any, limit: int) -> str:
     """As `value_text`, and of long ids, such as hashes, the beginning alone."""
-    return value[:_OF_LONG_ID] + "…" if is_long_id(value) else value_text(value, limit)
+    return value[:LONG_ID_BEGINNING] + "…" if is_long_id(value) else value_text(value, limit)
 
 
 def is_long_id(value: Any) -> bool:
     """A hash or such: long, in one piece, with digits."""
-    return isinstance(value, str) and len(value) >= _LONG_ID and _ID.fullmatch(value) is not None
+    return isinstance(value, str) and len(value) >= LONG_ID and _ID.fullmatch(value) is not None
 
 
 def rounded_mean(total: int | Decimal, count: int) -> str:
@@ -120,10 +119,7 @@ def plural(count: int, noun: str) -> str:
 
 
 _STEP = re.compile(r'(?:\["(?:[^"\\]|\\.)*"\]|[^.\["]|\[(?!"))+')
-_SHORTER = ((True, 64, 0.65), (False, 64, 0.65), (False, 24, 0.9), (False, 0, 1.0))
-"""With types or without, how long values may be that are told, and in how much of the room: what is tried, one after
-the other. More than the names is told where that leaves room for what matters more."""
-PLAINEST = len(_SHORTER) - 1
+PLAINEST = len(FIELD_FORMS) - 1
 _Tree = dict[str, "_Tree | Field"]
 
 
@@ -147,7 +143,7 @@ def outline(fields: Sequence[Field], room: int, plainness: int = 0) -> str:
     if not fields or room < 8:
         return ""
     tree = _tree(fields)
-    for typed, longest, share in _SHORTER[plainness:]:
+    for typed, longest, share in FIELD_FORMS[plainness:]:
         text = _render(tree, typed=typed, longest=longest)
         if len(text) <= room * share:
             return text

@@ -13,19 +13,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from mcpbridge.results.errors import clipped
+from mcpbridge.results.query.limits import CSV_SHARE, OUTLINE_MEMBER, OUTLINE_NESTED, SAMPLE_ROWS
 from mcpbridge.results.query.terms import without_halves, written
-
-SAMPLE = 50
-"""Rows by which the form is chosen."""
-
-GAIN = 0.85
-"""CSV is worth it below this part of the characters of JSON."""
-
-LEAST = 40
-"""Characters of a member that an outline always shows."""
-
-NESTED = 150
-"""Characters from which a member of an outline is an outline itself."""
 
 _BARE = re.compile(r'[^\s",\[\]{}][^",\n\r]*')
 _LITERAL = re.compile(r"true|false|null|-?\d[\d.eE+-]*", re.ASCII)
@@ -67,7 +56,7 @@ def rows_page(rows: Row, offset: int, limit: int | None, room: int, note: str = 
             ),
             room,
         )
-    form = _form([rows.value(index) for index in range(offset, min(end, offset + SAMPLE))])
+    form = _form([rows.value(index) for index in range(offset, min(end, offset + SAMPLE_ROWS))])
     longest = _remaining(rows.total, rows.total, rows.total - 1, form, note)  # with every part that it may have
     space = room - len(longest) - len(form.opening) - len(form.closing) - 2
     parts, at = list[str](), offset
@@ -94,11 +83,11 @@ def outline(value: Any, room: int) -> str:
     items = [member for _, member in pairs] if pairs is not None else cast("list[Any]", value)
     names = [f"{written(name)}:" for name, _ in pairs] if pairs is not None else [""] * len(items)
     is_nested = pairs is None and any(isinstance(item, dict | list) for item in items[:3])
-    count = min(len(items), max(1, room // (2 * NESTED if is_nested else LEAST)))
+    count = min(len(items), max(1, room // (2 * OUTLINE_NESTED if is_nested else OUTLINE_MEMBER)))
     share = _share([_size(item, room) + len(names[at]) + 1 for at, item in enumerate(items[:count])], room - 30)
     parts, used = list[str](), 0
     for at, item in enumerate(items[:count]):
-        part = names[at] + _summed_up(item, max(LEAST, share - len(names[at])))
+        part = names[at] + _summed_up(item, max(OUTLINE_MEMBER, share - len(names[at])))
         used += len(part) + 1
         if used + (20 if at + 1 < len(items) else 2) > room:
             break
@@ -136,7 +125,7 @@ def _form(values: list[Any]) -> _Form:
         return lines
     names = list(dict.fromkeys(name for value in values for name in value))
     table = _Form("CSV", ",".join(_cell(name) for name in names) + "\n", lambda value: _record(value, names))
-    return table if table.length(values) < GAIN * lines.length(values) else lines
+    return table if table.length(values) < CSV_SHARE * lines.length(values) else lines
 
 
 def _record(value: Any, names: list[str]) -> str:
@@ -192,7 +181,7 @@ def _summed_up(value: Any, share: int) -> str:
     inside = cast("dict[str, Any] | list[Any]", value)
     if _size(inside, share + 1) <= share and len(text := written(inside)) <= share:
         return text
-    if share >= NESTED:
+    if share >= OUTLINE_NESTED:
         return outline(inside, share)
     return f"{{… {len(inside):,} members}}" if isinstance(inside, dict) else f"[… {len(inside):,} elements]"
 

@@ -20,6 +20,7 @@ from mcpbridge.results.document import Document
 from mcpbridge.results.errors import Meter, QueryRefused
 from mcpbridge.results.json_path import Each, Name, Path, Place
 from mcpbridge.results.preview.preview import headline
+from mcpbridge.results.query.limits import LINE_AVERAGE
 from mcpbridge.results.query.page import Row, characters, fitted, outline, rows_page
 from mcpbridge.results.query.regex import Finder
 from mcpbridge.results.query.request import (
@@ -157,10 +158,6 @@ def _terms(query: Query) -> list[Term]:
     terms = [column.term for column in query.select] + [key.term for key in query.sort]
     terms += [one.term for one in query.aggregates if one.term is not None] + [term for _, term in query.group_by]
     return terms + list(query.where.terms if query.where else ())
-
-
-ONE_LINE = 2000
-"""Characters of the lines of a text, on average, from which `lines` counts those of its JSON written readably."""
 
 
 class Answer(Struct, frozen=True):
@@ -336,7 +333,7 @@ def _words_found(where: str, text: str, finder: Finder) -> Iterator[Callable[[],
 
 def _lines(query: Query, document: Document, room: int) -> str:
     text, note = document.text, ""
-    if document.kind == "json" and len(text) > ONE_LINE * (text.count("\n") + 1):
+    if document.kind == "json" and len(text) > LINE_AVERAGE * (text.count("\n") + 1):
         try:
             text = msgspec.json.format(text.encode(), indent=1).decode()
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -8,20 +8,8 @@ from time import monotonic
 from typing import Any, Protocol, cast
 
 from mcpbridge.results.errors import QueryRefused, clipped
+from mcpbridge.results.query.limits import PATTERN_GROUPS, PATTERN_LENGTH, PATTERN_MEMORY, SEARCH_SECONDS
 from mcpbridge.results.query.terms import without_halves
-
-LONGEST = 1000
-"""Characters of a pattern."""
-
-MEMORY = 8 * 1024**2
-"""Bytes that a compiled pattern and its automaton may take."""
-
-
-MOST_GROUPS = 20
-"""Groups of a pattern: what each of them caught costs a look of its own at every character."""
-
-PATIENCE = 15.0
-"""Seconds that one finder may look, from the first text on. Python and RE2 look at some 100 MB a second."""
 
 
 class Patience:
@@ -39,10 +27,10 @@ class Patience:
             QueryRefused: there is none left.
         """
         if not self._end:
-            self._end = self._clock() + PATIENCE
+            self._end = self._clock() + SEARCH_SECONDS
         elif self._clock() > self._end:
             raise QueryRefused(
-                f"this takes longer than {PATIENCE:g} s: give a path or where that leaves less to look through, "
+                f"this takes longer than {SEARCH_SECONDS:g} s: give a path or where that leaves less to look through, "
                 "a simpler pattern, or find in place of regex"
             )
 
@@ -77,21 +65,21 @@ class Regex:
         Raises:
             QueryRefused: it is wrong, too large, or there is no engine.
         """
-        if len(pattern) > LONGEST:
-            raise QueryRefused(f"regex: longer than {LONGEST} characters")
+        if len(pattern) > PATTERN_LENGTH:
+            raise QueryRefused(f"regex: longer than {PATTERN_LENGTH} characters")
         try:
             import re2
         except ImportError:
             raise QueryRefused("no regular expressions here: `google-re2` is not installed; use find=TEXT") from None
         engine = cast("Any", re2)
         options = engine.Options()
-        options.max_mem, options.log_errors = MEMORY, False
+        options.max_mem, options.log_errors = PATTERN_MEMORY, False
         try:
             self._compiled: Any = engine.compile(without_halves(pattern), options)
         except engine.error as error:
             raise QueryRefused(f"regex {clipped(pattern)!r}: {_reason(error)}") from None
-        if self._compiled.groups > MOST_GROUPS:
-            raise QueryRefused(f"regex: at most {MOST_GROUPS} groups (…); (?:…) groups without catching")
+        if self._compiled.groups > PATTERN_GROUPS:
+            raise QueryRefused(f"regex: at most {PATTERN_GROUPS} groups (…); (?:…) groups without catching")
         self._patience = patience or Patience()
         named = {number: name for name, number in self._compiled.groupindex.items()}
         self._names: list[str] = [named.get(number, str(number)) for number in range(1, self._compiled.groups + 1)]

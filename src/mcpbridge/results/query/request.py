@@ -16,13 +16,11 @@ from msgspec import Struct
 
 from mcpbridge.results.errors import Meter, QueryRefused, clipped, known_names
 from mcpbridge.results.json_path import Path, Place, parse_path
+from mcpbridge.results.query.limits import FIND_LENGTH, GROUPS_PER_ROW, QUERY_PARTS
 from mcpbridge.results.query.predicates import Where
 from mcpbridge.results.query.regex import Finder, Plain, Regex
 from mcpbridge.results.query.terms import AGGREGATES, Term, aggregate_named, identity, order_by, parse_term, split_terms
 from mcpbridge.results.query.where import where_of
-
-COMBINATIONS = 1000
-"""Groups that one row may belong to."""
 
 
 class SortKey(Struct, frozen=True):
@@ -70,7 +68,7 @@ def grouped(
     for row in rows:
         choices = [list({identity(v): v for v in term.values(row, meter)}.values()) or [None] for _, term in by]
         for position, values in enumerate(product(*choices)):
-            if position >= COMBINATIONS:
+            if position >= GROUPS_PER_ROW:
                 raise QueryRefused("group_by: a row belongs to too many groups; give a narrower path")
             meter.spend()
             known = tuple(identity(value) for value in values)
@@ -117,11 +115,6 @@ def columns_only(keys: Sequence[SortKey], rows: Sequence[Any]) -> None:
 
 T = TypeVar("T")
 
-MOST = 100
-"""Columns, sort keys, groups or aggregates of a query."""
-
-LONGEST = 1000
-"""Characters that are looked for."""
 
 _RENAMED = re.compile(r"(.*\S)\s+as\s+(\S.*)", re.DOTALL | re.IGNORECASE)
 _DIRECTION = re.compile(r"(.*\S)(?:\s+|:)(asc|desc|ascending|descending)", re.DOTALL | re.IGNORECASE)
@@ -224,8 +217,8 @@ def _path(value: Any) -> Path:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
-    if not 0 < len(text) <= LONGEST:
-        raise QueryRefused(f"a text of at most {LONGEST} characters")
+    if not 0 < len(text) <= FIND_LENGTH:
+        raise QueryRefused(f"a text of at most {FIND_LENGTH} characters")
     return text
 
 
@@ -255,8 +248,8 @@ def _named(value: Any) -> list[tuple[str, str]]:
                 pairs.append((renamed.group(2), renamed.group(1)))
             else:
                 pairs.append(("", part))
-    if not 0 < len(pairs) <= MOST:
-        raise QueryRefused(f"between 1 and {MOST} of them" if pairs else "it is empty")
+    if not 0 < len(pairs) <= QUERY_PARTS:
+        raise QueryRefused(f"between 1 and {QUERY_PARTS} of them" if pairs else "it is empty")
     for _, text in pairs:
         if not isinstance(text, str):
             raise QueryRefused(f"texts, not {clipped(repr(text))}")

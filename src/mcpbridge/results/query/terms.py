@@ -18,6 +18,7 @@ from msgspec import Struct
 from mcpbridge.results.errors import Meter, QueryRefused, clipped, known_names
 from mcpbridge.results.exact_json import NotReadable, write_json
 from mcpbridge.results.json_path import Path, Place, parse_path
+from mcpbridge.results.query.limits import DISTINCT_SHOWN, MEAN_DIGITS, SUM_DIGITS
 
 _NUMERIC = re.compile(r"\s*-?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][+-]?\d{1,4})?\s*", re.ASCII)
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -142,16 +143,7 @@ def _has_value(item: Any, part: Any) -> bool:
     )
 
 
-DIGITS = 700
-"""Digits of a sum; beyond that it is rounded, which takes numbers such as 1e800 and 1 together."""
-
-FRACTION = 6
-"""Digits of an average behind its point, or in all if it is below 1."""
-
-DISTINCT_SHOWN = 50
-"""Distinct values that are listed, the most frequent first."""
-
-_exact = Context(prec=DIGITS, Emax=10**15, Emin=-(10**15), traps=[])
+_exact = Context(prec=SUM_DIGITS, Emax=10**15, Emin=-(10**15), traps=[])
 
 
 def aggregate_named(name: str) -> Callable[[list[Any]], Any]:
@@ -208,8 +200,8 @@ def _median(values: list[Any]) -> int | Decimal | None:
 
 def _rounded(value: Decimal) -> int | Decimal:
     """Without the digits that nobody reads."""
-    digits = max(value.adjusted() + 1, 0) + FRACTION
-    short = Context(prec=min(digits, DIGITS), traps=[]).plus(value)
+    digits = max(value.adjusted() + 1, 0) + MEAN_DIGITS
+    short = Context(prec=min(digits, SUM_DIGITS), traps=[]).plus(value)
     if -40 < short.adjusted() < 40:
         text = format(short, "f")
         text = text.rstrip("0").rstrip(".") if "." in text else text

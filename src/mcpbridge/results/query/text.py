@@ -10,16 +10,11 @@ from typing import Any
 from mcpbridge.results.document import Document
 from mcpbridge.results.errors import Meter, QueryRefused, clipped
 from mcpbridge.results.json_path import Deep, Path, Place
+from mcpbridge.results.query.limits import LONG_LINE, MATCH_CONTEXT, MATCHES_PER_LINE, SCANNED_CHARACTERS, WHOLE_TEXT
 from mcpbridge.results.query.page import characters, fitted
 from mcpbridge.results.query.regex import Finder, Regex
 from mcpbridge.results.query.request import Query
 from mcpbridge.results.query.terms import written
-
-AROUND = 100
-"""Characters of a long text that are shown on either side of what was found."""
-
-WHOLE = 300
-"""Characters up to which a text is shown whole."""
 
 _ALL = Path("**", (Deep(),))
 
@@ -41,10 +36,10 @@ def matches(row: Place, finder: Finder, meter: Meter) -> Iterator[tuple[Place, s
             yield place, text, span
 
 
-def excerpt(text: str, span: tuple[int, int], whole: int = WHOLE) -> str:
+def excerpt(text: str, span: tuple[int, int], whole: int = WHOLE_TEXT) -> str:
     """A text, cut to what is around a part of it where it is long; on one line."""
     if len(text) > whole:
-        start, end = max(0, span[0] - AROUND), min(len(text), max(span[1], span[0] + 1) + AROUND)
+        start, end = max(0, span[0] - MATCH_CONTEXT), min(len(text), max(span[1], span[0] + 1) + MATCH_CONTEXT)
         end = min(end, start + whole)
         text = f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
     return text.replace("\r", "").replace("\n", "\\n")
@@ -55,10 +50,6 @@ def match_text(place: Place, text: str, span: tuple[int, int]) -> str:
     path = place.path
     trail = place.parent.trail if path.count("[") > 1 and place.parent is not None else ""
     return f"{path}{f' ({clipped(trail, 100)})' if '/' in trail else ''}: {excerpt(text, span)}"
-
-
-PER_LINE = 20
-"""Places of one very long line that are shown."""
 
 
 def lines_of(text: str) -> list[str]:
@@ -144,7 +135,7 @@ def _line(number: int, line: str, sign: str, finder: Finder, room: int) -> Itera
         yield f"{number + 1}{sign} {line}"
         return
     at = 0
-    for _ in range(PER_LINE):  # so a pattern is tried on a long line so many times at most
+    for _ in range(MATCHES_PER_LINE):  # so a pattern is tried on a long line so many times at most
         span = finder.first(line, at)
         if span is None:
             return
@@ -171,13 +162,6 @@ def _some_lines(
     return "\n".join(lines[start:at]) + f"\n[{note}lines {start + 1}-{at} of {total:,}{rest}]"
 
 
-LONG = 1000
-"""Characters of a line from which its matches are rows of their own."""
-
-SCANNED = 300_000_000
-"""Characters that are scanned for all of them; each match scans the rest of its line again, in the worst case."""
-
-
 def rows_of_text(document: Document, query: Query) -> list[Any]:
     """The lines of a text that `find` or `regex` choose, all without one: `line`, `text`, and the groups of the regex.
 
@@ -200,9 +184,9 @@ def rows_of_text(document: Document, query: Query) -> list[Any]:
 
 
 def _matching_lines(lines: list[str], finder: Finder) -> Iterator[dict[str, Any]]:
-    left = max(SCANNED, 2 * sum(map(len, lines)))
+    left = max(SCANNED_CHARACTERS, 2 * sum(map(len, lines)))
     for number, line in enumerate(lines, 1):
-        at, is_long = 0, len(line) > LONG
+        at, is_long = 0, len(line) > LONG_LINE
         while (span := finder.first(line, at)) is not None:
             text = excerpt(line, span) if is_long else line
             groups = finder.groups(line, at) if isinstance(finder, Regex) else {}

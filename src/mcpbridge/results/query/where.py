@@ -18,11 +18,9 @@ from typing import Any, NoReturn, cast
 
 from mcpbridge.results.errors import QueryRefused, clipped, known_names
 from mcpbridge.results.json_path import Name, Path, path_from, string_at
+from mcpbridge.results.query.limits import CONDITION_DEPTH, CONDITION_LENGTH, CONDITION_PARTS
 from mcpbridge.results.query.predicates import Operand, Test, Where, all_of, any_of, comparison, none_of, operator_named
 from mcpbridge.results.query.terms import FUNCTIONS, Term, function_named, parse_term, term_of, written
-
-LONGEST, DEEPEST = 4000, 50
-"""Characters of an expression, and parentheses and `not`s within each other."""
 
 _SPACE = re.compile(r"\s*")
 _SIGN = re.compile(r"===|!==|==|!=|<>|<=|>=|=~|<|>|=|~")
@@ -44,8 +42,8 @@ def parse_where(text: str) -> Where:
     Raises:
         QueryRefused: what is wrong, and at which character.
     """
-    if len(text) > LONGEST:
-        raise QueryRefused(f"where: longer than {LONGEST} characters")
+    if len(text) > CONDITION_LENGTH:
+        raise QueryRefused(f"where: longer than {CONDITION_LENGTH} characters")
     return _Parser(text).read()
 
 
@@ -64,7 +62,7 @@ class _Parser:
 
     def _either(self) -> Test:
         self._depth += 1
-        if self._depth > DEEPEST:
+        if self._depth > CONDITION_DEPTH:
             self._wrong("nested too deep")
         tests = [self._all()]
         while self._takes_word("or") or self._takes("||"):
@@ -81,7 +79,7 @@ class _Parser:
     def _one(self) -> Test:
         if self._takes_word("not") or (not self._ahead("!=") and self._takes("!")):
             self._depth += 1
-            if self._depth > DEEPEST:
+            if self._depth > CONDITION_DEPTH:
                 self._wrong("nested too deep")
             test = none_of(self._one())
             self._depth -= 1
@@ -265,10 +263,6 @@ def _truthy(operand: Operand) -> Test:
     return lambda row, meter: any(value != "false" and bool(value) for value in operand.values(row, meter))
 
 
-MOST = 500
-"""Conditions of one object, all levels together."""
-
-
 def where_of(value: Any) -> Where:
     """Read a condition: an expression, an object, or a list of either, all of which hold.
 
@@ -278,8 +272,8 @@ def where_of(value: Any) -> Where:
     if isinstance(value, str):
         return parse_where(value)
     if isinstance(value, list):
-        parts = [where_of(part) for part in cast("list[Any]", value)[: MOST + 1]]
-        if not 0 < len(parts) <= MOST:
+        parts = [where_of(part) for part in cast("list[Any]", value)[: CONDITION_PARTS + 1]]
+        if not 0 < len(parts) <= CONDITION_PARTS:
             raise QueryRefused("where: an empty list, or one without end")
         return Where("", all_of([part.test for part in parts]), tuple(term for part in parts for term in part.terms))
     if not isinstance(value, dict):
@@ -290,7 +284,7 @@ def where_of(value: Any) -> Where:
 
 
 def _conditions(members: dict[str, Any], terms: list[Term], depth: int) -> Test:
-    if depth > DEEPEST or len(terms) > MOST or not members:
+    if depth > CONDITION_DEPTH or len(terms) > CONDITION_PARTS or not members:
         raise QueryRefused("where: an empty object" if not members else "where: too many conditions")
     return all_of([_condition(name, value, terms, depth) for name, value in members.items()])
 
