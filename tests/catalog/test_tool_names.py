@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.catalog.settings import Prefix
-from mcpbridge.catalog.tool_names import own_names, wire_names
+from mcpbridge.catalog.tool_names import Prefix, own_names, wire_names
 
 WIRE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 

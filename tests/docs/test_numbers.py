@@ -35,7 +35,7 @@ from mcpbridge.catalog.search import (
     usage_feedback as feedback,
 )
 from mcpbridge.catalog.search import (
-    usage_feedback as feedback_prior,
+    weights as search_weights,
 )
 from mcpbridge.catalog.search.embeddings import embedder as embedding
 from mcpbridge.catalog.search.embeddings import embedder as embedding_cache
@@ -265,7 +265,7 @@ SAID = {
         f"`timeout` ({SEARCH.embedder.timeout:g} s)",
         f"at most {show_bytes(embedding_cache._MAX_BYTES)}",
         f"the queries ({embedding._QUERY:,} characters) and of each tool up to {embedding._TEXT:,}",
-        f"rises by {feedback_prior.MOST_MOVED:.0%} of the best at most".replace("%", " %"),
+        f"rises by {search_weights.FEEDBACK:.0%} of the best at most".replace("%", " %"),
         f"{feedback._KEPT / 86400:g} days after the last one",
         f"sentences of the description up to {DESCRIPTION_LENGTH} characters; {SLIM.text} of each parameter's",
         f"{SLIM.all_texts} of all",

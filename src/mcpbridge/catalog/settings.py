@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mcpbridge.base.units import Seconds
 from mcpbridge.catalog.slim.levels import Level
+from mcpbridge.catalog.tool_names import NAME_LENGTH, SHORTEST_NAME_LENGTH, Prefix
 
 Mode = Literal["auto", "all", "search"]
 """Which tools a client is listed: `all` of them; a few with which it finds the others (`search`); or what suits it."""
@@ -15,13 +16,6 @@ ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
 """Stands in paths and on command lines."""
 
 _Glob = Annotated[str, Field(min_length=1)]
-
-
-Prefix = Literal["always", "on-collision", "never"]
-"""Which names begin with their server's: all, those that would be ambiguous, or none (an ambiguous one gets a hash)."""
-
-NAME_LENGTH, SHORTEST_NAME_LENGTH = 48, 16
-"""Characters of the longest tool name: the default, and the least, which leaves room for a hash and some text."""
 
 
 class NamingSettings(BaseModel):

@@ -27,11 +27,10 @@ from mcpbridge.catalog.listing.exposure import UNLISTED
 from mcpbridge.catalog.lookup import Listed, NameIndex
 from mcpbridge.catalog.offers import Accepted, Dropped, Item, Offer, accept
 from mcpbridge.catalog.pagination import Entry, Listing
-from mcpbridge.catalog.settings import NAME_LENGTH, Prefix
 from mcpbridge.catalog.slim.levels import Level
 from mcpbridge.catalog.slim.slim import slimmed
 from mcpbridge.catalog.snapshot import PromptRef, ResourceRef, Snapshot, TemplateRef, ToolRef, digest_of
-from mcpbridge.catalog.tool_names import own_names, wire_names
+from mcpbridge.catalog.tool_names import NAME_LENGTH, Prefix, own_names, wire_names
 from mcpbridge.catalog.uris import SeenUris, ServerUris, UriIndex
 from mcpbridge.core.model import BRIDGE, OWN
 from mcpbridge.core.result_settings import ResultSettings

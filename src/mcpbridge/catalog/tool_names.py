@@ -11,9 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from itertools import chain, count
+from typing import Literal
 
-from mcpbridge.catalog.settings import NAME_LENGTH, SHORTEST_NAME_LENGTH, Prefix
 from mcpbridge.core.model import BRIDGE, OWN
+
+Prefix = Literal["always", "on-collision", "never"]
+"""Which names begin with their server's: all, those that would be ambiguous, or none (an ambiguous one gets a hash)."""
+
+NAME_LENGTH, SHORTEST_NAME_LENGTH = 48, 16
+"""Characters of the longest tool name: the default, and the least, which leaves room for a hash and some text."""
 
 _SEPARATOR = "__"
 _HASH_LENGTH = 6

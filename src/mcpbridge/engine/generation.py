@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from mcpbridge.base.version import __version__
 from mcpbridge.catalog.refresh import Catalog
-from mcpbridge.catalog.settings import Prefix
 from mcpbridge.catalog.snapshot_builder import SnapshotBuilder
+from mcpbridge.catalog.tool_names import Prefix
 from mcpbridge.catalog.unmatched_names import Selector, UnmatchedNames
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from mcpbridge.base.errors import StoreFailed
 from mcpbridge.catalog.search.ranker import Hit
-from mcpbridge.catalog.search.usage_feedback import MOST_MOVED, Feedback, Prior
+from mcpbridge.catalog.search.usage_feedback import Feedback, Prior
+from mcpbridge.catalog.search.weights import FEEDBACK
 from mcpbridge.storage.memory_store import MemoryStore
 
 HITS = [Hit("github/create_issue", 0.90), Hit("jira/create_issue", 0.89), Hit("notion/create_page", 0.5)]
@@ -43,7 +44,7 @@ def test_what_served_for_the_same_words_wins_a_near_tie() -> None:
 def test_however_often_it_served_it_passes_nothing_that_is_much_better() -> None:
     moved = used("notion/create_page", 500).adjust(QUERY, HITS)
     assert ids(moved) == ids(HITS)
-    assert moved[2].score <= 0.5 + MOST_MOVED * 0.9
+    assert moved[2].score <= 0.5 + FEEDBACK * 0.9
 
 
 def test_however_often_it_served_it_passes_nothing_that_is_named() -> None:
@@ -96,7 +97,7 @@ def test_what_is_moved_is_the_same_hits_in_order_and_within_bounds(
     assert all(score <= 1 for score in scores)
     top = max((hit.score for hit in others), default=0)
     for place, hit in enumerate(moved[len(named) :]):
-        assert hit.score <= max(one.score for one in others if one.id == hit.id) + MOST_MOVED * top + 1e-9
+        assert hit.score <= max(one.score for one in others if one.id == hit.id) + FEEDBACK * top + 1e-9
         assert place < len(others)
     again = Prior.from_bytes(prior.to_bytes())
     assert again.adjust(query, named + others) == moved

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpbridge.catalog.search.ranker import ToolText
+from mcpbridge.catalog.search.weights import CONFUSABLE
 from mcpbridge.catalog.signatures.schema import as_schema
 from mcpbridge.catalog.signatures.short_text import SECTION, cut, gist, sentences
 from mcpbridge.catalog.words import KINDS, VERBS, object_of, stem, stems_of, words_of
@@ -25,8 +26,6 @@ _DESCRIPTION = 600
 _PARAMETERS = 40
 _GENERIC = frozenset(("mcp", "tool", "api", "server"))
 
-_CONFUSABLE = 0.3
-"""Share of words that what two siblings do has in common, from which they are told apart."""
 _NOTE = 64
 """Characters of one note."""
 _TOGETHER = 4
@@ -171,7 +170,7 @@ def _are_siblings(one: _Sibling, other: _Sibling) -> bool:
     if not is_same_verb or not smaller or not smaller <= larger or len(larger) - len(smaller) > 2:
         return False
     said = [frozenset(stems_of(gist(each.description, _DESCRIPTION, most=1)[0])) for each in (one, other)]
-    return _alike(*said) >= _CONFUSABLE
+    return _alike(*said) >= CONFUSABLE
 
 
 def _clauses(description: str) -> list[str]:

@@ -17,6 +17,7 @@ from mcpbridge.catalog.search.lexical.concepts import expansions
 from mcpbridge.catalog.search.query_filters import parse_filters
 from mcpbridge.catalog.search.ranker import Hit, Ranker, ToolText
 from mcpbridge.catalog.search.visible_tools import Findable, VisibleTools
+from mcpbridge.catalog.search.weights import NEAR
 from mcpbridge.catalog.signatures.schema import as_schema
 from mcpbridge.catalog.words import stems_of
 
@@ -81,8 +82,6 @@ def _text(value: object) -> str:
 
 FURTHER = 16
 """Tools beyond the limit that are looked at: near-duplicates come as one, and others that fit are counted."""
-_NEAR = 0.15
-"""A first hit with this score may fit though it has no word of the query: it means about the same."""
 NEAREST = 3
 """Tools that are named as doubtful where none seems to fit."""
 
@@ -129,7 +128,7 @@ def find(
     found = {hit.id: read(tools[hit.id]) for hit in hits}
     texts = {id_: one.text for id_, one in found.items()}
     is_named = any(hit.is_named for hit in hits)
-    is_near = bool(hits) and hits[0].score >= _NEAR
+    is_near = bool(hits) and hits[0].score >= NEAR
     meant = " ".join([query, *expansions(query)])
     fits = bool(hits) and (is_named or is_near or not is_doubtful(meant, list(texts.values())[:LOOKED_AT]))
     return Finding(hits, abilities(texts, texts), found, fits)

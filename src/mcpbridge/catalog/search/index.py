@@ -25,16 +25,11 @@ from mcpbridge.catalog.search.lexical.needs import Best, Fits, clauses, need_of
 from mcpbridge.catalog.search.lexical.word_vectors import Near, Table, packed, table
 from mcpbridge.catalog.search.query_filters import Scope, parse_filters
 from mcpbridge.catalog.search.ranker import Hit, ServerText, ToolText
+from mcpbridge.catalog.search.weights import PART, PART_WORDS, STEP
 from mcpbridge.catalog.words import NameIndex, runs_of, stems_of
 
 _QUERY = 8000
 """Characters of a query that are looked at."""
-_PART = 0.9
-"""What the best tool for a part of a request scores, where that for the whole scores 1."""
-_SAID = 0.15
-"""How much less the parts count that say less."""
-_STEP = 0.94
-"""What each further tool for one of several needs scores of what it would, so that the best for each come early."""
 _DEPTH = 24
 """Tools that are looked at closely."""
 _SEEN = 4
@@ -105,9 +100,9 @@ class CatalogRanker:
             return {fit.tool: fit.score for fit in whole.fits}, whole.sure
         most = max(part.said for part in parts) or 1.0
         scores: dict[int, float] = {}
-        for best, weight in [(whole, 1.0), *((part, _PART * (part.said / most) ** _SAID) for part in parts)]:
+        for best, weight in [(whole, 1.0), *((part, PART * (part.said / most) ** PART_WORDS) for part in parts)]:
             for place, fit in enumerate(best.fits):
-                score = fit.score * weight * _STEP**place
+                score = fit.score * weight * STEP**place
                 scores[fit.tool] = max(score, scores.get(fit.tool, 0.0))
         return scores, max(best.sure for best in (whole, *parts))
 

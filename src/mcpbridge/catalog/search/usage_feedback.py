@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 import anyio
 import msgspec
@@ -22,17 +21,10 @@ from mcpbridge.base.errors import StoreFailed
 from mcpbridge.base.log import get_logger
 from mcpbridge.catalog.search.query_filters import parse_filters
 from mcpbridge.catalog.search.ranker import Hit
+from mcpbridge.catalog.search.weights import FEEDBACK, FEEDBACK_FADES, FEEDBACK_HALF, FEEDBACK_OTHER_WORDS
 from mcpbridge.catalog.words import stems_of
 from mcpbridge.storage.store import Store
 
-MOST_MOVED: Final = 0.08
-"""How much a score can rise, as a part of the best one."""
-_FADES = 0.99
-"""What is left of a note after each further one; half after 69."""
-_HALF = 2.0
-"""Notes that move a tool half as far as it can move."""
-_ANY = 0.05
-"""What a note counts for queries with other words."""
 _MOST_TOOLS = 400
 _MOST_WORDS = 24
 """Of one tool."""
@@ -91,7 +83,7 @@ class Prior:
         if top <= 0 or not self._tools:
             return list(hits)
         words = _words(query)
-        most = top * MOST_MOVED
+        most = top * FEEDBACK
         moved = [replace(hit, score=hit.score + most * self._weight(words, hit.id)) for hit in others]
         moved.sort(key=lambda hit: hit.score, reverse=True)
         ceiling = named[-1].score if named else top
@@ -117,11 +109,11 @@ class Prior:
         if served is None:
             return 0.0
         shared = sum(served.words.get(word, 0.0) for word in words) / len(words) if words else 0.0
-        told = (shared + _ANY * served.count) * self._left(served)
-        return told / (told + _HALF)
+        told = (shared + FEEDBACK_OTHER_WORDS * served.count) * self._left(served)
+        return told / (told + FEEDBACK_HALF)
 
     def _left(self, served: _Served) -> float:
-        return _FADES ** (self._notes - served.at)
+        return FEEDBACK_FADES ** (self._notes - served.at)
 
 
 def _words(query: str) -> list[str]:

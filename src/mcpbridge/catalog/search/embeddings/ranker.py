@@ -25,16 +25,13 @@ from mcpbridge.catalog.search.embeddings.embedder import (
 )
 from mcpbridge.catalog.search.embeddings.vectors import Vectors
 from mcpbridge.catalog.search.ranker import Hit, Ranker, Rankers, ServerText, ToolText
+from mcpbridge.catalog.search.weights import PART_NEARNESS, SAME_NEARNESS
 from mcpbridge.catalog.settings import EmbedderSettings
 
 _DEPTH = 200
 """Candidates that are judged: nearly every tool that fits is among them."""
 _FEWEST, _PRODUCTS = 20, 150_000
 """Candidates, and products of two numbers, for which there is time without numpy: the latter take 10 ms."""
-_PART = 0.85
-"""What nearness to one part of a request counts, beside nearness to the whole."""
-_SAME = 1e-6
-"""What is nearer by less is not nearer."""
 
 
 class EmbeddedRanker:
@@ -106,9 +103,9 @@ def nearness(asked: Sequence[Vector], vectors: Mapping[str, Vector]) -> dict[str
         found = similarities(query, list(vectors.values()))
         nearest = max(found, default=0.0)
         room = 1.5 * (nearest - median(found or [0.0]))
-        share = _PART if number else 1.0
+        share = PART_NEARNESS if number else 1.0
         for one, similar in zip(vectors, found, strict=True):
-            near = 1 - (nearest - similar) / room if room > _SAME else 1.0
+            near = 1 - (nearest - similar) / room if room > SAME_NEARNESS else 1.0
             best[one] = max(best[one], share * near)
     return best
 

@@ -1,8 +1,8 @@
 """Which tools share words with a query: BM25 over weighted fields, as an inverted index.
 
-A word in a name says more of a tool than one in a parameter's description; `_FIELDS` has the weights. The usual length
-of a field is fixed, so that a posting depends on its own tool alone: the postings of a server are made once and serve
-in every catalog that has the server. How rare a word is, is looked up when a query has it.
+A word in a name says more of a tool than one in a parameter's description; `search/weights.py` has the weights. The
+usual length of a field is fixed, so that a posting depends on its own tool alone: the postings of a server are made
+once and serve in every catalog that has the server. How rare a word is, is looked up when a query has it.
 
 Upstreams are not trusted: descriptions may be megabytes and schemas any JSON value, however deep. What is read of them
 is capped here, and nothing but strings in the expected places is read.
@@ -16,6 +16,17 @@ from typing import Any, NamedTuple, cast
 
 from mcpbridge.catalog.search.lexical.bitsets import MOST, Shape
 from mcpbridge.catalog.search.ranker import ServerText, ToolText
+from mcpbridge.catalog.search.weights import (
+    DESCRIPTION,
+    PARAMETER_DETAILS,
+    PARAMETER_NAMES,
+    SATURATION,
+    SERVER,
+    SERVER_DESCRIPTION,
+    TITLE,
+    TOOL_NAME,
+    FieldWeight,
+)
 from mcpbridge.catalog.words import stems_of
 
 _NAME = 200
@@ -134,29 +145,6 @@ Postings = Mapping[str, tuple[int, ...]]
 """Of each stem the tools that have it: number of the tool within its server, how much the word is there, and so on."""
 
 
-class _Field(NamedTuple):
-    weight: float
-    damping: float
-    """How much longer fields count less: 0 not at all, 1 in proportion."""
-    usual: float
-    """Stems that such a field has as a rule."""
-
-    def share(self, length: int) -> float:
-        """What one occurrence counts in a field of so many stems."""
-        return self.weight / (1 - self.damping + self.damping * length / self.usual)
-
-
-_SERVER_FIELD = _Field(2.5, 0.3, 3)
-_NAME_FIELD = _Field(3, 0.3, 3)
-_TITLE = _Field(1.5, 0.3, 3)
-_DESCRIPTION_FIELD = _Field(1, 0.4, 18)
-_PARAMETERS_FIELD = _Field(0.6, 0.7, 6)
-_DETAILS = _Field(0.35, 0.7, 25)
-_ABOUT_SERVER = _Field(0.35, 0.7, 14)
-
-_SATURATION = 1.3
-"""`k1` of BM25: how soon a word that comes again adds nothing."""
-
 _STEPS = 255
 """How much a word can be in a tool, in whole steps: numbers that are shared, and fit into a byte."""
 _COMMON = 48
@@ -171,17 +159,17 @@ def postings_of(server: ServerFields, tools: Sequence[ToolFields]) -> Postings:
     """The postings of a server's tools."""
     found: dict[str, list[int]] = {}
     common: dict[str, float] = {}
-    _count(common, server.name, _SERVER_FIELD)
-    _count(common, server.description, _ABOUT_SERVER)
+    _count(common, server.name, SERVER)
+    _count(common, server.description, SERVER_DESCRIPTION)
     for number, tool in enumerate(tools):
         amounts = common.copy()
-        _count(amounts, tool.name, _NAME_FIELD)
-        _count(amounts, tool.title, _TITLE)
-        _count(amounts, tool.description, _DESCRIPTION_FIELD)
-        _count(amounts, tool.parameters, _PARAMETERS_FIELD)
-        _count(amounts, tool.details, _DETAILS)
+        _count(amounts, tool.name, TOOL_NAME)
+        _count(amounts, tool.title, TITLE)
+        _count(amounts, tool.description, DESCRIPTION)
+        _count(amounts, tool.parameters, PARAMETER_NAMES)
+        _count(amounts, tool.details, PARAMETER_DETAILS)
         for stem, amount in amounts.items():
-            level = int(amount / (amount + _SATURATION) * _STEPS) or 1
+            level = int(amount / (amount + SATURATION) * _STEPS) or 1
             if (posting := found.get(stem)) is None:
                 found[stem] = [number, level]
             else:
@@ -189,7 +177,7 @@ def postings_of(server: ServerFields, tools: Sequence[ToolFields]) -> Postings:
     return {stem: tuple(posting) for stem, posting in found.items()}
 
 
-def _count(amounts: dict[str, float], text: str, field: _Field) -> None:
+def _count(amounts: dict[str, float], text: str, field: FieldWeight) -> None:
     if not text:
         return
     stems = stems_of(text)

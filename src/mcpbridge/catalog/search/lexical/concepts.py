@@ -11,12 +11,13 @@ is the beginning of a word.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from mcpbridge.catalog.search.lexical.query_types import words_of_kinds
+from mcpbridge.catalog.search.weights import IMPLIED_WORDS
 
 _FILES = ("requests", "entities", "software", "languages")
 
@@ -38,14 +39,6 @@ _LATIN = "\u02ff"
 """The last of the Latin letters."""
 _FOREIGN = 0.2
 """Share of other letters from which a text is none in Latin letters."""
-
-_CLASSES: Mapping[str, tuple[float, float]] = {
-    "entity": (0.4, 0.2),
-    "idiom": (0.5, 0.25),
-    "synonym": (0.35, 0.35),
-    "abroad": (0.7, 0.35),
-}
-"""How much words and suggested words of a class count, against 1 for the words of the query."""
 
 _TOKEN = re.compile(r"[^\W_]+(?:[.&][^\W_]+)*[+#]*")
 _IS = re.compile(r"\b(what|who|where|how|when|it|that|there|here)(?:'s|(?<=what)s)\b")
@@ -160,7 +153,7 @@ class _Lexicon:
 
 
 def _words_of(entry: _Entry) -> Iterator[tuple[str, float]]:
-    counts, suggested = _CLASSES[entry.kind]
+    counts, suggested = IMPLIED_WORDS[entry.kind]
     if "," in entry.line:
         said = [words for term in entry.line.split(",") if _NOT_SAID.isdisjoint(words := term.split())]
         each = dict.fromkeys(word for words in said for word in words)

@@ -4,7 +4,7 @@
 
 Words and vectors are each measured against their best tool, so that 1 is "nothing fits better". Of the tools that are
 best by both, two more things count: how much of the need the tool speaks of at all, and how much of the tool's name is
-asked for. The weights were fitted on requests to 4,700 tools, by cross-validation; none matters much by itself.
+asked for. The weights are in `search/weights.py`.
 """
 
 import re
@@ -18,25 +18,23 @@ from mcpbridge.catalog.search.lexical.bitsets import Cells, Mask, Shape
 from mcpbridge.catalog.search.lexical.bm25 import WordIndex
 from mcpbridge.catalog.search.lexical.concepts import expansions
 from mcpbridge.catalog.search.lexical.word_vectors import NORM, Near, Table, Vector
+from mcpbridge.catalog.search.weights import (
+    ASKED,
+    BY_VECTORS,
+    BY_WORDS,
+    FAINT,
+    IMPLIED,
+    IMPLIED_PIECES,
+    LESS_BY_WORDS,
+    NAMED,
+    NUMBER,
+    OWN_PIECES,
+    UNKNOWN,
+)
 from mcpbridge.catalog.words import runs_of, stems_of
 
 _WORDS = 400
 """Words of a need that are looked at."""
-_BY_WORDS, _BY_VECTORS = 0.6, 0.4
-"""What being the best by words, and by vectors, counts when the tools are chosen that are looked at."""
-_LESS_BY_WORDS, _ASKED, _NAMED = 0.2, 0.2, 0.1
-"""Then words count less, and instead the share of what is asked that a tool has, and of its name that is asked for."""
-_DIGITS = 0.3
-"""How much a number counts in a query: rarely it is part of a name."""
-_IMPLIED = 0.8
-"""How much words count that the query implies, of what they are said to."""
-_OWN_PIECES = 8
-_IMPLIED_PIECES = 2.4
-"""How much they and the query's own count in its vector."""
-_FAINT = 0.05
-"""Of the most telling word: what a word that is only implied must tell to be looked for."""
-_UNKNOWN = 0.5
-"""How much less words that no tool has count than the rarest: most are names of people, places and things."""
 _FOREMOST = 3
 """Tools of which one must fit."""
 _MARKED = 4
@@ -57,12 +55,12 @@ def need_of(text: str, table: Table | None) -> Need:
     """What a text asks for."""
     runs = runs_of(text)[:_WORDS]
     implied = expansions(text)
-    own = {stem: _DIGITS if stem.isdigit() else 1.0 for run in runs for stem in run.stems}
-    words = {stem: weight * _IMPLIED for word, weight in implied.items() for stem in _stems(word)}
+    own = {stem: NUMBER if stem.isdigit() else 1.0 for run in runs for stem in run.stems}
+    words = {stem: weight * IMPLIED for word, weight in implied.items() for stem in _stems(word)}
     vector: Vector = ()
     if table is not None:
-        pieces = [(word, _OWN_PIECES) for run in runs for word in run.plain]
-        pieces += [(word, round(_IMPLIED_PIECES * weight)) for word, weight in implied.items()]
+        pieces = [(word, OWN_PIECES) for run in runs for word in run.plain]
+        pieces += [(word, round(IMPLIED_PIECES * weight)) for word, weight in implied.items()]
         vector = table.vector(pieces)
     return Need(own, words | own, vector)
 
@@ -113,21 +111,21 @@ class Fits:
             worded, near = worded & allowed.lanes, near & allowed.lanes
         words, vectors = shape.cells(worded), shape.cells(near)
         most_worded, nearest = words.largest() or 1, vectors.largest() or 1
-        mixed = shape.cells(
-            shape.share(worded, most_worded, _BY_WORDS) + shape.share(near, nearest, _BY_VECTORS)
-        ).first(depth)
-        by_words, by_vectors = _BY_WORDS / most_worded, _BY_VECTORS / nearest
+        mixed = shape.cells(shape.share(worded, most_worded, BY_WORDS) + shape.share(near, nearest, BY_VECTORS)).first(
+            depth
+        )
+        by_words, by_vectors = BY_WORDS / most_worded, BY_VECTORS / nearest
         found = [(words[tool] * by_words + vectors[tool] * by_vectors, -tool) for tool in mixed]
         if len(found) > depth:
             found = nlargest(depth, found)
-        less = _LESS_BY_WORDS / most_worded
+        less = LESS_BY_WORDS / most_worded
         scores = {-tool: score - less * words[-tool] for score, tool in found}
         return self._looked_at(scores, need, vectors if near else None)
 
     def _telling(self, need: Need) -> Mapping[str, float]:
         """The words of a need, without implied ones that so many tools have that they decide nothing."""
         rarity = self._words.rarity
-        least = _FAINT * max((weight * rarity(stem) for stem, weight in need.own.items()), default=0.0)
+        least = FAINT * max((weight * rarity(stem) for stem, weight in need.own.items()), default=0.0)
         return {
             stem: weight for stem, weight in need.words.items() if stem in need.own or weight * rarity(stem) >= least
         }
@@ -137,7 +135,7 @@ class Fits:
         said = sum(rarities.values())
         asked = said or 1.0
         unknown = sum([weight for stem, weight in need.own.items() if not rarities[stem]])
-        known = asked / (asked + _UNKNOWN * unknown * self._words.rarest)
+        known = asked / (asked + UNKNOWN * unknown * self._words.rarest)
         own = need.own.keys()
         fits: list[tuple[float, int, float]] = []
         for tool, had in self._words.shares(rarities, scores).items():
@@ -145,7 +143,7 @@ class Fits:
             near = vectors[tool] / (NORM * NORM) if vectors else share
             names = self._names[tool]
             named = 0.0 if names and own.isdisjoint(names) else self._named(tool, own)
-            score = scores[tool] + _ASKED * share + _NAMED * named
+            score = scores[tool] + ASKED * share + NAMED * named
             fits.append((-score, tool, (share * known + near) / 2))
         fits.sort()
         return Best([Fit(tool, -score, sure) for score, tool, sure in fits], said)
