@@ -7,12 +7,12 @@ import pytest
 from mcpbridge.app import exit_codes as exits
 from mcpbridge.app.client_config import entry as entries
 from mcpbridge.app.client_config.clients import CLIENTS as KNOWN_CLIENTS
-from mcpbridge.app.daemon import log_file
+from mcpbridge.app.daemon import log_rotation
 from mcpbridge.app.daemon import socket_server as front
 from mcpbridge.app.doctor.known_failures import KNOWN
-from mcpbridge.app.stdio_proxy import start_retries as crashes
+from mcpbridge.app.stdio_proxy import crash_limit as crashes
 from mcpbridge.base import errors
-from mcpbridge.base.process import memory, process
+from mcpbridge.base.process import memory_limit, process
 from mcpbridge.base.process import orphan_reaper_main as guard
 from mcpbridge.base.redaction import MIN_LENGTH
 from mcpbridge.base.units import show_bytes
@@ -41,7 +41,7 @@ from mcpbridge.catalog.search.embeddings import embedder as embedding
 from mcpbridge.catalog.search.embeddings import embedder as embedding_cache
 from mcpbridge.catalog.settings import AUTO_TOKENS
 from mcpbridge.catalog.slim.levels import DESCRIPTION_LENGTH, SLIM
-from mcpbridge.config.reload import NEEDS_RESTART
+from mcpbridge.config.needs_restart import NEEDS_RESTART
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.call_settings import CALL_SECONDS, LOCAL_SECONDS
 from mcpbridge.core.result_settings import BUDGET, ITEMS, MEDIA_LIMIT, THRESHOLD
@@ -331,14 +331,14 @@ SAID = {
         f"What nobody used for {manifest.KEPT_SECONDS / 86400:g} days goes",
         f"answers what it has read, for {front.FINISH_GRACE:g} s at most",
         f"three times within {crashes.WITHIN:g} s",
-        f"from {show_bytes(log_file.LARGEST)} on",
+        f"from {show_bytes(log_rotation.LARGEST)} on",
         *(f"`{section}.{key}`" for section, keys in NEEDS_RESTART.items() for key in sorted(keys)),
         *(f"`{section}`" for section, keys in NEEDS_RESTART.items() if not keys),
     ],
     "docs/doctor.md": [*(f"`{known.code}`" for known in KNOWN)],
     "docs/configuration.md": [
         *(f"`{name}`" for name in process.SAFE_NAMES),
-        f"looked at every {memory.LOOK_SECONDS:g} s",
+        f"looked at every {memory_limit.LOOK_SECONDS:g} s",
         f"Left out: {repose.IDLE_STOP / 60:g} min for a `command`",
     ],
     "docs/security.md": [
@@ -400,7 +400,7 @@ SAID = {
         f"grows by {SERVER.breaker.open:g} s, up to {SERVER.breaker.max_open:g} s",
         f"it has {process.STDIN_GRACE:g} s to end by itself",
         f"and {process.TERM_GRACE:g} s",
-        f"looks in a row (every {memory.LOOK_SECONDS:g} s)",
+        f"looks in a row (every {memory_limit.LOOK_SECONDS:g} s)",
         guard.COOKIE_NAME,
         f"once {conversation.READ_LIMIT >> 20} MiB wait for it",
         f"dropped from {conversation.PUSH_LIMIT >> 20} MiB on",

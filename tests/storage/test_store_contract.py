@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from mcpbridge.base.directories import state_directory
 from mcpbridge.base.errors import StoreFailed, ValueTooLarge
 from mcpbridge.storage.memory_store import MemoryStore
 from mcpbridge.storage.open_store import LazyStore
-from mcpbridge.storage.settings import StoreSettings, state_directory, store_path
+from mcpbridge.storage.settings import StoreSettings, store_path
 from mcpbridge.storage.sqlite.store import SqliteStore
 from mcpbridge.storage.store import Store
 

@@ -6,7 +6,7 @@ and `pathlib` only for those who ask for a `Path`.
 """
 
 # for that reason:
-# ruff: noqa: PTH111, PTH112, PTH113, PTH116, PTH118
+# ruff: noqa: PTH111, PTH112, PTH116, PTH118
 
 import os
 import sys
@@ -27,8 +27,6 @@ else:  # what `hashlib` would take; it loads OpenSSL first, which takes as long 
     except ImportError:  # an interpreter that is built otherwise
         from hashlib import sha256
 
-
-FILE_NAME = "servers.toml"
 
 _ON_MAC = sys.platform == "darwin"
 _ON_WINDOWS = sys.platform == "win32"
@@ -58,7 +56,7 @@ def runtime_path(environ: Mapping[str, str]) -> str:
 
 def config_directory(environ: Mapping[str, str]) -> "Path":
     """The configuration, where no other is named."""
-    return _as_path(_config_path(environ))
+    return _as_path(users_config_path(environ))
 
 
 def state_directory(environ: Mapping[str, str]) -> "Path":
@@ -76,37 +74,6 @@ def cache_directory(environ: Mapping[str, str]) -> "Path":
     return _as_path(_of(environ, "XDG_CACHE_HOME", ".cache", mac="Library/Caches", windows="LOCALAPPDATA"))
 
 
-def named_config(explicit: str | None, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """The file that somebody named and where: `--config`, or else `$MCPBRIDGE_CONFIG`. It may not be there."""
-    for named, source in ((explicit, "--config"), (environ.get("MCPBRIDGE_CONFIG"), "$MCPBRIDGE_CONFIG")):
-        if named:
-            return os.path.expanduser(named), source
-    return None
-
-
-def find_config(explicit: str | None, environ: Mapping[str, str], *, here: bool = True) -> str | None:
-    """Which file to read: `explicit`, `$MCPBRIDGE_CONFIG`, `./servers.toml`, the user's configuration directory.
-
-    `here` False leaves `./servers.toml` out: clients start the bridge in whatever directory is opened, and a cloned
-    repository must not have its commands run unasked. One that others could have put there is left out in any case.
-    None: a named one is not there, or none is named and there is none.
-    """
-    if (named := named_config(explicit, environ)) is not None:
-        return named[0] if os.path.isfile(named[0]) else None
-    if here and os.path.isfile(FILE_NAME) and is_ours(FILE_NAME):
-        return FILE_NAME
-    users = os.path.join(_config_path(environ), FILE_NAME)
-    return users if os.path.isfile(users) else None
-
-
-def is_ours(file: str) -> bool:
-    """Only this user, or root, can have written what stands in it, as far as its owner and mode tell."""
-    if _ON_WINDOWS:
-        return True
-    found = os.stat(file)
-    return found.st_uid in (0, os.getuid()) and not found.st_mode & 0o002
-
-
 def daemon_key(config: "Path") -> str:
     """What the socket, the lock and the log of the daemon for this configuration file are named after.
 
@@ -120,7 +87,8 @@ def key_of(config: str) -> str:
     return sha256(f"{os.path.realpath(config)}\0{__version__}".encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def _config_path(environ: Mapping[str, str]) -> str:
+def users_config_path(environ: Mapping[str, str]) -> str:
+    """`config_directory` as text."""
     return _of(environ, "XDG_CONFIG_HOME", ".config", mac="Library/Application Support", windows="APPDATA")
 
 

@@ -4,7 +4,7 @@ A missing `${VAR}` costs the server that needs it, not the bridge; anything else
 because a bridge that guesses what was meant is worse than one that says what to mend.
 
 Each step has a file of its own: `variables.py` expands, `check.py` checks, `error_messages.py` words what is wrong.
-Which file is read is decided here and in `base/directories.py`, which a start needs before all else.
+Which file is read is decided in `base/config_file.py`, which a start needs before all else.
 """
 
 import json
@@ -17,7 +17,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mcpbridge.base.directories import FILE_NAME, config_directory, find_config, is_ours, named_config
+from mcpbridge.base.config_file import FILE_NAME, find_config, is_ours, named_config
+from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config import line_numbers as position
 from mcpbridge.config import mcp_servers_json as foreign
@@ -55,7 +56,7 @@ def load(explicit: str | None = None, environ: Mapping[str, str] | None = None, 
 def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True) -> Path:
     """Which file to read: `explicit`, `$MCPBRIDGE_CONFIG`, `./servers.toml`, the user's configuration directory.
 
-    `here` False: not `./servers.toml` (see `directories.find_config`).
+    `here` False: not `./servers.toml` (see `find_config` of `base/config_file.py`).
 
     Raises:
         ConfigError: none of them is there.

@@ -1,8 +1,9 @@
 """Go on with other settings while calls run: after a change of the file, the registry, or the program's tools.
 
 A new `Generation` is built and started beside the old one; then they are switched in one step that waits for nothing.
-Running calls end as they began, and what only the old generation holds ends with the last of them. `config/load.py`
-decides which settings need a restart of the bridge, `upstream/pool.py` which servers are started anew.
+Running calls end as they began, and what only the old generation holds ends with the last of them.
+`config/needs_restart.py` decides which settings need a restart of the bridge, `upstream/pool.py` which servers are
+started anew.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mcpbridge.base.log import get_logger
-from mcpbridge.config.reload import Reloaded, changed_sections, in_effect
+from mcpbridge.config.needs_restart import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.elicitation import NO_CAPABILITIES
 from mcpbridge.engine.generation import Generation, build

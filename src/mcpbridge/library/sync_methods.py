@@ -8,7 +8,7 @@ This module is written by `scripts/sync_methods.py`; `make docs` writes it anew.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpbridge.config.reload import Reloaded
+from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.tool_calls import CallResult, ToolCall
 from mcpbridge.library.bridge import Bridge

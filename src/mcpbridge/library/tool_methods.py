@@ -18,7 +18,7 @@ from mcpbridge.engine.engine import Engine
 
 if TYPE_CHECKING:  # loaded when they are used: the first answer of `serve` must come fast
     from mcpbridge.catalog.snapshot import ToolRef
-    from mcpbridge.config.reload import Reloaded
+    from mcpbridge.config.needs_restart import Reloaded
     from mcpbridge.core.tool_calls import PausedCall
     from mcpbridge.engine.registry.registry import Keep
     from mcpbridge.engine.wiring.tools import ProgramTool

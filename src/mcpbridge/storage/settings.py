@@ -1,13 +1,13 @@
 """The `store` and `call_log` sections of the configuration, and the paths of both files."""
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mcpbridge.base.directories import state_directory
 from mcpbridge.base.units import Bytes, Seconds
 
 
@@ -33,18 +33,6 @@ class StoreSettings(BaseModel):
     they are written (AES-256-GCM). 32 bytes as hex or base64 are best (`openssl rand -base64 32`); anything else is a
     passphrase. All bridges that share the file need the same one. What was kept without a key stays readable; what was
     kept with another one counts as missing."""
-
-
-def state_directory(environ: Mapping[str, str]) -> Path:
-    """Where this user's bridges keep their state: `mcpbridge` of the state directory. It may not exist yet."""
-    asked = environ.get("XDG_STATE_HOME")
-    if asked:
-        return Path(asked) / "mcpbridge"
-    if sys.platform.startswith("linux"):  # as it says there, without the 10 ms that asking takes
-        return Path.home() / ".local" / "state" / "mcpbridge"
-    from platformdirs import user_state_path
-
-    return user_state_path("mcpbridge", appauthor=False)
 
 
 def store_path(settings: StoreSettings, environ: Mapping[str, str] = os.environ) -> Path:

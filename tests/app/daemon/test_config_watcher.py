@@ -23,7 +23,7 @@ from support.upstreams.scripted_upstream import LEGACY_SERVER, ScriptedTransport
 
 ONE = '[servers.a]\ncommand = "scripted"\n'
 TWO = ONE + '[servers.b]\ncommand = "scripted"\n'
-QUICK: dict[str, float] = {"interval": 0.01, "still": 0.01}
+QUICK: dict[str, float] = {"interval": 0.01, "debounce": 0.01}
 
 
 class World:

@@ -18,7 +18,7 @@ from mcpbridge.app.cli.daemon.logs import readable
 from mcpbridge.app.daemon.client_variables import adopted, more_places
 from mcpbridge.app.daemon.handshake import Hello, HelloRefused, check, project_uri, read_hello
 from mcpbridge.app.daemon.idle_exit import Idling
-from mcpbridge.app.daemon.log_file import KEPT, file_of, rotate
+from mcpbridge.app.daemon.log_rotation import OLD_ENDING, file_of, rotate
 from mcpbridge.app.daemon.service_manager import Supervision, take
 from mcpbridge.app.daemon.service_units import Service, launchd_plist, systemd_service, systemd_socket
 from mcpbridge.app.daemon.socket_and_lock import hold
@@ -124,7 +124,7 @@ def test_a_large_log_is_put_aside_and_one_old_one_kept(tmp_path: Path) -> None:
             assert rotate(path, descriptor, largest=100)
             assert not rotate(path, descriptor, largest=100)
         assert path.read_bytes() == b""
-        assert path.with_name(path.name + KEPT).read_bytes() == b"2" * 100
+        assert path.with_name(path.name + OLD_ENDING).read_bytes() == b"2" * 100
         assert path.stat().st_mode & 0o777 == 0o600
     finally:
         os.close(descriptor)

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from mcpbridge.app.stdio_proxy.crash_limit import MOST_MISSED, Crashes
 from mcpbridge.app.stdio_proxy.replay import Memory, Request, Requests
-from mcpbridge.app.stdio_proxy.start_retries import MOST_MISSED, Crashes
 
 
 def request(id_: int | str, method: str, **params: Any) -> bytes:

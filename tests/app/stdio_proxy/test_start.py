@@ -15,6 +15,7 @@ from mcpbridge.app.daemon.handshake import read_hello
 from mcpbridge.app.stdio_proxy.handshake import Farewell, Greeting, Refusal, hello, is_own, project_of, read
 from mcpbridge.app.stdio_proxy.main import Options, read_options
 from mcpbridge.base import directories as places
+from mcpbridge.base.config_file import find_config
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import find
 
@@ -131,7 +132,7 @@ def test_the_shim_finds_the_configuration_that_the_bridge_finds(
     before = os.getcwd()  # noqa: PTH109
     os.chdir(folder)
     try:
-        found = places.find_config(named, environ, here=counts)
+        found = find_config(named, environ, here=counts)
         if found is None:
             with pytest.raises(ConfigError, match="is not taken unasked" if here else "no configuration"):
                 find(named, environ, here=counts)
@@ -147,9 +148,9 @@ def test_what_is_named_and_not_there_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "mcpbridge").mkdir()
     (tmp_path / "mcpbridge/servers.toml").touch()
     environ = {"XDG_CONFIG_HOME": str(tmp_path)}
-    assert places.find_config(None, environ) is not None
-    assert places.find_config(str(tmp_path / "none.toml"), environ) is None
-    assert places.find_config(str(tmp_path), environ) is None
+    assert find_config(None, environ) is not None
+    assert find_config(str(tmp_path / "none.toml"), environ) is None
+    assert find_config(str(tmp_path), environ) is None
 
 
 # -- how soon
@@ -172,6 +173,7 @@ async def test_the_shim_imports_little(daemon: Any, place: Any) -> None:
         "mcpbridge.app.cli.main",
         "mcpbridge.app.exit_codes",
         "mcpbridge.base",
+        "mcpbridge.base.config_file",
         "mcpbridge.base.directories",
         "mcpbridge.base.version",
     }

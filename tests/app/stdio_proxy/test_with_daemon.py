@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbridge.app.daemon.log_file import LARGEST
+from mcpbridge.app.daemon.log_rotation import LARGEST
 from mcpbridge.base.directories import daemon_key
 from support.harness import Place, eventually, python_server
 from support.programs.daemon_process import socket_of

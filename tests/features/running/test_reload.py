@@ -16,7 +16,7 @@ import pytest
 from mcpbridge.app.admin.control_socket import ask_all
 from mcpbridge.base.directories import runtime_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.config.reload import Reloaded
+from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.engine.requests import RequestFailed
 from mcpbridge.library.bridge import Bridge

@@ -15,7 +15,7 @@ from mcpbridge.app.admin.result_routes import Endpoint
 from mcpbridge.base.errors import BridgeError, ConfigError, StoreFailed, UnknownName
 from mcpbridge.base.redaction import masked
 from mcpbridge.catalog.search.query_filters import QueryProblem
-from mcpbridge.config.reload import Reloaded
+from mcpbridge.config.needs_restart import Reloaded
 from mcpbridge.engine.registry.http_rules import RegistryProblem, Section, refuse_over_http
 from mcpbridge.engine.registry.registry import Keep
 from mcpbridge.engine.registry.rules import settings_as_json

@@ -31,6 +31,10 @@ from mcpbridge.library.bridge import Bridge
 
 log = get_logger("mcpbridge.reload")
 
+POLL_SECONDS = 1.0
+"""Seconds between two looks at the file."""
+DEBOUNCE_SECONDS = 0.3
+"""Seconds for which an edited file must be as it is before it is read."""
 _GONE = 5.0
 """Looks (of the interval) for which a file may be gone before that counts as a broken edit."""
 _FRESH = 10.0
@@ -109,13 +113,15 @@ class Reloading:
             return {"ok": True, **told, **({"warnings": list(loaded.warnings)} if loaded.warnings else {})}
 
     @asynccontextmanager
-    async def watching(self, *, interval: float = 1.0, still: float = 0.3) -> AsyncGenerator[None]:
+    async def watching(
+        self, *, interval: float = POLL_SECONDS, debounce: float = DEBOUNCE_SECONDS
+    ) -> AsyncGenerator[None]:
         """Reload meanwhile whenever the file was edited, unless `daemon.watch` is off.
 
         Both in seconds: how often it is looked at, and for how long it must be as it is before it is read.
         """
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, interval, still)
+            tasks.start_soon(self._watch, interval, debounce)
             try:
                 yield
             finally:
@@ -162,14 +168,14 @@ class Reloading:
 
     # -- watching
 
-    async def _watch(self, interval: float, still: float) -> None:
+    async def _watch(self, interval: float, debounce: float) -> None:
         gone_since = 0.0
         clock = asyncio.get_running_loop().time
         while True:
             await anyio.sleep(interval)
             if not self._bridge.settings.daemon.watch or self._look() == self._seen:
                 continue
-            stamp = await self._come_to_rest(still)
+            stamp = await self._come_to_rest(debounce)
             gone_since = 0.0 if stamp[0] is not None else gone_since or clock()
             is_away = gone_since and clock() - gone_since < _GONE * interval
             if stamp == self._seen or is_away:
@@ -180,11 +186,11 @@ class Reloading:
                 # Whatever is wrong with an edit, the bridge that runs must not end by it.
                 log.error("the configuration cannot be reloaded", exc_info=error)
 
-    async def _come_to_rest(self, still: float) -> _Stamp:
+    async def _come_to_rest(self, debounce: float) -> _Stamp:
         """How the file is once it has been the same for so many seconds."""
         stamp = self._look()
         while True:
-            await anyio.sleep(still)
+            await anyio.sleep(debounce)
             before, stamp = stamp, self._look()
             if stamp == before:
                 return stamp

@@ -20,7 +20,7 @@ from mcpbridge.app.admin.control_socket import Answers, Document
 from mcpbridge.app.daemon.client_variables import adopted, more_places
 from mcpbridge.app.daemon.handshake import Hello
 from mcpbridge.app.daemon.idle_exit import Idling
-from mcpbridge.app.daemon.log_file import keep_small
+from mcpbridge.app.daemon.log_rotation import keep_small
 from mcpbridge.app.daemon.process import Running, running, serve_over_http
 from mcpbridge.app.daemon.service_manager import Supervision
 from mcpbridge.app.daemon.socket_and_lock import Held

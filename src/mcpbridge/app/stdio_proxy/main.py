@@ -19,7 +19,8 @@ from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
 from mcpbridge.app.stdio_proxy.relay import Alone, Refused, Relay
 from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, log_path, start_daemon, start_standalone
 from mcpbridge.app.stdio_proxy.start_retries import Daemons
-from mcpbridge.base.directories import find_config, key_of, runtime_path
+from mcpbridge.base.config_file import find_config
+from mcpbridge.base.directories import key_of, runtime_path
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:

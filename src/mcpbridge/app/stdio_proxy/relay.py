@@ -21,9 +21,10 @@ import time
 
 from mcpbridge.app.exit_codes import UNANSWERED
 from mcpbridge.app.stdio_proxy.connections import ClientEnd, ClientGone, Link
+from mcpbridge.app.stdio_proxy.crash_limit import Crashes
 from mcpbridge.app.stdio_proxy.handshake import Farewell, Greeting, Refusal, is_own, read
 from mcpbridge.app.stdio_proxy.replay import Memory
-from mcpbridge.app.stdio_proxy.start_retries import Crashes, Daemons, Unreachable
+from mcpbridge.app.stdio_proxy.start_retries import Daemons, Unreachable
 
 TYPE_CHECKING = False  # that of `typing`, without the import
 if TYPE_CHECKING:

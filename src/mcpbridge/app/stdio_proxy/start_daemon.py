@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import stat
 import sys
 
 from mcpbridge.app.stdio_proxy.daemon_lock import Claim
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # Without `pathlib` and, where the daemon runs already, without `subprocess`: a client waits for it.
-# ruff: noqa: PTH100, PTH103, PTH105, PTH118, PTH120
+# ruff: noqa: PTH100, PTH118, PTH120
 
 
 STANDALONE = "MCPBRIDGE_STANDALONE"
@@ -44,12 +43,16 @@ def start_daemon(claim: Claim, config: str, log: str, environ: "Mapping[str, str
     Raises:
         OSError: no process can be made.
     """
+    from pathlib import Path  # late, as the next: most clients find a daemon that runs
+
+    from mcpbridge.app.daemon.log_rotation import open_log
+
     config = os.path.abspath(config)
     handed = [claim.listener.fileno(), claim.lock_fd]
     command = [*_PYTHON, "daemon", "--config", config, "--idle-exit"]
     command += ["--listen-fd", str(handed[0]), "--lock-fd", str(handed[1]), *options]
     own = {name: value for name, value in environ.items() if name not in (STANDALONE, COOKIE)}
-    streams = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY), _open_log(log)]
+    streams = [os.open(os.devnull, os.O_RDONLY), os.open(os.devnull, os.O_WRONLY), open_log(Path(log))]
     try:
         between = os.fork()
         if not between:
@@ -116,20 +119,3 @@ def _close_all_but(*kept: int) -> None:
                 os.close(descriptor)
             except OSError:
                 pass  # that of the listing itself
-
-
-def _open_log(path: str) -> int:
-    """The log, to append to, put aside if it is too large. Where none can be written: nowhere."""
-    from mcpbridge.app.daemon.log_file import KEPT, LARGEST  # late: most clients find a daemon that runs
-
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        found = os.fstat(log)
-        if stat.S_ISREG(found.st_mode) and found.st_size > LARGEST:
-            os.close(log)
-            os.replace(path, path + KEPT)
-            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        log = os.open(os.devnull, os.O_WRONLY)
-    return log

@@ -22,8 +22,9 @@ from contextlib import suppress
 COOKIE_NAME = "MCPBRIDGE_COOKIE"
 """Environment variable that marks a server and all its descendants."""
 
-_GRACE = 1.0
-"""Seconds between SIGTERM and SIGKILL."""
+ORPHAN_TERM_GRACE = 1.0
+"""Seconds between SIGTERM and SIGKILL of servers whose bridge is gone. A bridge that runs grants more (`TERM_GRACE` of
+`process.py`), since it also waits for what they write at their end."""
 _TOGETHER = 10.0
 """Seconds after the end of the first guard within which the end of the bridge is the second one's business."""
 
@@ -89,7 +90,7 @@ def _end(alive: dict[str, int]) -> None:
     groups = [pid for pid in alive.values() if pid]
     for pid in groups:
         _signal(os.killpg, pid, signal.SIGTERM)
-    time.sleep(_GRACE)
+    time.sleep(ORPHAN_TERM_GRACE)
     for pid in groups:
         _signal(os.killpg, pid, signal.SIGKILL)
     kill_carriers(set(alive))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mcpbridge.base.directories import cache_directory, runtime_directory
+from mcpbridge.base.directories import cache_directory, runtime_directory, state_directory
 from mcpbridge.base.errors import ToolInactive
 from mcpbridge.catalog.offers import Offer
 from mcpbridge.catalog.refresh import Catalog
@@ -25,7 +25,7 @@ from mcpbridge.engine.leases import Lease, until_closed
 from mcpbridge.engine.wiring.sandbox import Sandboxes
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.storage.settings import call_log_path, state_directory, store_path
+from mcpbridge.storage.settings import call_log_path, store_path
 from mcpbridge.tools.backend import ENDING_SECONDS
 from mcpbridge.tools.builtin.builtin import Builtin
 from mcpbridge.tools.builtin.factory import META, BuiltinContext, make

@@ -84,7 +84,7 @@ class StdioTransport:
 
     async def memory(self) -> int | None:
         """Bytes that the running server holds, with all that it started; None where the system does not say."""
-        from mcpbridge.base.process.memory import memory_of  # asked by few
+        from mcpbridge.base.process.memory_limit import memory_of  # asked by few
 
         return await memory_of(self._process) if self._process is not None else None
 
@@ -136,9 +136,9 @@ class StdioTransport:
 
 
 async def _end_when_too_large(process: ServerProcess, limit: int, channel: "_StdioChannel") -> None:
-    from mcpbridge.base.process.memory import too_much  # few servers have a limit
+    from mcpbridge.base.process.memory_limit import exceeded  # few servers have a limit
 
-    channel.end(await too_much(process, limit))
+    channel.end(await exceeded(process, limit))
 
 
 def _nothing() -> None:

@@ -14,7 +14,8 @@ from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch, is_fleeting, launch_of_this_program
 from mcpbridge.app.client_config.importing.needed_variables import variables_of
 from mcpbridge.app.client_config.install import Target
-from mcpbridge.base.directories import FILE_NAME, config_directory
+from mcpbridge.base.config_file import FILE_NAME
+from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import find
 

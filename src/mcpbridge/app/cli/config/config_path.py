@@ -4,7 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from mcpbridge.base.directories import FILE_NAME, config_directory
+from mcpbridge.base.config_file import FILE_NAME
+from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import Loaded, find, read
 from mcpbridge.config.schema import Settings

@@ -165,7 +165,7 @@ def _run(
     level = options.log_level
     set_up_logs(loaded.settings.log, redact, level=level)
     from mcpbridge.app.daemon.daemon import DaemonContext
-    from mcpbridge.app.daemon.log_file import file_of
+    from mcpbridge.app.daemon.log_rotation import file_of
 
     around = DaemonContext(
         config=config,

@@ -1,4 +1,4 @@
-"""Which settings take effect while the bridge runs, and which need a restart. Pure.
+"""Which settings need a restart of the bridge, and what a reload changed. Pure.
 
 Nearly everything takes effect. What a running process cannot change (files that are open, addresses that are taken,
 what clients know for good) stays as it was, and is named, so that people know that it takes a restart.

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcpbridge.base.process import memory
+from mcpbridge.base.process import memory_limit
 from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.upstream.transports.stdio import StdioTransport
@@ -51,7 +51,7 @@ def server(own: int, childs: int, *, apart: bool = False) -> ProcessSpec:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(memory_limit, "LOOK_SECONDS", 0.05)
 
 
 async def test_a_server_whose_processes_hold_too_much_ends_with_that_as_the_reason() -> None:
@@ -72,7 +72,7 @@ async def test_what_processes_share_counts_once() -> None:
         with anyio.fail_after(60):
             await anyio.to_thread.run_sync(os.read, process.stderr, 10)
             with anyio.move_on_after(0.5):
-                pytest.fail(await memory.too_much(process, 100 * MIB))
+                pytest.fail(await memory_limit.exceeded(process, 100 * MIB))
     finally:
         await process.stop(lambda: None, at_once=True)
     assert not Path(f"/proc/{process.pid}").exists()
@@ -84,11 +84,11 @@ async def test_a_short_peak_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> Non
     def measured(asked: dict[str, tuple[int, int]]) -> dict[str, int]:
         return dict.fromkeys(asked, next(found) * MIB)
 
-    monkeypatch.setattr(memory, "_measured", measured)
+    monkeypatch.setattr(memory_limit, "_measured", measured)
     process = ServerProcess.start(server(1, 1))
     try:
         with anyio.fail_after(60):
-            assert "90 MiB" in await memory.too_much(process, 64 * MIB)
+            assert "90 MiB" in await memory_limit.exceeded(process, 64 * MIB)
         assert next(found, None) is None
     finally:
         await process.stop(lambda: None, at_once=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcpbridge.config.reload import Reloaded, changed_sections, in_effect
+from mcpbridge.config.needs_restart import Reloaded, changed_sections, in_effect
 from mcpbridge.config.schema import Settings
 
 

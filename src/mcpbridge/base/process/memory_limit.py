@@ -1,4 +1,4 @@
-"""Measures how much memory a server holds, with all that it started.
+"""Ends servers over their `memory_limit`: measures how much memory a server holds, with all that it started.
 
 Servers with a limit are measured every few seconds; those that are due at the same moment share one look at /proc.
 Memory that several processes share counts once where the system tells (PSS). That costs more, so it is asked only of
@@ -20,14 +20,17 @@ from mcpbridge.base.units import show_bytes
 
 LOOK_SECONDS = 5.0
 """Seconds between two looks."""
-_IN_A_ROW = 2
-"""Looks that must find too much: a short peak harms nobody."""
+LOOKS_IN_A_ROW = 2
+"""So many looks in a row must find more than the limit: a short peak harms nobody."""
 
 
-async def too_much(process: ServerProcess, limit: int) -> str:
-    """Return once the server holds more than `limit` bytes for some time; says how much."""
+async def exceeded(process: ServerProcess, limit: int) -> str:
+    """Wait until the server holds more than `limit` bytes for some time; returns a sentence with the number.
+
+    Cancelling is safe: only the measuring ends.
+    """
     loop, found, times = asyncio.get_running_loop(), 0, 0
-    while times < _IN_A_ROW:
+    while times < LOOKS_IN_A_ROW:
         await asyncio.sleep(LOOK_SECONDS - loop.time() % LOOK_SECONDS)  # all at the same moment
         found = await _looks.setdefault(loop, _Looks()).held(process, limit)
         times = times + 1 if found > limit else 0
