@@ -24,7 +24,7 @@ from mcpbridge.core.context import NOWHERE, BridgeContext
 from mcpbridge.core.model import OWN, Call, CallHandler
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.elicitation.parking import Parking
-from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.errors import to_answer
 from mcpbridge.downstream.handler import EMPTY, Handler, NameLookup, Startup, text
 from mcpbridge.downstream.notifications.from_upstreams import UpstreamNotifications

@@ -3,7 +3,7 @@
 A modern request declares everything anew and belongs to no session (MCP 2026-07-28). What the bridge keeps for a
 client over its calls is found by the authenticated principal, the client's name, and the conversation that it names.
 The name alone is never enough, so nobody gets at what belongs to another principal. Legacy sessions over HTTP are in
-`http/with_sessions.py`.
+`http/sessions.py`.
 
 `make_one_turn` marks the calls of one JSON-RPC batch (MCP 2025-03-26, basic) as one turn of a model, so that the
 limit for a turn counts them together.

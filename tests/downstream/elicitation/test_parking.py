@@ -13,7 +13,7 @@ from mcpbridge.core.model import Call
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.elicitation import parking as parking_module
 from mcpbridge.downstream.elicitation.parking import Parking
-from mcpbridge.downstream.elicitation.relay import Binding, Sealer
+from mcpbridge.downstream.elicitation.request_state import Binding, Sealer
 from mcpbridge.protocol.body import Body
 
 QUESTION = Question("up", ELICIT, Raw(b'{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}'))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
-from mcpbridge.downstream.elicitation.ask import phrase
+from mcpbridge.downstream.elicitation.question_forms import phrase
 
 EVERYTHING = ClientCapabilities(
     form=True, url=True, sampling=True, sampling_tools=True, sampling_context=True, roots=True

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from mcpbridge.base.errors import UpstreamGone
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.notifications import task_status as task_news
 from mcpbridge.downstream.notifications.listeners import Listen
 from mcpbridge.downstream.notifications.task_status import TaskStatusStreams

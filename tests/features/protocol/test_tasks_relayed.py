@@ -17,7 +17,7 @@ import pytest
 
 from mcpbridge.base.errors import BadRequest, UpstreamGone
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.revisions.request_meta import modern_client
 from mcpbridge.downstream.tasks.tasks import MARGIN, TaskIds
 from support.answering_clients import ACCEPT, FORM, ROOTS, SAMPLE, Person, World, world

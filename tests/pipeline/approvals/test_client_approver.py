@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from mcpbridge.config.mcp_servers_json import NAME
 from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question
-from mcpbridge.downstream.elicitation.ask import phrase
+from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.pipeline.approvals.approvers import ClientApprover
 from mcpbridge.pipeline.approvals.request import ApprovalRequest
 from support.upstreams.scripted_upstream import call_of

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from mcpbridge.core.elicitation import SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.result_settings import SummarySettings
-from mcpbridge.downstream.elicitation.ask import phrase
+from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.protocol.body import Body
 from mcpbridge.results.summary import Summarizer, SummaryFailed
 from support.upstreams.scripted_upstream import Someone, call_of

@@ -129,7 +129,7 @@ def _access(
         os.environ.pop(options.token_env, None)  # no upstream has to know it, not even with `inherit_env = true`
     if isinstance(address, Path):
         return token, address
-    from mcpbridge.downstream.http.host_check import is_loopback
+    from mcpbridge.downstream.http.host_and_origin import is_loopback
 
     if not is_loopback(address.host) and not (loaded.settings.http.tokens or token or options.no_auth):
         hint = (

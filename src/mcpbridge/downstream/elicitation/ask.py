@@ -1,15 +1,12 @@
-"""Questions of servers in the form of the client's revision, and the requests that bring them to legacy clients.
+"""Who is asked during a call of a legacy client, and the requests that bring questions to it.
 
-`phrase` makes the params; it is pure. The message of an elicitation begins with the name of the server that asks,
-because to the client all servers are the bridge. Everything else stays as the server sent it, except for members that
-belong to one hop or that the client's revision does not have. `ClientRequests` sends requests to a legacy client and
-waits for the answers. Modern clients take no requests: `parking.py` and `relay.py` ask them in the answer to their
-call.
+`ClientRequests` sends requests to a legacy client and waits for the answers. Modern clients take no requests:
+`parking.py` and `relay.py` ask them in the answer to their call. What a client is asked, in the form of its revision,
+is made in `question_forms.py`.
 """
 
 import asyncio
 import secrets
-from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -20,133 +17,18 @@ from mcpbridge.core.elicitation import (
     LIST_ROOTS,
     NO_CAPABILITIES,
     NOBODY,
-    SAMPLE,
     ClientCapabilities,
     Question,
     QuestionRefused,
     Unreachable,
-    elicitation_mode,
-    question_refusal,
 )
 from mcpbridge.downstream.client import Client, Notify, Requests
+from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
-from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame, decode_array, encode, encode_notification, encode_request
+from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_REQUEST
+from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame, encode, encode_notification, encode_request
 from mcpbridge.upstream.projects import told_elsewhere, within
 from mcpbridge.upstream.session.tasks import RELATED_TASK
-
-_RICH_FORMS = "2025-11-25"
-"""The first revision with titled and multiple choices in forms, and with lists as the content of a message."""
-_HOP_BY_HOP = frozenset({"progressToken", "io.modelcontextprotocol/related-task"})
-
-
-def phrase(question: Question, version: str, profile: ClientCapabilities, *, elicitation_id: str = "") -> bytes | Raw:
-    """The params to put to a client of revision `version`, which can be asked what `profile` says.
-
-    `elicitation_id` is given to a URL question that has none of its own; empty for a modern client, whose revision
-    has no such ids.
-
-    Raises:
-        QuestionRefused: the client cannot be asked this, or not in this form.
-    """
-    if refused := question_refusal(question, profile):
-        raise refused
-    params = Body(question.params)
-    try:
-        _drop_hop_by_hop(params)
-        if question.method == ELICIT:
-            _elicitation(question.upstream, params, version, elicitation_id)
-        elif question.method == SAMPLE:
-            _sampling(params, version, profile)
-    except (msgspec.DecodeError, KeyError) as error:
-        raise QuestionRefused(f"Invalid params: {error}", INVALID_PARAMS) from error
-    if question.method == LIST_ROOTS and not params.fields:
-        return EMPTY_OBJECT
-    return params.data
-
-
-def _drop_hop_by_hop(params: Body) -> None:
-    params.drop("task")
-    meta = params.inner("_meta")
-    if meta is None or not _HOP_BY_HOP & meta.fields.keys():
-        return
-    for name in _HOP_BY_HOP:
-        meta.drop(name)
-    if meta.fields:
-        params.put("_meta", meta)
-    else:
-        params.drop("_meta")
-
-
-def _elicitation(server: str, params: Body, version: str, elicitation_id: str) -> None:
-    message = params.text("message")
-    if not message.startswith(f"[{server}]"):
-        params.put("message", f"[{server}] {message}")
-    if elicitation_mode(params) == "url":
-        if not elicitation_id:
-            params.drop("elicitationId")
-        elif "elicitationId" not in params:
-            params.put("elicitationId", elicitation_id)
-    elif version < _RICH_FORMS:
-        params.drop("mode")
-        _plain_form(params)
-
-
-def _plain_form(params: Body) -> None:
-    """Titled choices as `enum` with `enumNames`; several at a time cannot be chosen before 2025-11-25."""
-    schema = params.inner("requestedSchema")
-    properties = schema.inner("properties") if schema is not None else None
-    if schema is None or properties is None:
-        return
-    changed = False
-    for name, raw in list(properties.fields.items()):
-        field = Body(raw)
-        if not field.is_object:
-            continue
-        if bytes(field.get("type") or b"") == b'"array"':
-            raise QuestionRefused(f"The client's revision knows no field with several choices ({name[:60]})")
-        choices = _titled(field)
-        if choices is not None:
-            field.drop("oneOf")
-            field.put("enum", [value for value, _ in choices])
-            field.put("enumNames", [title for _, title in choices])
-            properties.put(name, field)
-            changed = True
-    if changed:
-        schema.put("properties", properties)
-        params.put("requestedSchema", schema)
-
-
-def _titled(field: Body) -> list[tuple[Any, Any]] | None:
-    raw = field.get("oneOf")
-    options = msgspec.json.decode(raw) if raw is not None else None
-    if not isinstance(options, list):
-        return None
-    choices = [cast("dict[str, Any]", option) for option in cast("list[Any]", options) if isinstance(option, dict)]
-    return [(choice.get("const"), choice.get("title", choice.get("const"))) for choice in choices]
-
-
-def _sampling(params: Body, version: str, profile: ClientCapabilities) -> None:
-    if not profile.sampling_context:
-        params.drop("includeContext")
-    if version >= _RICH_FORMS or "messages" not in params:
-        return
-    messages: list[Raw] = []
-    changed = False
-    for raw in decode_array(params.fields["messages"]):
-        content = Body(raw).get("content")
-        if content is None or bytes(memoryview(content)[:1]) != b"[":
-            messages.append(raw)
-            continue
-        changed = True
-        for block in decode_array(content):  # one message a block: the revision knows no lists here
-            message = Body(raw)
-            message.put("content", block)
-            data = message.data
-            messages.append(data if isinstance(data, Raw) else Raw(data))
-    if changed:
-        params.put("messages", Raw(encode(messages)))
-
 
 log = get_logger("mcpbridge.questions")
 

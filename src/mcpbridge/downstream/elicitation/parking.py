@@ -22,17 +22,10 @@ from mcpbridge.core.elicitation import ELICIT, ClientCapabilities, Question, Que
 from mcpbridge.core.jobs import Job, Jobs
 from mcpbridge.core.model import Call, CallHandler, ignore_update
 from mcpbridge.downstream.client import Client
-from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home, phrase
-from mcpbridge.downstream.elicitation.relay import (
-    GONE,
-    Binding,
-    Relaying,
-    Sealer,
-    input_required,
-    read_answers,
-    read_state,
-    restore,
-)
+from mcpbridge.downstream.elicitation.ask import CANCELLED, modern_home
+from mcpbridge.downstream.elicitation.question_forms import phrase
+from mcpbridge.downstream.elicitation.relay import Relaying, input_required, read_answers, restore
+from mcpbridge.downstream.elicitation.request_state import GONE, Binding, Sealer, read_state
 from mcpbridge.pipeline.input_required import MAX_ROUNDS, needs_driving
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INVALID_PARAMS

@@ -1,8 +1,8 @@
 """The HTTP front as a plain ASGI application: which rule decides first, and which path leads where.
 
-`Host` and `Origin` come first (`host_check.py`), then who is calling (`bearer_tokens.py`), then the route. A body is
-read only for someone who may send it. On the MCP route each request decides its own era, so both eras share one URL:
-`stateless.py` and `with_sessions.py` answer.
+`Host` and `Origin` come first (`host_and_origin.py`), then who is calling (`bearer_tokens.py`), then the route. A body
+is read only for someone who may send it. On the MCP route each request decides its own era, so both eras share one
+URL: `stateless.py` and `sessions.py` answer.
 
 `Routes` decides the paths of endpoints: the merged one, one for each server, and one for each profile. Each endpoint
 is a server of its own, so a session that was opened at one of them does not exist at the others.
@@ -35,11 +35,11 @@ from mcpbridge.downstream.http.exchange import (
     is_json,
     refusal,
 )
-from mcpbridge.downstream.http.host_check import HostCheck, Reach, preflight_headers
+from mcpbridge.downstream.http.host_and_origin import HostCheck, Reach, preflight_headers
 from mcpbridge.downstream.http.reply import OpenReplies, declares_modern, decode_body
+from mcpbridge.downstream.http.sessions import LegacyFront
 from mcpbridge.downstream.http.sse import SseFront
 from mcpbridge.downstream.http.stateless import ModernFront
-from mcpbridge.downstream.http.with_sessions import LegacyFront
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.jsonrpc import Frame, encode

@@ -23,7 +23,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.downstream.http.app import App, HttpFront, make_app
 from mcpbridge.downstream.http.bearer_tokens import Authenticator
 from mcpbridge.downstream.http.connection import BoundedConnection
-from mcpbridge.downstream.http.host_check import Reach, is_loopback
+from mcpbridge.downstream.http.host_and_origin import Reach, is_loopback
 from mcpbridge.downstream.services import RunningBridge
 from mcpbridge.downstream.settings import HttpSettings
 

@@ -15,7 +15,7 @@ from mcpbridge.downstream.http.connection import Deadline
 from mcpbridge.downstream.http.event_streams import Stream, carry, fits, fitting
 from mcpbridge.downstream.http.exchange import Exchange, Refused, is_json
 from mcpbridge.downstream.http.reply import decode_body, decode_message
-from mcpbridge.downstream.http.with_sessions import Session, Sessions
+from mcpbridge.downstream.http.sessions import Session, Sessions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.batches import Batch

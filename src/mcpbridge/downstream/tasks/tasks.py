@@ -22,8 +22,9 @@ from mcpbridge.catalog.snapshot import ToolRef
 from mcpbridge.core.elicitation import ELICIT, LIST_ROOTS, SAMPLE, ClientCapabilities, Question, QuestionRefused
 from mcpbridge.core.model import Call, CallHandler
 from mcpbridge.downstream.client import Client, Notify
-from mcpbridge.downstream.elicitation.ask import NoElicitor, phrase
-from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.elicitation.ask import NoElicitor
+from mcpbridge.downstream.elicitation.question_forms import phrase
+from mcpbridge.downstream.elicitation.request_state import Sealer
 from mcpbridge.downstream.handler import Handler, text
 from mcpbridge.downstream.revisions.result_links import publish_uris
 from mcpbridge.pipeline.input_required import read_questions

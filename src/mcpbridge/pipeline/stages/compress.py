@@ -1,8 +1,8 @@
 """Shorten large results: the model gets what fits, the original is kept, and nothing is lost.
 
-Stands above everything that runs or repeats a call, so that the cache, late results and hooks have whole results. Here
-every result is looked at whether it is large; what becomes of a large one is decided in `pipeline/compress_result.py`.
-The stage also takes `_transform` out of the arguments, a script over the result that any call may bring.
+Here every result is looked at whether it is large; what becomes of a large one is decided in
+`pipeline/compress_result.py`. The stage also takes `_transform` out of the arguments, a script over the result that any
+call may bring.
 
 `LargeTools` remembers, over restarts, which tools had large results: their definitions say what helps with those.
 """

@@ -1,7 +1,7 @@
 """Count every call, and make the record of it for those who keep one.
 
-Outermost, so that refusals count too. It changes nothing, and keeps no content unless the call log is told to. Requests
-about tasks are left out: polling says nothing of the work.
+Refusals count too. It changes nothing, and keeps no content unless the call log is to have it. Requests about tasks are
+left out: polling says nothing of the work.
 """
 
 import time

@@ -1,8 +1,7 @@
 """Let a call pass, refuse it, or have a person asked, as the policy says.
 
-There are two stages. `DenyByTool` is outermost: a call that is denied whatever its arguments are costs nothing more.
-`DecideByArguments` comes after the stage that completes the arguments, since conditions must see them as the tool gets
-them. A tool whose calls are all allowed has neither.
+There are two stages. `DenyByTool` ends a call that is denied whatever its arguments are. `DecideByArguments` is for
+tools that have rules with conditions on the arguments. A tool whose calls are all allowed has neither.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,8 +1,8 @@
 """Kept results as arguments: `{"$ref": "HANDLE#/json/pointer"}` stands for what the pointer finds in that result.
 
-So a large body goes from one tool to another without passing through a model. Resolved before hooks, rules and checks
-see the call: they decide about what the tool gets. `HANDLE` alone is the text of the result as it was sent, `HANDLE#`
-its value, `HANDLE#/a/0` a part (RFC 6901). Inside longer texts `{{result:HANDLE#/a/0}}` does the same.
+So a large body goes from one tool to another without passing through a model. `HANDLE` alone is the text of the result
+as it was sent, `HANDLE#` its value, `HANDLE#/a/0` a part (RFC 6901). Inside longer texts `{{result:HANDLE#/a/0}}` does
+the same.
 
 Other things are called `$ref` as well. What is no handle, or only looks a little like one that is kept, is left alone.
 """

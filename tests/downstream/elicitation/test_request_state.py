@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mcpbridge.base.errors import BadRequest
-from mcpbridge.downstream.elicitation.relay import Sealer
+from mcpbridge.downstream.elicitation.request_state import Sealer
 
 KEY = "a secret of at least sixteen characters"
 BIND = ("ada", "tools/call", "up", "echo", "digest")
