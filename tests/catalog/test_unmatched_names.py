@@ -23,7 +23,7 @@ def listing(*tools: str) -> list[bytes]:
 
 
 def told(unmatched: UnmatchedNames) -> list[str]:
-    return [str(one) for one in unmatched.found()]
+    return [str(one) for one in unmatched.unmatched()]
 
 
 def test_a_name_with_a_typo_is_told_with_the_nearest() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from PIL import Image
 
-from mcpbridge.results.media import Media, decoded_size, image_pixels, large_media, link_block, shown_size
+from mcpbridge.results.media import Media, decoded_size, image_pixels, large_media, link_block, size_text
 
 URI = "mcpbridge://results/abc/content/1"
 
@@ -172,4 +172,4 @@ def test_base64_with_line_breaks_or_of_urls_shows_its_pixels_too() -> None:
     ],
 )
 def test_sizes_are_said_as_people_say_them(size: int, shown: str) -> None:
-    assert shown_size(size) == shown
+    assert size_text(size) == shown

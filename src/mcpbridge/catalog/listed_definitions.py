@@ -95,7 +95,7 @@ class Rewriting:
         self._servers, self._defaults, self._large = servers, defaults, large
         self._options: dict[str, ResultOptions] = {}
 
-    def shown(self, items: Sequence[tuple[str, Item]]) -> list[tuple[str, Item]]:
+    def without_needless(self, items: Sequence[tuple[str, Item]]) -> list[tuple[str, Item]]:
         """The tools that there are: without `recall` where no result is ever kept."""
         if any(server != BRIDGE and self._keeps(server, item.definition.key) for server, item in items):
             return list(items)

@@ -181,7 +181,7 @@ class _Merge:
         self.dropped: list[Dropped] = []
 
     def tools(self) -> NameIndex[ToolRef]:
-        items = self._rewriting.shown(self._items("tools"))
+        items = self._rewriting.without_needless(self._items("tools"))
         wires = self._names((server, item.name) for server, item in items)
         ui_uris = defaultdict[str, dict[str, str]](dict)
         for (server, uri), published in self._uris.resources.items():

@@ -75,13 +75,13 @@ class UnmatchedNames:
         renamed = {own: (own, table.rename) for own, table in tables.items() if table.rename}
         for selector in self._selectors:
             selector.compare(server, names, renamed)
-        fresh = [one for one in self.found() if (one.where, one.names) not in self._told]
+        fresh = [one for one in self.unmatched() if (one.where, one.names) not in self._told]
         self._told |= {(one.where, one.names) for one in fresh}
         return fresh
 
-    def found(self) -> list[Unmatched]:
+    def unmatched(self) -> list[Unmatched]:
         """All that matches nothing, as far as it is known."""
-        return [*self._tables(), *(one for selector in self._selectors if (one := selector.found(self._listed)))]
+        return [*self._tables(), *(one for selector in self._selectors if (one := selector.unmatched(self._listed)))]
 
     def _tables(self) -> Iterator[Unmatched]:
         for server, names in self._listed.items():
@@ -112,7 +112,7 @@ class _Selector:
                 has_it = any(self._globs[glob].match(server, renamed.get(own, (own,))) for own in names)
                 (self._matched[glob].add if has_it else self._matched[glob].discard)(server)
 
-    def found(self, listed: Mapping[str, Sequence[str]]) -> Unmatched | None:
+    def unmatched(self, listed: Mapping[str, Sequence[str]]) -> Unmatched | None:
         """What of it matches nothing: all of it, or names without wildcards, which were meant for one tool."""
         certain = {
             glob: bool(possible) and not self._matched[glob] and all(server in listed for server in possible)

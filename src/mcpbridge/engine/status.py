@@ -59,7 +59,7 @@ class EngineStatus(EngineState):
             "health": [checkup.as_json() for checkup in self.health_checks.checkups()],
             "added": self.registry.status(),
             "dropped": _dropped(snapshot),
-            "warnings": [str(one) for one in self._generation.unmatched.found()],
+            "warnings": [str(one) for one in self._generation.unmatched.unmatched()],
             "needs_restart": list(self._needs_restart),
             "config_error": dict(self.config_error) if self.config_error is not None else None,
         }

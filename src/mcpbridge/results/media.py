@@ -181,7 +181,7 @@ def link_block(media: Media, uri: str) -> dict[str, Any]:
         "type": "resource_link",
         "uri": uri,
         "name": _name(media),
-        "description": f"{media.mime}, {shown_size(media.size)}{pixels}{of}: kept; "
+        "description": f"{media.mime}, {size_text(media.size)}{pixels}{of}: kept; "
         f"read the resource to {_TO_DO[media.kind]} it",
         "mimeType": media.mime,
         "size": media.size,
@@ -201,7 +201,7 @@ def decoded_size(data: str) -> int:
     return max(0, (len(data) - breaks - padding) * 3 // 4)
 
 
-def shown_size(size: int) -> str:
+def size_text(size: int) -> str:
     """About so many bytes, as people say it: `812 bytes`, `4.2 KB`, `1.2 MB` (1000 based)."""
     if size < 1000:
         return f"{size} bytes"

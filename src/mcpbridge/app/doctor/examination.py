@@ -36,7 +36,7 @@ def about_unmatched(settings: Settings, boots: Mapping[str, Boot]) -> Iterator[F
     for boot in boots.values():
         if boot.is_ready:
             names.listed(boot.server, boot.lists.get("tools", ()))
-    for unmatched in names.found():
+    for unmatched in names.unmatched():
         fix = "Correct the name, or take it out."
         yield Finding("matches-nothing", "warn", str(unmatched), "", settings.source or "", "It has no effect.", fix)
 

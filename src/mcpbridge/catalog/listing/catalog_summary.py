@@ -62,7 +62,7 @@ def catalog_map(
     tail = f". Mostly: {', '.join(verbs)}." if (verbs := _verbs(regions)) else "."
     told, rest, text = list[str](), regions, ""
     for most, topics in _LADDER if len(regions) <= _FEW else _LADDER_OF_MANY:
-        told, rest = [region.told(topics) for region in regions[:most]], regions[most:]
+        told, rest = [region.label(topics) for region in regions[:most]], regions[most:]
         text = _joined(head, told, rest, [], tail)
         if count(text) <= tokens:
             break
@@ -83,7 +83,7 @@ class _Region(Struct, frozen=True):
     topics: tuple[str, ...]
     verbs: Mapping[str, int]
 
-    def told(self, topics: int) -> str:
+    def label(self, topics: int) -> str:
         about = ", ".join(self.topics[:topics])
         return f"{_label(self.server)} ({_about(self.tools)}{f': {about}' if about else ''})"
 

@@ -142,23 +142,23 @@ class _Line(Struct):
 
     @property
     def text(self) -> str:
-        return self.schema or self._told_at(self.step)[0]
+        return self.schema or self._text_at(self.step)[0]
 
     @property
     def tokens(self) -> int:
         """Those of the text and the line break."""
-        return self._told_at(self.step)[1]
+        return self._text_at(self.step)[1]
 
     @property
     def least(self) -> int:
         """Tokens of the shortest text."""
-        return self._told_at(len(self.forms) - 1)[1]
+        return self._text_at(len(self.forms) - 1)[1]
 
     @property
     def can_shrink(self) -> bool:
         return self.step + 1 < len(self.forms)
 
-    def _told_at(self, step: int) -> tuple[str, int]:
+    def _text_at(self, step: int) -> tuple[str, int]:
         known = self._texts.get(step)
         if known is None:
             one = self.tools[self.ability.id]

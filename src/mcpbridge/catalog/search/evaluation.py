@@ -324,7 +324,7 @@ _CODE = re.compile(r"\w_\w|\b[a-z]{2,}[A-Z]")
 def query_for(tool: ToolText) -> str:
     """What somebody might ask for who wants this tool; empty if it does not say what it does."""
     names = {name_key(name[:_NAME]) for name in (tool.name, tool.server + tool.name)}
-    for said in _said(tool):
+    for said in _purposes(tool):
         words = [word for raw in said.replace("(s)", "").split() if (word := _SIGNS.sub("", raw))]
         words = [word for word in words if not _is_name(word, names)]
         if any(len(stem) > 1 for word in words for stem in stems_of(word)):
@@ -337,7 +337,7 @@ def query_for(tool: ToolText) -> str:
     return f"please {query}" if name_key(query) in names else query
 
 
-def _said(tool: ToolText) -> Iterator[str]:
+def _purposes(tool: ToolText) -> Iterator[str]:
     """What a tool says of what it does: its sentences, and then its title."""
     for sentence in sentences(tool.description):
         if SECTION.match(sentence):

@@ -98,9 +98,9 @@ class CatalogRanker:
         parts = [self._best(part, depth, allowed) for part in clauses(text)]
         if not parts:
             return {fit.tool: fit.score for fit in whole.fits}, whole.sure
-        most = max(part.said for part in parts) or 1.0
+        most = max(part.telling for part in parts) or 1.0
         scores: dict[int, float] = {}
-        for best, weight in [(whole, 1.0), *((part, PART * (part.said / most) ** PART_WORDS) for part in parts)]:
+        for best, weight in [(whole, 1.0), *((part, PART * (part.telling / most) ** PART_WORDS) for part in parts)]:
             for place, fit in enumerate(best.fits):
                 score = fit.score * weight * STEP**place
                 scores[fit.tool] = max(score, scores.get(fit.tool, 0.0))
@@ -147,13 +147,13 @@ class CatalogRankers:
             ids = tuple(tool.id for tool in tools)
             tags = tuple(tool.tags for tool in tools)
             texts = hash((server, about, tuple(fields), ids, tags))
-            part = self._parts.get(texts) or self._made(texts, server, tools, about, fields)
+            part = self._parts.get(texts) or self._part(texts, server, tools, about, fields)
             parts[texts] = part
             order.append(part)
         self._parts = parts
         return self._merged([server for server, _ in servers], order)
 
-    def _made(
+    def _part(
         self,
         texts: int,
         server: ServerText,
@@ -164,12 +164,14 @@ class CatalogRankers:
         vectors = b""
         if self._table is not None:
             vectors = packed(self._table.vector(_words(about, tool)) for tool in fields)
-        said = frozenset(stems_of(about.name))
+        in_server = frozenset(stems_of(about.name))
         return _Part(
             texts,
             tuple(tool.id for tool in tools),
             tuple((tool.id[:_NAME], tool.name[:_NAME], server.name[:_NAME]) for tool in tools),
-            tuple(tuple(stem for stem in dict.fromkeys(stems_of(tool.name)) if stem not in said) for tool in fields),
+            tuple(
+                tuple(stem for stem in dict.fromkeys(stems_of(tool.name)) if stem not in in_server) for tool in fields
+            ),
             tuple(Scope.of(server, tool) for tool in tools),
             postings_of(about, fields),
             vectors,

@@ -85,10 +85,10 @@ def prompt_for(
 def line_of(name: str, tool: ToolText) -> str:
     """One line of the index: the name and the beginning of what the tool says of itself."""
     said = _shortened(_one_line(tool.description) or _one_line(tool.title))
-    return f"{shown_name(name)}: {said}" if said else shown_name(name)
+    return f"{listed_name(name)}: {said}" if said else listed_name(name)
 
 
-def shown_name(name: str) -> str:
+def listed_name(name: str) -> str:
     """A name as the model is told it: the same, unless it is longer than any client takes or has odd characters."""
     return _one_line(name)[:LONGEST_NAME]
 
@@ -142,7 +142,7 @@ def chosen_in(answer: str, tools: Mapping[str, ToolText], most: int) -> tuple[st
     """
     text = without_thoughts(answer.strip())[-LONGEST_ANSWER:]
     find = _finder(tools)
-    answers = [said for value in _values(text) if (said := _said(value)) is not None]
+    answers = [said for value in _values(text) if (said := _names_in(value)) is not None]
     if not answers:
         answers = [_loosely(text)] if text else []
     # The last one: models that think aloud come to their answer in the end.
@@ -158,7 +158,7 @@ def _finder(tools: Mapping[str, ToolText]) -> _Find:
     """In lower case; None: several are spelled so."""
     for name, tool in tools.items():
         server, own = tool.server, tool.name
-        for spelling in (name, shown_name(name), tool.id, own, f"{server}/{own}", f"{server}.{own}"):
+        for spelling in (name, listed_name(name), tool.id, own, f"{server}/{own}", f"{server}.{own}"):
             key = spelling[:_LONGEST_SPELLING].casefold()
             spellings[key] = name if spellings.get(key, name) == name else None
 
@@ -188,7 +188,7 @@ def _values(text: str) -> Iterator[object]:
             yield value
 
 
-def _said(value: object) -> list[str] | None:
+def _names_in(value: object) -> list[str] | None:
     """The texts that are meant as names in an array, or in the object that has it. None: it is something else."""
     if isinstance(value, list):
         items = cast("list[Any]", value)
@@ -197,7 +197,7 @@ def _said(value: object) -> list[str] | None:
     members = cast("dict[str, Any]", value)
     for key in (*_LISTS, *members):
         if isinstance(members.get(key), list):
-            return _said(members[key])
+            return _names_in(members[key])
     name = _name(members)
     return [name] if name is not None else None
 
@@ -302,7 +302,7 @@ class _Question(Struct, frozen=True):
         hits = self.ranker.rank(self.request, limit, among=names)
         return tuple(names[hit.id] for hit in hits[:limit] if hit.id in names)
 
-    def told(self, most: int) -> Mapping[str, ToolText]:
+    def candidates(self, most: int) -> Mapping[str, ToolText]:
         """The tools that a model is told of: all, or of more than `most` those that the ranker puts first."""
         if len(self.tools) <= most:
             return self.tools
@@ -393,14 +393,14 @@ class ModelRouter:
         if self._clock() < self._rests_until:
             return Chosen(failure="the router service failed time and again", until=self._rests_until)
         settings = self._settings
-        told = question.told(settings.max_index)
+        candidates = question.candidates(settings.max_index)
         prompt = prompt_for(
             question.request,
-            told,
+            candidates,
             most=settings.max_tools,
             least=settings.min_tools,
             temperature=settings.temperature,
-            is_whole=len(told) == len(question.tools),
+            is_whole=len(candidates) == len(question.tools),
         )
         try:
             written = await model.write(prompt, question.elicitor, settings.timeout, deadline=until)
@@ -408,7 +408,7 @@ class ModelRouter:
             return self._failed(failed, is_services=not model.is_clients)
         self._failures = 0
         try:
-            return Chosen(chosen_in(written.text, told, settings.max_tools))
+            return Chosen(chosen_in(written.text, candidates, settings.max_tools))
         except ModelFailed as failed:
             return self._failed(failed, is_services=False)
 

@@ -125,10 +125,10 @@ class Types:
         found = self.resolved(schema) if depth <= _DEEPEST and self._left > 0 else None
         if found is None:
             return ANY
-        said = self._said(found, depth, inline=inline)
+        said = self._type_text(found, depth, inline=inline)
         return f"{said} | None" if found.get("nullable") is True and not _has_none(said) and said != ANY else said
 
-    def _said(self, schema: Schema, depth: int, *, inline: bool) -> str:
+    def _type_text(self, schema: Schema, depth: int, *, inline: bool) -> str:
         values: object = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and (literal := _literal(cast("list[object]", values))):
             return literal

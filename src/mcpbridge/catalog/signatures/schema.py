@@ -28,7 +28,7 @@ class References:
         self._uses: Counter[str] | None = None
         self._names: dict[str, str] = {}
         self._taken: set[str] = set()
-        self._told: set[int] = set()
+        self._defined: set[int] = set()
         self._open: dict[int, str] = {}
 
     def target(self, ref: object) -> object:
@@ -63,7 +63,7 @@ class References:
         key = id(target)
         if key in self._open:
             name = self._open[key] = self._open[key] or name
-        return name, key in self._told or key in self._open
+        return name, key in self._defined or key in self._open
 
     def is_shared(self, ref: object) -> bool:
         """Whether a definition is used more than once."""
@@ -83,13 +83,13 @@ class References:
         """It is told now; returns the name that it was called by within itself, or nothing."""
         return self._open.pop(id(schema), "")
 
-    def is_told(self, target: object) -> bool:
+    def is_defined(self, target: object) -> bool:
         """Whether its name says enough."""
-        return id(target) in self._told
+        return id(target) in self._defined
 
-    def told(self, target: object) -> None:
+    def define(self, target: object) -> None:
         """From now on its name says enough."""
-        self._told.add(id(target))
+        self._defined.add(id(target))
 
 
 def _uses(root: object) -> Counter[str]:

@@ -55,7 +55,7 @@ def signature(
         head = f"{_called(name)}{'()' if is_bare else '(…)' if form.description else MARK}"
         is_whole = is_whole and is_bare
     else:
-        parameters, is_all = _told(schema, form.detail, lambda told: told.one_line(form.optional))
+        parameters, is_all = _fitted(schema, form.detail, lambda told: told.one_line(form.optional))
         head = f"{_called(name)}{parameters}"
         is_whole = is_whole and is_all
     if not said and not is_whole and MARK not in head:
@@ -65,18 +65,18 @@ def signature(
 
 def call_line(name: str, schema: Mapping[str, Any]) -> str:
     """How a tool is called, with all its parameters, without a word of what it does."""
-    parameters, _ = _told(schema, FORMS[0].detail or Detail(), lambda told: told.one_line(_PARAMETERS))
+    parameters, _ = _fitted(schema, FORMS[0].detail or Detail(), lambda told: told.one_line(_PARAMETERS))
     return f"{_called(name)}{parameters}"
 
 
 def _full(name: str, description: object, schema: object, output: object) -> Signature:
-    parameters, is_whole = _told(schema, _FULL, _Parameters.lines)
+    parameters, is_whole = _fitted(schema, _FULL, _Parameters.lines)
     said, is_all = paragraphs(description, _FULL_DESCRIPTION)
     head = f"{_called(name)}{parameters}{_returned(output)}"
     return Signature("\n".join([head, *(f"  {line}" for line in said)]), is_whole and is_all)
 
 
-def _told(schema: object, detail: Detail, write: "Callable[[_Parameters], str]") -> tuple[str, bool]:
+def _fitted(schema: object, detail: Detail, write: "Callable[[_Parameters], str]") -> tuple[str, bool]:
     """The parameters in brackets, in no more characters than the schema has; and whether that is all."""
     told = _Parameters(schema, detail)
     text = write(told)
@@ -102,7 +102,7 @@ def _returned(output: object) -> str:
         return ""
     types = Types(schema, _FULL)
     kind = types.of(schema)
-    return "" if kind == "any" else f" -> {kind}{MARK if types.is_untold else ''}"
+    return "" if kind == "any" else f" -> {kind}{MARK if types.has_omissions else ''}"
 
 
 def _called(name: str) -> str:
@@ -133,7 +133,7 @@ class _Parameters:
     @property
     def is_whole(self) -> bool:
         """All of them were told, with all that is said of them."""
-        return not (self._types.is_untold or self._types.is_cut)
+        return not (self._types.has_omissions or self._types.is_cut)
 
     @property
     def has_copies(self) -> bool:
@@ -164,7 +164,7 @@ class _Parameters:
     @property
     def _mark(self) -> str:
         """What stands behind the parameters: which of them are needed, and whether there is more to know."""
-        mark = MARK if self._types.is_untold else ""
+        mark = MARK if self._types.has_omissions else ""
         return f" needs {self._needs} {mark}".rstrip() if self._needs else mark
 
     def _lines(self) -> Iterator[tuple[str, str]]:

@@ -110,7 +110,7 @@ def notes_of(kind: object, schema: Schema, *, is_exact: bool) -> Notes:
     return _with(formats, exact, is_exact=is_exact, is_whole=is_whole)
 
 
-def said_of(member: Member, room: int) -> str:
+def description_line(member: Member, room: int) -> str:
     """What is said of a member, on one line of about `room` characters; what is cut ends with `…`."""
     schema = as_schema(member.schema)
     if schema is None:
@@ -187,14 +187,14 @@ class Types:
         self.reader = SchemaReader(root)
         self.is_cut = False
         """Something was left out, where a `…` stands."""
-        self._is_untold = False
+        self._has_omissions = False
         self._detail = detail
         self._left, self._level = detail.room, 0
 
     @property
-    def is_untold(self) -> bool:
+    def has_omissions(self) -> bool:
         """Something was left out that has no mark."""
-        return self._is_untold or self.reader.is_incomplete
+        return self._has_omissions or self.reader.is_incomplete
 
     @property
     def is_full(self) -> bool:
@@ -218,29 +218,29 @@ class Types:
         if default and default != "null":
             text += f"={default}"
         said = self.text_of(member) if depth else ""
-        if not self._detail.texts and not self._is_untold:
-            self._is_untold = says_more(member)
+        if not self._detail.texts and not self._has_omissions:
+            self._has_omissions = says_more(member)
         return f"{text} /*{said}*/" if said else text
 
     def text_of(self, member: Member) -> str:
         """What is said of a member, on one line; empty: nothing, or nothing is to be told."""
         if not self._detail.texts:
             return ""
-        said = said_of(member, min(self._detail.texts, max(self._left, 20)))
+        said = description_line(member, min(self._detail.texts, max(self._left, 20)))
         self.is_cut = self.is_cut or "…" in said
-        return self._told(said)
+        return self._counted(said)
 
     def rest_of(self, schema: Schema) -> str | None:
         """The type of members that have no name of their own; None if nothing is said of them."""
-        self._untold_if(bool(schema.get("patternProperties")))
+        self._note_omission(bool(schema.get("patternProperties")))
         rest = as_schema(schema.get("additionalProperties"))
         return self.of(rest, 1) if rest else None
 
     def needs_of(self, schema: Schema) -> str:
         """Which members an object needs one or another of: `one of: id|name+owner`; other conditions are untold."""
         told, is_whole = needs_of(schema, self._detail.members)
-        self._untold_if(not is_whole)
-        return self._told(told)
+        self._note_omission(not is_whole)
+        return self._counted(told)
 
     def more(self, count: int) -> str:
         """The mark for members that are left out."""
@@ -261,10 +261,10 @@ class Types:
             self._level -= 1
             name = self.reader.refs.closed(schema)
         if name:  # it leads back to itself
-            self.reader.refs.told(schema)
+            self.reader.refs.define(schema)
             found = [_named(name, found)]
         if "any" in found:
-            self._untold_if(self.is_cut and len(found) > 1)  # the mark may go with what goes here
+            self._note_omission(self.is_cut and len(found) > 1)  # the mark may go with what goes here
             return ["any"]
         if "null" in found[:-1]:
             found = [*(one for one in found if one != "null"), "null"]
@@ -276,7 +276,7 @@ class Types:
         schema = as_schema(value)
         if schema is None:
             return self._cut()
-        self._untold_if(not UNTOLD.isdisjoint(schema))
+        self._note_omission(not UNTOLD.isdisjoint(schema))
         if "$ref" in schema:
             return self._referred(schema, depth)
         if "const" in schema:
@@ -292,24 +292,24 @@ class Types:
         return self._typed(schema, depth)
 
     def _referred(self, schema: Schema, depth: int) -> list[str]:
-        self._untold_if(any(key != "$ref" and key not in NOTES and not key.startswith("x-") for key in schema))
+        self._note_omission(any(key != "$ref" and key not in NOTES and not key.startswith("x-") for key in schema))
         ref, refs = schema["$ref"], self.reader.refs
         target = refs.target(ref)
         if target is None:
             return self._cut()
-        name, is_told = refs.name(ref, target)
-        if is_told:
-            return [self._told(name)]
+        name, is_defined = refs.name(ref, target)
+        if is_defined:
+            return [self._counted(name)]
         found = self._alternatives(target, depth)
-        if refs.is_told(target) or not refs.is_shared(ref) or found == ["{…}"] or len("|".join(found)) <= _SHORT:
+        if refs.is_defined(target) or not refs.is_shared(ref) or found == ["{…}"] or len("|".join(found)) <= _SHORT:
             return found
-        refs.told(target)
+        refs.define(target)
         return [_named(name, found)]
 
     def _any_of(self, schema: Schema, keyword: str, options: Sequence[object], depth: int) -> list[str]:
         base = {key: value for key, value in schema.items() if key != keyword}
         if not _BASE.isdisjoint(base) or "anyOf" in base or "oneOf" in base:
-            self._is_untold = True  # conditions on top of what the base says
+            self._has_omissions = True  # conditions on top of what the base says
             return self._alternatives(base, depth)
         found: list[str] = []
         for count, option in enumerate(options):
@@ -339,7 +339,7 @@ class Types:
         if kind == "array":
             return [self._array(schema, depth)]
         if (inner := as_schema(kind)) is not None:  # seen in the wild: a schema for a type
-            self._is_untold = True
+            self._has_omissions = True
             return self._alternatives(inner, depth)
         if not isinstance(kind, str) or not is_identifier(kind):
             return self._cut()
@@ -353,7 +353,7 @@ class Types:
         members, total = self.reader.members_of(schema, self._detail.members)
         rest = self.rest_of(schema)
         if not members and rest is None:
-            return self._told("object")
+            return self._counted("object")
         told: list[str] = []
         for member in members:
             if self.is_full:
@@ -383,10 +383,10 @@ class Types:
     def _noted(self, text: str, kind: object, schema: Schema) -> str:
         """A type, and in brackets what is noted of it."""
         notes, is_whole = notes_of(kind, schema, is_exact=self._detail.is_exact)
-        self._untold_if(not is_whole)
-        return self._told(f"{text}({', '.join(notes)})" if notes else text)
+        self._note_omission(not is_whole)
+        return self._counted(f"{text}({', '.join(notes)})" if notes else text)
 
-    def _told(self, text: str) -> str:
+    def _counted(self, text: str) -> str:
         self._left -= len(text)
         return text
 
@@ -421,8 +421,8 @@ class Types:
         self._left -= 1
         return ["…"]
 
-    def _untold_if(self, is_so: bool) -> None:
-        self._is_untold = self._is_untold or is_so
+    def _note_omission(self, is_so: bool) -> None:
+        self._has_omissions = self._has_omissions or is_so
 
 
 def _named(name: str, kinds: Sequence[str]) -> str:

@@ -163,10 +163,10 @@ class _Reader:
 
         def column(path: Path) -> list[Any]:
             if path not in columns:
-                columns[path] = told(by_path[path])
+                columns[path] = column_values(by_path[path])
             return columns[path]
 
-        def told(spec: Spec) -> list[Any]:
+        def column_values(spec: Spec) -> list[Any]:
             at = cells.get(spec.path)
             own = [row[at] for row in rows] if at is not None else [MISSING] * count
             match spec.how:

@@ -81,7 +81,7 @@ class Rows(Struct):
         if ends and "\n…\n" not in ends:
             return "", False
         narrowest = max(1, ends.partition("\n")[0].count(" | ") + 1)
-        told = self._gain(narrowest, 1) - _cost(ends, before - len(ends)) if ends else 0.0
+        replaced = self._gain(narrowest, 1) - _cost(ends, before - len(ends)) if ends else 0.0
         for width in range(1, min(ROW_COLUMNS, len(self.columns)) + 1):
             instead = bool(ends) and (width > 1 or len(self.columns) == 1)
             if instead and (width < narrowest or (width > 1 and is_long_id(self.columns[0][0].present[0]))):
@@ -95,7 +95,7 @@ class Rows(Struct):
                     continue
                 text = self._render(width, rows, ends)
                 worth = self._gain(width, rows) - _cost(text, before - len(ends) if instead else before)
-                worth -= told if instead else 0.0
+                worth -= replaced if instead else 0.0
                 if worth > best_worth or (worth == best_worth and text < best):
                     best, replaces, best_worth = text, instead, worth
         return best, replaces
@@ -154,24 +154,24 @@ class Rows(Struct):
             shown = range(self.count if everything else rows)
             text = f"{'all' if everything else 'first'} {name}: " + ", ".join(self._row(1, row) for row in shown)
             last = self._row(1, self.count - 1)
-            told = last in ends.rpartition("\n")[2].split(" | ")[0].split(" ")
-            return text if everything else f"{text}, …" if told else f"{text} … last: {last}"
+            is_named = last in ends.rpartition("\n")[2].split(" | ")[0].split(" ")
+            return text if everything else f"{text}, …" if is_named else f"{text} … last: {last}"
         names = [profile.path for profile, _ in self.columns[:width]]
         return self._table(names, rows, lambda row: self._row(width, row))
 
     def _brief(self, profiles: Sequence[ColumnProfile], rows: int) -> str:
-        def told(row: int) -> str:
+        def row_text(row: int) -> str:
             return self._placed(row, [cell(profile, row, ENDS_CELL_LENGTH, brief) for profile in profiles])
 
-        return self._table([profile.path or "values" for profile in profiles], rows, told)
+        return self._table([profile.path or "values" for profile in profiles], rows, row_text)
 
-    def _table(self, names: Sequence[str], rows: int, told: Callable[[int], str]) -> str:
+    def _table(self, names: Sequence[str], rows: int, row_text: Callable[[int], str]) -> str:
         everything = rows >= self.count - 1
         index = "index " if self.start is not None and len(names) > 1 else ""
         lines = [f"rows ({index}{' | '.join(names)}):"]
-        lines.extend(map(told, range(self.count if everything else rows)))
+        lines.extend(map(row_text, range(self.count if everything else rows)))
         if not everything:
-            lines.extend(["…", told(self.count - 1)])
+            lines.extend(["…", row_text(self.count - 1)])
         return "\n".join(lines)
 
 

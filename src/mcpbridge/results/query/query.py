@@ -35,11 +35,11 @@ from mcpbridge.results.query.request import (
 from mcpbridge.results.query.terms import Term, check_known, number_of, term_of, without_halves, written
 from mcpbridge.results.query.text import (
     excerpt,
-    found_lines,
     has_match,
     lines_of,
     match_text,
     matches,
+    matching_lines,
     numbered,
     rows_of_text,
     text_page,
@@ -232,7 +232,7 @@ def _of_one(query: Query, handle: str, document: Document, room: int) -> str:
     if query.path is not None and query.path.steps:
         raise QueryRefused(f"path: this is {document.kind}, which has no fields; use find, regex, lines or offset")
     if query.finder is not None:
-        return found_lines(document.text, query.finder, query, room)
+        return matching_lines(document.text, query.finder, query, room)
     if not query.is_empty:
         return text_page(document.text, query, room)
     head = fitted(headline(document), room // 3)
@@ -295,7 +295,7 @@ def _findings(query: Query, root: Place, around: tuple[str, str], room: int, met
     start, total, lines = query.offset or 0, 0, list[str]()
     most = room if query.limit is None else query.limit
     space = room - 90
-    for found in _found_in(query, query.finder, root, around, meter):
+    for found in _matches_in(query, query.finder, root, around, meter):
         total += 1
         if total <= start or space < 0 or len(lines) >= most:
             continue
@@ -312,19 +312,19 @@ def _findings(query: Query, root: Place, around: tuple[str, str], room: int, met
     return f"{fitted(body, room - len(last) - 1)}\n{last}"
 
 
-def _found_in(
+def _matches_in(
     query: Query, finder: Finder, root: Place, around: tuple[str, str], meter: Meter
 ) -> Iterator[Callable[[], str]]:
     """All that is found, in the order of the text; each is written only if it is shown."""
     before, after = around if query.path is None or not query.path.steps else ("", "")
-    yield from _words_found("before the value", before, finder)
+    yield from _line_matches("before the value", before, finder)
     for place in query.path.resolve(root, meter) if query.path else (root,):
         for one, text, span in matches(place, finder, meter):
             yield partial(match_text, one, text, span)
-    yield from _words_found("after the value", after, finder)
+    yield from _line_matches("after the value", after, finder)
 
 
-def _words_found(where: str, text: str, finder: Finder) -> Iterator[Callable[[], str]]:
+def _line_matches(where: str, text: str, finder: Finder) -> Iterator[Callable[[], str]]:
     for number, line in enumerate(lines_of(text), 1):
         span = finder.first(line)
         if span is not None:

@@ -92,7 +92,7 @@ def numbered(text: str, query: Query, room: int, note: str = "") -> str:
     return _some_lines(lines, (start, end), room, lambda at: f'lines="{at + 1}-{end}" for the next', note)
 
 
-def found_lines(text: str, finder: Finder, query: Query, room: int) -> str:
+def matching_lines(text: str, finder: Finder, query: Query, room: int) -> str:
     """The lines that hold what is looked for, with their numbers and `context` lines around each."""
     lines = lines_of(text)
     hits = [number for number, line in enumerate(lines) if finder.first(line) is not None]

@@ -155,9 +155,9 @@ def _runs_of(lines: Sequence[str]) -> Runs:
 
 
 def run_facts(
-    rest: Sequence[tuple[int, str]], said: Sequence[tuple[int, str]], lines: Lines, every: Sequence[str]
+    rest: Sequence[tuple[int, str]], texts: Sequence[tuple[int, str]], lines: Lines, every: Sequence[str]
 ) -> list[Fact]:
-    """The facts of such lines. `said`: lines with a time but no level, which may speak of trouble as well."""
+    """The facts of such lines. `texts`: lines with a time but no level, which may speak of trouble as well."""
     runs = _runs_of([line for _, line in rest])
     plain: set[str] = set()
     for (at, line), form in zip(rest, zeroed([line for _, line in rest]), strict=True):
@@ -165,9 +165,9 @@ def run_facts(
             runs.plain.append((at, line))
         elif runs.take(at, line):
             plain.add(form)
-    lows = [text.lower() for _, text in said]
+    lows = [text.lower() for _, text in texts]
     words = Present(TROUBLE, lows)
-    troubled = [each for each, low in zip(said, lows, strict=True) if words.any_in(low)]
+    troubled = [each for each, low in zip(texts, lows, strict=True) if words.any_in(low)]
     trouble = sorted([*runs.trouble, *troubled])
     facts: list[Fact] = []
     if runs.outcomes:
@@ -207,15 +207,15 @@ def _places(runs: Runs, lines: Lines) -> list[Fact]:
     return facts
 
 
-def _messages(rank: int, name: tuple[str, str], said: Sequence[tuple[int, str]], lines: Lines) -> list[Fact]:
+def _messages(rank: int, name: tuple[str, str], texts: Sequence[tuple[int, str]], lines: Lines) -> list[Fact]:
     """What lines of trouble say, each message with how often or with its line."""
-    if not said:
+    if not texts:
         return []
     told = [
         (f"{each.count}× " if each.count > 1 else f"L{lines.number(each.first)} ") + cut(each.text, 200)
-        for each in templates_of(said)
+        for each in templates_of(texts)
     ]
-    return [Fact(rank, f"{many(len(said), *name)}: ", told, "\n  ", share=0.25)]
+    return [Fact(rank, f"{many(len(texts), *name)}: ", told, "\n  ", share=0.25)]
 
 
 def _trace(every: Sequence[str], at: int) -> list[str]:

@@ -174,7 +174,7 @@ class LogScan(Struct):
     parts: Counter[str] = field(default_factory=Counter[str])
     graves: Counter[str] = field(default_factory=Counter[str])
     """How often each part spoke of a failure."""
-    said: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
+    texts: dict[str, list[tuple[int, str]]] = field(default_factory=dict[str, list[tuple[int, str]]])
     """Lines by level, with their numbers: what they say after time, level and part."""
     first: str = ""
     last: str = ""
@@ -186,7 +186,7 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
     access = access_facts(lines, every)
     if access:
         return access
-    told = LogScan(Present(MARKS, every))
+    scan = LogScan(Present(MARKS, every))
     looked_at = [line[:WIDTH] for line in every]
     known: dict[str, _Parts | None] = {}
     spoke: list[tuple[str, str]] = []
@@ -194,21 +194,21 @@ def log_facts(lines: Lines, items: int) -> list[Fact]:
         if form in known:
             parts = known[form]
         else:
-            parts = _parts(told.marks, line)
+            parts = _parts(scan.marks, line)
             if len(known) < FORMS:
                 known[form] = parts
         if parts is None:
-            told.rest.append((at, line))
+            scan.rest.append((at, line))
         else:
-            spoke.append(_record(told, at, line, parts))
-    _count(told, Counter(spoke))
-    facts: list[Fact] = [Fact(0, _span(told))] if told.first else []
-    if told.levels:
-        facts.append(Fact(0, "levels: ", tally(told.levels.most_common(12)), of=len(told.levels)))
-    facts += run_facts(told.rest, told.said.get("", []) if not told.levels else [], lines, every)
-    if told.levels or told.first:
-        facts += _grave(told, lines, every)
-        facts += _other_lines(told, lines, every)
+            spoke.append(_record(scan, at, line, parts))
+    _count(scan, Counter(spoke))
+    facts: list[Fact] = [Fact(0, _span(scan))] if scan.first else []
+    if scan.levels:
+        facts.append(Fact(0, "levels: ", tally(scan.levels.most_common(12)), of=len(scan.levels)))
+    facts += run_facts(scan.rest, scan.texts.get("", []) if not scan.levels else [], lines, every)
+    if scan.levels or scan.first:
+        facts += _grave(scan, lines, every)
+        facts += _other_lines(scan, lines, every)
     facts += _ends(every, items)
     return facts
 
@@ -252,67 +252,67 @@ def _group(match: re.Match[str], *numbers: int) -> slice:
     return next((slice(*match.span(number)) for number in numbers if match[number]), _NONE)
 
 
-def _record(told: LogScan, at: int, line: str, parts: _Parts) -> tuple[str, str]:
+def _record(scan: LogScan, at: int, line: str, parts: _Parts) -> tuple[str, str]:
     """Take a line in. Returns its level and the part that speaks; either may be empty."""
     stamp, level_at, part, text = parts
     if stamp.stop:
-        told.last = line[stamp]
-        told.first = told.first or told.last
+        scan.last = line[stamp]
+        scan.first = scan.first or scan.last
     level = line[level_at]
-    if level in told.said:
-        told.said[level].append((at, line[text:]))
+    if level in scan.texts:
+        scan.texts[level].append((at, line[text:]))
     else:
-        told.said[level] = [(at, line[text:])]
+        scan.texts[level] = [(at, line[text:])]
     return level, line[part]
 
 
-def _count(told: LogScan, spoke: Counter[tuple[str, str]]) -> None:
+def _count(scan: LogScan, spoke: Counter[tuple[str, str]]) -> None:
     """Count the levels, and the parts that spoke at each."""
     for (level, part), count in spoke.items():
         if level:
-            told.levels[level] += count
+            scan.levels[level] += count
         if part and len(part) <= 60:
-            told.parts[part] += count
+            scan.parts[part] += count
             if level.upper() in GRAVE:
-                told.graves[part] += count
+                scan.graves[part] += count
 
 
-def _span(told: LogScan) -> str:
-    return f"time: {told.first} → {told.last}"
+def _span(scan: LogScan) -> str:
+    return f"time: {scan.first} → {scan.last}"
 
 
-def _grave(told: LogScan, lines: Lines, every: Sequence[str]) -> list[Fact]:
+def _grave(scan: LogScan, lines: Lines, every: Sequence[str]) -> list[Fact]:
     """The lines that speak of failures: the gravest, the first and the last of each level, and what they say."""
     facts: list[Fact] = []
-    levels = sorted((each for each in told.said if each.upper() in GRAVE), key=lambda each: GRAVE.index(each.upper()))
+    levels = sorted((each for each in scan.texts if each.upper() in GRAVE), key=lambda each: GRAVE.index(each.upper()))
     for level in levels:
-        said = told.said[level]
-        shown = said if len(said) <= 3 else [said[0], said[-1]]
-        name = f"{level} lines: " if len(said) <= 3 else f"{level} first and last: "
+        texts = scan.texts[level]
+        shown = texts if len(texts) <= 3 else [texts[0], texts[-1]]
+        name = f"{level} lines: " if len(texts) <= 3 else f"{level} first and last: "
         whole = [f"L{lines.number(at)} {cut(every[at], 300)}" for at, _ in shown]
-        facts.append(Fact(1 if len(said) <= 3 else 5, name, whole, "\n  ", share=0.25))
-        if len(said) > 3:
-            facts.append(Fact(2, f"{level} says: ", _templates(templates_of(said), lines), "\n  ", share=0.3))
+        facts.append(Fact(1 if len(texts) <= 3 else 5, name, whole, "\n  ", share=0.25))
+        if len(texts) > 3:
+            facts.append(Fact(2, f"{level} says: ", _templates(templates_of(texts), lines), "\n  ", share=0.3))
     return facts
 
 
-def _other_lines(told: LogScan, lines: Lines, every: Sequence[str]) -> list[Fact]:
+def _other_lines(scan: LogScan, lines: Lines, every: Sequence[str]) -> list[Fact]:
     """What the other lines say, by level, the rarer level first; who speaks; what took longest."""
     facts: list[Fact] = []
     peaks: list[tuple[float, int]] = []
-    others = sorted((len(said), level) for level, said in told.said.items() if level.upper() not in GRAVE)
+    others = sorted((len(texts), level) for level, texts in scan.texts.items() if level.upper() not in GRAVE)
     for order, (_, level) in enumerate(others):
-        found = templates_of(told.said[level])
+        found = templates_of(scan.texts[level])
         peaks += [each.slowest for each in found if each.slowest]
         name = f"{level} says: " if level else "says: "
         facts.append(Fact(4 + order, name, _templates(found, lines), "\n  ", share=0.25))
     if peaks:
         _, at = max(peaks, key=lambda peak: peak[0])
         facts.append(Fact(6, f"slowest: L{lines.number(at)} {cut(every[at], 200)}"))
-    if len(told.parts) > 1:
-        facts.append(Fact(3, "from: ", tally(told.parts.most_common(40), 40), share=0.15, of=len(told.parts)))
-    if told.graves and len(told.parts) > 1:
-        facts.append(Fact(6, "failures from: ", tally(told.graves.most_common(20), 40), share=0.1, of=len(told.graves)))
+    if len(scan.parts) > 1:
+        facts.append(Fact(3, "from: ", tally(scan.parts.most_common(40), 40), share=0.15, of=len(scan.parts)))
+    if scan.graves and len(scan.parts) > 1:
+        facts.append(Fact(6, "failures from: ", tally(scan.graves.most_common(20), 40), share=0.1, of=len(scan.graves)))
     return facts
 
 

@@ -122,7 +122,7 @@ def _alike(found: Sequence[Template]) -> tuple[list[Fact], set[int]]:
 
 def _figures(plain: Sequence[tuple[int, str]], alike: Set[int], lines: Lines, room: int) -> list[Fact]:
     """Sentences with a number, of lines that stand neither among those alike nor where all is shown."""
-    first, last = _kept_ends(lines, room)
+    first, last = _middle_lines(lines, room)
     told: list[str] = []
     count = 0
     for at, line in plain:
@@ -133,7 +133,7 @@ def _figures(plain: Sequence[tuple[int, str]], alike: Set[int], lines: Lines, ro
     return [Fact(3, "other lines with numbers: ", told, "\n  ", share=0.4, of=count)] if told else []
 
 
-def _kept_ends(lines: Lines, room: int) -> tuple[int, int]:
+def _middle_lines(lines: Lines, room: int) -> tuple[int, int]:
     """Which lines stand between those of the beginning and the end that are shown in any case."""
     every = lines.first + lines.last
     return _within(every, room * 3 // 10), len(every) - _within(every[::-1], room // 5)

@@ -74,12 +74,12 @@ class LocalEmbedder:
     @property
     def name(self) -> str:
         """The file's name, size and a digest of its ends."""
-        return self._found[0]
+        return self._identity[0]
 
     @property
     def prefixes(self) -> Prefixes:
         """By the name of the directory."""
-        return self._found[1]
+        return self._identity[1]
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """A vector each."""
@@ -104,7 +104,7 @@ class LocalEmbedder:
         self._loaded = None
 
     @cached_property
-    def _found(self) -> tuple[str, Prefixes]:
+    def _identity(self) -> tuple[str, Prefixes]:
         path = find_model(self._model)
         if path is None:
             return "no model", Prefixes()

@@ -69,11 +69,11 @@ class EmbeddedRankers:
         """The ranker of these tools; the vectors that are missing are made from now on, in the background."""
         if self._base is None:
             self._base = self._make()
-        texts = self._told(servers)
+        texts = self._texts_of(servers)
         _soon(self._loop, lambda: self._vectors.want(texts.values()))
         return EmbeddedRanker(self._base.of(servers), texts, self._vectors, self._weight)
 
-    def _told(self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]]) -> dict[str, str]:
+    def _texts_of(self, servers: Sequence[tuple[ServerText, Sequence[ToolText]]]) -> dict[str, str]:
         """What the model is told of each tool; of what did not change the same as before."""
         told: dict[str, tuple[ServerText, ToolText, str]] = {}
         for server, tools in servers:

@@ -131,7 +131,7 @@ class Vectors:
         """Goes on when nobody waits any more: who asks again is answered with it."""
         prefix = self._embedder.prefixes.query
         try:
-            made = await self._made([prefix + text for text in texts])
+            made = await self._embed([prefix + text for text in texts])
         except EmbedderFailed as error:
             self._rest()
             self._complain(error)
@@ -162,7 +162,7 @@ class Vectors:
     async def _add(self, texts: Sequence[str]) -> bool:
         """Have a few vectors made. False, after a pause: the model has failed."""
         try:
-            made = await self._made([self._embedder.prefixes.tool + text for text in texts])
+            made = await self._embed([self._embedder.prefixes.tool + text for text in texts])
         except EmbedderFailed as error:
             self._complain(error)
             await asyncio.sleep(self._pauses[min(self._failures, len(self._pauses)) - 1])
@@ -196,7 +196,7 @@ class Vectors:
 
     # -- both
 
-    async def _made(self, texts: Sequence[str]) -> list[Vector]:
+    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
         """The model's vectors as they are kept.
 
         Raises:

@@ -84,8 +84,8 @@ class Best(Struct, frozen=True):
     """The best tools for a need."""
 
     fits: Sequence[Fit]
-    said: float
-    """How much the need says: the rarer its words are in the catalog, the more."""
+    telling: float
+    """How much the words of the need tell: the rarer its words are in the catalog, the more."""
 
     @property
     def sure(self) -> float:

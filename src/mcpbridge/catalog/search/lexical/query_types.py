@@ -212,14 +212,14 @@ _KINDS = (
 
 def kinds_in(text: str) -> list[str]:
     """The kinds of things that a text has, in a fixed order, each once; only its beginning is looked at."""
-    return list(dict.fromkeys(kind.name for kind in _found(text[:_LONGEST])))
+    return list(dict.fromkeys(kind.name for kind in _kinds_in(text[:_LONGEST])))
 
 
 def words_of_kinds(text: str) -> Mapping[str, float]:
     """Words of tools for the things that a text has, with how much they count: at most 1, as its own words."""
     shown = text[:_LONGEST]
     words: dict[str, float] = {}
-    for kind in _found(shown):
+    for kind in _kinds_in(shown):
         for word in kind.words:
             words[word] = max(words.get(word, 0.0), kind.weight)
         if kind.name == "url":
@@ -234,7 +234,7 @@ _SIGNS = re.compile(r"[^\w\s,.?!'’;-]|\d|[A-Z]_[A-Z]|\S\.\w|[A-Z]-\d|\w-\d")
 _STATEMENTS = ("select", "insert", "update", "delete", "create", "alter", "drop")
 
 
-def _found(text: str) -> list[_Kind]:
+def _kinds_in(text: str) -> list[_Kind]:
     lower = text.lower()
     if not any(word in lower for word in _STATEMENTS) and not _SIGNS.search(text):
         return []
