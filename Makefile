@@ -8,7 +8,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Compiled files are kept, whatever the environment says: the tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench docs format clean
+.PHONY: help run test quick lint types compiled unit conformance conformance-all matrix bench mutants docs format clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -59,6 +59,10 @@ matrix: .venv/.ready ## write the table of what is bridged into the README, from
 
 bench: .venv/.ready ## measure, side by side with the floor relay and other bridges
 	$(BIN)/python -m benchmarks
+
+# A line of a module that decides something is changed, and its tests run: one of them should fail. Not part of CI.
+mutants: .venv/.ready ## change modules a line at a time, and list what no test notices (ARGS="--seed 7 --most 100")
+	$(BIN)/python scripts/mutants.py $(ARGS)
 
 docs: .venv/.ready ## write anew what is written from docstrings: pages of the docs, and the methods of SyncBridge
 	$(BIN)/python scripts/sync_methods.py
