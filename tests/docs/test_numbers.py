@@ -70,8 +70,7 @@ from mcpbridge.results.preview import limits as preview_limits
 from mcpbridge.results.query import limits as query_limits
 from mcpbridge.sandbox import runner as isolation
 from mcpbridge.sandbox.isolation import supervisor as tree
-from mcpbridge.sandbox.javascript import engine as javascript
-from mcpbridge.sandbox.javascript import worker_main as javascript_worker
+from mcpbridge.sandbox.javascript import limits as javascript
 from mcpbridge.sandbox.python import program
 from mcpbridge.sandbox.python import program as program_run
 from mcpbridge.sandbox.settings import PROPERTIES
@@ -215,9 +214,9 @@ SAID = {
         f"`max_input` characters of it ({RESULTS.summary.max_input:,})",
         f"`timeout` ({RESULTS.summary.timeout:g} s)",
         f"which result, or several ({recall_arguments.MOST})",
-        f"{javascript_worker.SECONDS:g} s of CPU time, {javascript.DEADLINE:g} s by the clock",
+        f"{javascript.SECONDS:g} s of CPU time, {javascript.DEADLINE:g} s by the clock",
         f"{javascript.LARGEST_INPUT >> 20} Mi characters of input",
-        f"input and {javascript_worker.LARGEST_ANSWER >> 20} Mi of output",
+        f"input and {javascript.LARGEST_ANSWER >> 20} Mi of output",
         f"{references._MOST_REFERENCES:,} references a call, {references.MOST >> 20} MiB of what they stand for",
         f"{references.MOST_LOADED >> 20} MiB of results",
         f"more than {preview_limits.TABLE_VALUES:,} values",

@@ -15,11 +15,11 @@ from mcpbridge.base.units import show_bytes, show_seconds
 
 
 class Limits(Struct, frozen=True):
-    """How much a job may use."""
+    """How much a job may use. The defaults are those of `[sandbox]`, which takes them from here."""
 
     timeout: float = 30.0
     """Seconds, waiting included; then all its processes are killed."""
-    memory: int = 256 << 20
+    memory: int = 256_000_000
     """Bytes that all its processes may hold together."""
     pids: int = 64
     """Processes and threads at a time; 1: it may start none."""
@@ -158,11 +158,11 @@ def decoded(data: bytes, *, is_cut: bool) -> str:
     return data.decode("utf-8", "replace")
 
 
-def describe_cut(stream: str, kept: int, cut: int) -> str:
+def describe_cut(stream: str, size: int, cut: int) -> str:
     """That an output is longer than what is shown; empty when it is not. Sizes in bytes."""
     if not cut:
         return ""
-    return f"[{stream} had {kept + cut:,} bytes: the first {kept:,} are shown, {cut:,} were cut]"
+    return f"[{stream} had {size + cut:,} bytes: the first {size:,} are shown, {cut:,} were cut]"
 
 
 def _signal(number: int) -> str:

@@ -78,7 +78,7 @@ class Isolation:
         `whole`: ask all of them, also those behind the first that is ready, and nothing that is remembered.
         """
         if whole:
-            return (await self._found_out(whole=True))[0]
+            return (await self._probe(whole=True))[0]
         return (await self._chosen())[0]
 
     async def why_none(self) -> tuple[str, str] | None:
@@ -153,13 +153,13 @@ class Isolation:
         now = asyncio.get_running_loop().time()
         if self._ready is None or (self._ready[1] is None and now > self._again):
             if self._asking is None or self._asking.done():
-                self._asking = asyncio.ensure_future(self._found_out(whole=False))
+                self._asking = asyncio.ensure_future(self._probe(whole=False))
             # Whoever is cancelled leaves the answer to those who ask next.
             await asyncio.shield(self._asking)
         assert self._ready is not None
         return self._ready
 
-    async def _found_out(self, *, whole: bool) -> tuple[Readiness, Tier | None]:
+    async def _probe(self, *, whole: bool) -> tuple[Readiness, Tier | None]:
         from mcpbridge.sandbox.isolation.launcher import NoSandbox
         from mcpbridge.sandbox.isolation.work_folder import remove_leftovers
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mcpbridge.base.units import Bytes, Seconds
-from mcpbridge.sandbox.job import Access, Limits
+from mcpbridge.sandbox.job import DEFAULT_LIMITS, Access, Limits
 
 Property = Literal["net", "fs", "env", "proc", "tree", "memory", "pids"]
 """What a sandbox must keep a job from: the network and sockets, files outside, the bridge's environment, other
@@ -85,10 +85,10 @@ class SandboxSettings(BaseModel):
     require: tuple[Property, ...] = PROPERTIES
     """What a sandbox must have proved to stop before it is used. Taking one out is at your own risk."""
 
-    timeout: Seconds = Field(default=30, gt=0)
+    timeout: Seconds = Field(default=DEFAULT_LIMITS.timeout, gt=0)
     """Seconds that a job may take; then all its processes are killed."""
 
-    memory: Bytes = Field(default=256_000_000, ge=LEAST_MEMORY)
+    memory: Bytes = Field(default=DEFAULT_LIMITS.memory, ge=LEAST_MEMORY)
     """Bytes that all processes of a job may hold together."""
 
     allow_network: bool = False
@@ -100,17 +100,17 @@ class SandboxSettings(BaseModel):
     env: Mapping[str, str] = Field(default_factory=dict[str, str])
     """Variables that jobs are given. Nothing of the bridge's own environment gets in."""
 
-    pids: int = Field(default=64, ge=1, le=32768)
+    pids: int = Field(default=DEFAULT_LIMITS.pids, ge=1, le=32768)
     """Processes and threads of a job at a time; 1: it may start no process."""
 
-    file_size: Bytes = Field(default=64 << 20, ge=0)
+    file_size: Bytes = Field(default=DEFAULT_LIMITS.file_size, ge=0)
     """Bytes of the largest file that a job may write."""
 
-    disk: Bytes = Field(default=512 << 20, ge=0)
+    disk: Bytes = Field(default=DEFAULT_LIMITS.disk, ge=0)
     """Bytes that all files in a job's work folder may take together, of which there may be 50,000. It is looked at
     several times a second; a job that has written more is ended."""
 
-    output: Bytes = Field(default=1 << 20, ge=0)
+    output: Bytes = Field(default=DEFAULT_LIMITS.output, ge=0)
     """Bytes of each of its two streams that are kept."""
 
     @model_validator(mode="before")

@@ -131,7 +131,7 @@ def keeping_secrets(backend: Backend, redact: Callable[[str], str]) -> Backend:
     return backend
 
 
-class Kept:
+class ManagedBackend:
     """One backend, of a program or of the settings."""
 
     def __init__(self, backend: Backend, redact: Callable[[str], str]) -> None:
@@ -139,7 +139,7 @@ class Kept:
         self.backend, self._redact = keeping_secrets(backend, redact), redact
         self.failed: Condition | None = None
         """Why it could not begin."""
-        self._told: tuple[object, tuple[bytes, ...]] = (), ()
+        self._last_offered: tuple[object, tuple[bytes, ...]] = (), ()
         """What it offered last, and that as bytes."""
 
     @property
@@ -155,10 +155,10 @@ class Kept:
         tools = self.backend.tools
         if not isinstance(tools, tuple):  # it may change in place
             return tuple(encode(dict(tool)) for tool in tools)
-        if tools is not self._told[0]:
+        if tools is not self._last_offered[0]:
             encoded: tuple[bytes, ...] | None = getattr(self.backend, "encoded_tools", None)
-            self._told = tools, encoded if encoded is not None else tuple(encode(dict(tool)) for tool in tools)
-        return self._told[1]
+            self._last_offered = tools, encoded if encoded is not None else tuple(encode(dict(tool)) for tool in tools)
+        return self._last_offered[1]
 
     @asynccontextmanager
     async def running(self, changed: Callable[[], None]) -> AsyncGenerator[None]:
@@ -169,8 +169,8 @@ class Kept:
                     await stack.enter_async_context(self.backend.running(changed))
                 self.failed = None
             except Exception as error:  # a program's own code
-                told = self._redact(f"{type(error).__name__}: {error}").removesuffix(": ")[:300]
+                reason = self._redact(f"{type(error).__name__}: {error}").removesuffix(": ")[:300]
                 log.error("a backend could not begin", kind=self.backend.kind, exc_info=error)
-                self.failed = Condition("failed", f"it could not begin: {told}", is_lasting=True)
+                self.failed = Condition("failed", f"it could not begin: {reason}", is_lasting=True)
                 changed()
             yield

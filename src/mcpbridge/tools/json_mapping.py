@@ -46,12 +46,12 @@ def mapped(paths: Paths, value: Any) -> Any:
         MappingFailed: the value is nested too deeply for the path.
     """
     if isinstance(paths, str):
-        return _found(paths, value)
-    found = {name: _found(path, value) for name, path in paths.items()}
+        return _select(paths, value)
+    found = {name: _select(path, value) for name, path in paths.items()}
     return {name: one for name, one in found.items() if one is not MISSING}
 
 
-def _found(path: str, value: Any) -> Any:
+def _select(path: str, value: Any) -> Any:
     compiled = _compiled(path)
     try:
         results = cast("list[Any]", compiled.findall(value))

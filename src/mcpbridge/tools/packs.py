@@ -83,8 +83,8 @@ def _filled(template: object, value: object) -> Any:
         return _text(template, value)
     if isinstance(template, Mapping):
         members = cast("Mapping[str, object]", template)
-        made = {name: _filled(member, value) for name, member in members.items()}
-        return {name: member for name, member in made.items() if member is not _MISSING}
+        loaded = {name: _filled(member, value) for name, member in members.items()}
+        return {name: member for name, member in loaded.items() if member is not _MISSING}
     if isinstance(template, list | tuple):
         items = [_filled(item, value) for item in cast("Sequence[object]", template)]
         return [item for item in items if item is not _MISSING]
@@ -94,12 +94,12 @@ def _filled(template: object, value: object) -> Any:
 def _text(template: str, value: object) -> Any:
     whole = _PLACE.fullmatch(template)
     if whole is not None and whole[0] not in ("{{", "}}"):
-        return _found(whole, value)
+        return _value_at(whole, value)
 
     def put(match: re.Match[str]) -> str:
         if match[0] in ("{{", "}}"):
             return match[0][0]
-        found = _found(match, value)
+        found = _value_at(match, value)
         if found is _MISSING or found is None:
             return ""
         return found if isinstance(found, str) else msgspec.json.encode(found).decode()
@@ -114,7 +114,7 @@ def _path(match: re.Match[str]) -> str:
     return written.removesuffix("?")
 
 
-def _found(match: re.Match[str], value: object) -> Any:
+def _value_at(match: re.Match[str], value: object) -> Any:
     path = _path(match)
     for part in path.split(".") if path else ():
         if isinstance(value, Mapping):
@@ -210,16 +210,16 @@ def looked_at(pack: Pack) -> Members:
 def _member(name: str, tool: PackTool) -> Member:
     places_of(tool.output)  # a template that is none is told now
     said = replace(tool, input_schema=None) if tool.input is not None else tool
-    made = tool_of(name, tool.function, said, context_init=tool.context_init)
-    definition = dict(made.definition)
+    loaded = tool_of(name, tool.function, said, context_init=tool.context_init)
+    definition = dict(loaded.definition)
     if tool.input is not None:
         definition["inputSchema"] = tool.input_schema or _schema_of(tool.input)
     if tool.output is None:
-        return Member(replace(made, definition=definition), tool.input)
+        return Member(replace(loaded, definition=definition), tool.input)
     if tool.output_schema is None:  # what the function returns is not what comes out
         definition.pop("outputSchema", None)
-        made = replace(made, output_check=None)
-    return Member(replace(made, definition=definition, shape=partial(_shaped, tool.output)), tool.input)
+        loaded = replace(loaded, output_check=None)
+    return Member(replace(loaded, definition=definition, shape=partial(_shaped, tool.output)), tool.input)
 
 
 def _shaped(template: object, value: object) -> object:
@@ -261,18 +261,18 @@ class PackBackend(PythonBackend[Members]):
         Raises:
             ConfigError: it cannot be used; says why.
         """
-        made = cls(pack.name, name=pack.name)
+        loaded = cls(pack.name, name=pack.name)
         try:
-            made._given = made._made = looked_at(pack)
+            loaded._given = loaded._loaded = looked_at(pack)
         except Unusable as error:
             raise ConfigError(str(error), key=pack.name) from error
-        return made
+        return loaded
 
     def _bring_in(self, directory: Path) -> Members:
         return looked_at(_loaded(self._source, directory))
 
-    def _tools_of(self, made: Members) -> Sequence[Mapping[str, Any]]:
-        return [member.tool.definition for member in made.by_name.values()]
+    def _tools_of(self, loaded: Members) -> Sequence[Mapping[str, Any]]:
+        return [member.tool.definition for member in loaded.by_name.values()]
 
     async def run(self, call: Call) -> Body:
         """See `Backend`."""
@@ -307,7 +307,9 @@ class PackBackend(PythonBackend[Members]):
             raise
         except Exception as error:
             self._invoker.log_failure("a command failed", error, tool=self._name, command=name)
-            raise UpstreamError(self._name, f"the command '{name}' failed: {self._invoker.told(error)}") from error
+            raise UpstreamError(
+                self._name, f"the command '{name}' failed: {self._invoker.describe_error(error)}"
+            ) from error
 
 
 def _loaded(reference: str, directory: Path) -> Pack:

@@ -66,7 +66,7 @@ class Serving:
             call.upstream_seconds += loop.time() - began
 
 
-def found(run_of: Mapping[str, Run], call: Call) -> Run:
+def runner_of(run_of: Mapping[str, Run], call: Call) -> Run:
     """Who does the work of this call, by the name of its tool.
 
     Raises:
@@ -218,7 +218,7 @@ def masked(value: object, redact: Callable[[str], str]) -> bytes:
 
     Each string is looked at as what it means, so the mask cannot break the JSON, however deep it is.
     """
-    return _STRING.sub(lambda found: _masked(found[0], redact), encode(value).decode()).encode()
+    return _STRING.sub(lambda runner_of: _masked(runner_of[0], redact), encode(value).decode()).encode()
 
 
 def _masked(literal: str, redact: Callable[[str], str]) -> str:

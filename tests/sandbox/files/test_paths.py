@@ -582,6 +582,6 @@ def test_names_are_shown_on_one_line() -> None:
 
 def test_makers_see_an_open_file(root: Root) -> None:
     got: list[tuple[int, bytes]] = []
-    make: Callable[..., bytes] = lambda opened: got.append((opened.found.st_size, opened.read(3, 1))) or b"y"  # noqa: E731
+    make: Callable[..., bytes] = lambda opened: got.append((opened.status.st_size, opened.read(3, 1))) or b"y"  # noqa: E731
     write(root, ("a.txt",), make)
     assert got == [(5, b"lph")]

@@ -702,7 +702,7 @@ async def test_what_agents_tell_is_read_leniently(value: Any, state: str, text: 
     record = Record()
     record.take(value)
     assert record.state == state
-    assert "".join(part.text or "" for part in record.said) == text
+    assert "".join(part.text or "" for part in record.status_parts) == text
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ async def test_a_document_may_send_requests_to_its_own_host_alone() -> None:
         pets.document = value
         async with pets_as_tools(pets) as backend:
             assert "another host" in backend.dropped[0].reason
-            assert backend._found.operations["pets_put"].base == f"{pets.url}/v2"
+            assert backend._document_tools.operations["pets_put"].base == f"{pets.url}/v2"
 
 
 async def test_credentials_are_shown_for_the_document_on_the_host_of_the_api_alone() -> None:

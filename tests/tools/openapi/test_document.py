@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.tools.openapi.backend import outgoing_of
 from mcpbridge.tools.openapi.document import Broken, value_of
-from mcpbridge.tools.openapi.operations import Found, operations_of
+from mcpbridge.tools.openapi.operations import DocumentTools, operations_of
 from mcpbridge.tools.openapi.settings import OpenApiSettings
 from support.backends.pet_service import document
 
@@ -54,13 +54,13 @@ components:
 """
 
 
-def operations(value: str | dict[str, Any], **settings: Any) -> Found:
+def operations(value: str | dict[str, Any], **settings: Any) -> DocumentTools:
     """What a document offers."""
     data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
     return operations_of(value_of(data), OpenApiSettings.model_validate({"openapi": "doc.json", **settings}))
 
 
-def one(operation: dict[str, Any], path: str = "/x", method: str = "post", **more: Any) -> Found:
+def one(operation: dict[str, Any], path: str = "/x", method: str = "post", **more: Any) -> DocumentTools:
     """What a document with one operation offers."""
     given = {"openapi": "3.0.0", "servers": [{"url": "https://h.example/v1"}], "paths": {path: {method: operation}}}
     return operations({**given, **more})

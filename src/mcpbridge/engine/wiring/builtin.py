@@ -29,8 +29,8 @@ from mcpbridge.storage.settings import call_log_path, store_path
 from mcpbridge.tools.backend import ENDING_SECONDS
 from mcpbridge.tools.builtin.builtin import Builtin
 from mcpbridge.tools.builtin.factory import META, BuiltinContext, make
-from mcpbridge.tools.builtin.meta.session_status import Tell
-from mcpbridge.tools.serving import Run, Serving, found
+from mcpbridge.tools.builtin.meta.session_status import ReadStatus
+from mcpbridge.tools.serving import Run, Serving, runner_of
 
 if TYPE_CHECKING:
     from mcpbridge.engine.cassettes.cassette import Cassette
@@ -143,7 +143,7 @@ class BuiltinTools:
 
     def _run(self, server: str, tools: Mapping[str, Builtin], call: Call) -> Awaitable[Body]:
         runs = {name: tool.run for name, tool in tools.items()}
-        return self._serving.serve(call, found(runs, call), self._now.sources[server].timeouts)
+        return self._serving.serve(call, runner_of(runs, call), self._now.sources[server].timeouts)
 
 
 def _running(changed: Callable[[], None]) -> Callable[[Any], Any]:
@@ -174,12 +174,12 @@ def _source(tools: Mapping[str, Builtin], settings: Settings) -> OfferSettings:
     return OfferSettings(trusted=True, tool=by_tool)
 
 
-def builtin_context(settings: Settings, *, sandboxes: Sandboxes, report: Tell) -> BuiltinContext:
+def builtin_context(settings: Settings, *, sandboxes: Sandboxes, report: ReadStatus) -> BuiltinContext:
     """What the tools of these settings are made with. `report` gives what `brief` and `pulse` say."""
     directory = Path(settings.source).parent if settings.source else Path()
     return BuiltinContext(
         runner=lambda: sandboxes.of(settings),
-        told=report,
+        read_status=report,
         directory=directory,
         own_files=_own_files(settings),
         own_code=OwnCode(settings).holds,

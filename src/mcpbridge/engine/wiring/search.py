@@ -108,7 +108,7 @@ class ToolSearch:
         found = _activate if settings.expose.activate else None
         own: list[Builtin] = [
             FindTools(
-                self._settled_look, limit=search.limit, tokens=search.tokens, feedback=self.feedback, found=found
+                self._settled_look, limit=search.limit, tokens=search.tokens, feedback=self.feedback, on_result=found
             ),
             DescribeTools(self._settled_look, has_programs=settings.code.enabled),
             CallTool(self._call_tool),

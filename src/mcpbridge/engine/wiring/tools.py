@@ -37,9 +37,9 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.sandbox.job import Runner
-from mcpbridge.tools.backend import ENDING_SECONDS, Backend, BackendContext, Condition, Health, Kept
+from mcpbridge.tools.backend import ENDING_SECONDS, Backend, BackendContext, Condition, Health, ManagedBackend
 from mcpbridge.tools.factory import has_several, kind_of, make, refuse_unused
-from mcpbridge.tools.serving import Run, Serving, found
+from mcpbridge.tools.serving import Run, Serving, runner_of
 from mcpbridge.tools.settings import BackendSettings
 
 if TYPE_CHECKING:  # loaded by who has one
@@ -93,7 +93,7 @@ class ConfiguredBackend(Struct, frozen=True):
 
     name: str
     settings: BackendSettings
-    kept: Kept
+    kept: ManagedBackend
     server: str
     """The server that its tools are of."""
     seconds: float = LOCAL_SECONDS
@@ -201,7 +201,7 @@ class Backends:
         context = self._backend_context(settings)
         decisive = type(own), own.model_dump(exclude=set(_UNTOUCHED)), settings.source
         if own.unavailable:
-            kept = Kept(make(name, own, context), self._redact)  # it never runs
+            kept = ManagedBackend(make(name, own, context), self._redact)  # it never runs
         else:
             key = (name, decisive, settings.sandbox)
             made = partial(self._create, name, kind_of(own), partial(make, name, own, context))
@@ -220,11 +220,11 @@ class Backends:
         kept = self._hold("pack", name, (named, settings.source), lambda: PackBackend(named, context), lease)
         return {name: ConfiguredBackend(name, BackendSettings(), kept, name)}
 
-    def _hold(self, kind: str, name: str, key: object, make: Callable[[], Backend], lease: Lease) -> Kept:
+    def _hold(self, kind: str, name: str, key: object, make: Callable[[], Backend], lease: Lease) -> ManagedBackend:
         return lease.hold(
             kind,
             key,
-            lambda: Kept(make(), self._redact),
+            lambda: ManagedBackend(make(), self._redact),
             run=lambda kept: kept.running(lambda: self.changed(name)),
             ends_in=ENDING_SECONDS,
         )
@@ -369,7 +369,7 @@ class Backends:
         def single(call: Call) -> Awaitable[Body]:
             if call.target not in runs and (extra := self.extra.run_of(call)) is not None:
                 return self._serving.serve(call, extra.run, _TIMEOUTS)
-            return found(runs, call)(call)
+            return runner_of(runs, call)(call)
 
         runs: dict[str, Run] = {name: partial(self._run, one) for name, one in singles.items()}
         return {**serve, TOOLS: single}

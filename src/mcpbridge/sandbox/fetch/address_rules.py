@@ -26,7 +26,7 @@ from mcpbridge.sandbox.fetch.settings import GuardSettings
 
 _LONGEST = 8192
 """Characters of a URL."""
-_SHOWN = 200
+_DISPLAY_LENGTH = 200
 _BEGINNING = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\[\]%]*\]|[^\[\]@:%]+)(:[0-9]{0,5})?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -105,7 +105,7 @@ def display_url(url: str) -> str:
     authority, slash, path = rest.partition("/")
     text = scheme + separator + authority.rpartition("@")[2] + slash + path
     text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= _DISPLAY_LENGTH else f"{text[: _DISPLAY_LENGTH - 1]}…"
 
 
 def _address_of(host: str, text: str, *, is_dotted: bool) -> str:

@@ -21,7 +21,7 @@ Parts = tuple[str, ...]
 LONGEST_PATH, LONGEST_NAME, MOST_NAMES = 4000, 255, 100
 """Bytes of a path, bytes of one name in it, and names."""
 
-_LONGEST_SHOWN = 200
+_DISPLAY_LENGTH = 200
 _DRIVE = re.compile(r"[A-Za-z]:")
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u3164\uffa0") | {
@@ -106,7 +106,9 @@ def fold(name: str) -> str:
 def display_name(name: str) -> str:
     """A name or path for an answer or a message: on one line, without what changes how it is read, not too long."""
     plain = "".join(one if not _is_strange(one) else _escaped(one) for one in name)
-    return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[: _LONGEST_SHOWN // 2]}…{plain[-_LONGEST_SHOWN // 2 :]}"
+    return (
+        plain if len(plain) <= _DISPLAY_LENGTH else f"{plain[: _DISPLAY_LENGTH // 2]}…{plain[-_DISPLAY_LENGTH // 2 :]}"
+    )
 
 
 def _escaped(character: str) -> str:
@@ -131,16 +133,16 @@ class Sealed:
         self._paths = [Path(os.path.realpath(path)) for path in paths]
         self._names = [tuple(fold(part) for part in path.parts) for path in self._paths]
 
-    def holds(self, path: Sequence[str], found: os.stat_result | None) -> bool:
+    def holds(self, path: Sequence[str], status: os.stat_result | None) -> bool:
         """The place is one of them, beside one or beneath one; also a second name of such a file (a hard link).
 
-        `path`: from the root of the file system down, without links; `found`: what is there.
+        `path`: from the root of the file system down, without links; `status`: what is there.
         """
         if not self._paths:
             return False
         names = tuple(fold(part) for part in path)
         return any(_is_within(names, own) for own in self._names) or (
-            found is not None and found.st_nlink > 1 and any(_is_same(own, found) for own in self._paths)
+            status is not None and status.st_nlink > 1 and any(_is_same(own, status) for own in self._paths)
         )
 
 
@@ -151,8 +153,8 @@ def _is_within(names: tuple[str, ...], own: tuple[str, ...]) -> bool:
     return is_beside and names[-1].removeprefix(own[-1]) in _BESIDE
 
 
-def _is_same(path: Path, found: os.stat_result) -> bool:
+def _is_same(path: Path, status: os.stat_result) -> bool:
     try:
-        return os.path.samestat(path.stat(), found)
+        return os.path.samestat(path.stat(), status)
     except OSError:
         return False

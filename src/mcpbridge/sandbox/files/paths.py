@@ -35,16 +35,16 @@ _KINDS = {
 }
 
 
-def kind_of(found: os.stat_result) -> str:
+def kind_of(status: os.stat_result) -> str:
     """What stands there, with its article; empty: a regular file."""
-    return "" if stat.S_ISREG(found.st_mode) else _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+    return "" if stat.S_ISREG(status.st_mode) else _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
 
 
 class Opened:
     """A regular file that is open for reading. Who gets it closes `descriptor`."""
 
-    def __init__(self, descriptor: int, parts: Parts, found: os.stat_result) -> None:
-        self.descriptor, self.parts, self.found = descriptor, parts, found
+    def __init__(self, descriptor: int, parts: Parts, status: os.stat_result) -> None:
+        self.descriptor, self.parts, self.status = descriptor, parts, status
 
     def read(self, most: int, start: int = 0) -> bytes:
         """Up to so many bytes from `start` on; fewer if it is shorter, also if it just became so."""
@@ -116,15 +116,15 @@ class Root:
         top = self._opened()
         try:
             if makes:
-                found = walk(top, parts, self.beneath, allow=self._allow)
+                place = walk(top, parts, self.beneath, allow=self._allow)
             else:
-                found = descend(top, parts, self.beneath, uses_openat2=self._uses_openat2)
+                place = descend(top, parts, self.beneath, uses_openat2=self._uses_openat2)
         except LeadsOut as error:
             raise refused(self.path_of(parts), str(error)) from None
         finally:
             os.close(top)
-        with found:
-            yield found
+        with place:
+            yield place
 
     @contextmanager
     def opened(self, parts: Parts) -> Generator[Opened]:
@@ -143,22 +143,22 @@ class Root:
 
     def open_at(self, place: Place) -> Opened:
         """As `opened`, of a place. The caller closes the descriptor."""
-        found = place.found
-        if why := self.why_unread(place.parts, found):
+        status = place.status
+        if why := self.why_unread(place.parts, status):
             raise refused(self.path_of(place.parts), why)
-        if found is None:
+        if status is None:
             raise FileNotFoundError(self.path_of(place.parts))
-        self._only_regular(place, found)  # before it is opened: opening a device can do something
+        self._only_regular(place, status)  # before it is opened: opening a device can do something
         descriptor = os.open(place.name, _READ, dir_fd=place.directory)
         try:
-            found = os.fstat(descriptor)
-            self._only_regular(place, found)
-            if found.st_nlink > 1 and (why := self.why_unread(place.parts, found)):
+            status = os.fstat(descriptor)
+            self._only_regular(place, status)
+            if status.st_nlink > 1 and (why := self.why_unread(place.parts, status)):
                 raise refused(self.path_of(place.parts), why)
         except BaseException:
             os.close(descriptor)
             raise
-        return Opened(descriptor, place.parts, found)
+        return Opened(descriptor, place.parts, status)
 
     @contextmanager
     def directory(self, parts: Parts) -> Generator[tuple[int, Parts]]:
@@ -169,7 +169,7 @@ class Root:
             OSError: as open(2), such as NotADirectoryError.
         """
         with self.place(parts) as place:
-            if self.rules.hides(place.parts) or self.is_sealed(place.parts, place.found):
+            if self.rules.hides(place.parts) or self.is_sealed(place.parts, place.status):
                 raise refused(self.path_of(place.parts), "it is not open to tools")
             descriptor = os.open(place.name, _LIST, dir_fd=place.directory)
         try:
@@ -177,34 +177,34 @@ class Root:
         finally:
             os.close(descriptor)
 
-    def why_unread(self, parts: Parts, found: os.stat_result | None) -> str:
+    def why_unread(self, parts: Parts, status: os.stat_result | None) -> str:
         """Why the content of a file is not shown; empty: it may be."""
-        if found is not None and found.st_dev in _unreal():
+        if status is not None and status.st_dev in _unreal():
             return "it belongs to the system, not to a disk"
-        if self.is_sealed(parts, found):
+        if self.is_sealed(parts, status):
             return "it is the bridge's own"
         return self.rules.why_unread(parts)
 
-    def why_unwritten(self, parts: Parts, found: os.stat_result | None) -> str:
+    def why_unwritten(self, parts: Parts, status: os.stat_result | None) -> str:
         """Why a file is not written; empty: it may be."""
-        if found is not None and found.st_dev in _unreal():
+        if status is not None and status.st_dev in _unreal():
             return "it belongs to the system, not to a disk"
-        if self.is_sealed(parts, found):
+        if self.is_sealed(parts, status):
             return "it is the bridge's own"
         return self.rules.why_unwritten(parts)
 
-    def is_sealed(self, parts: Parts, found: os.stat_result | None) -> bool:
+    def is_sealed(self, parts: Parts, status: os.stat_result | None) -> bool:
         """It belongs to the bridge itself."""
-        return self._sealed.holds((*self.path.parts, *parts), found)
+        return self._sealed.holds((*self.path.parts, *parts), status)
 
     def _allow(self, parts: Parts) -> None:
         if why := self.why_unwritten(parts, None):
             raise refused(self.path_of(parts), why)
 
-    def _only_regular(self, place: Place, found: os.stat_result) -> None:
-        if stat.S_ISDIR(found.st_mode):
+    def _only_regular(self, place: Place, status: os.stat_result) -> None:
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(self.path_of(place.parts))
-        if kind := kind_of(found):
+        if kind := kind_of(status):
             raise refused(self.path_of(place.parts), f"it is {kind}, and only regular files are read and written")
 
     def _opened(self) -> int:
@@ -267,7 +267,7 @@ class Entry(Struct):
 
     parts: Parts
     """From the root down to it."""
-    found: os.stat_result
+    status: os.stat_result
     directory: int
     """Descriptor of what it is in."""
     above: int
@@ -288,12 +288,12 @@ class Entry(Struct):
     @property
     def is_directory(self) -> bool:
         """It can have entries of its own."""
-        return stat.S_ISDIR(self.found.st_mode)
+        return stat.S_ISDIR(self.status.st_mode)
 
     @property
     def place(self) -> Place:
         """For `Root.open_at`; nobody else closes its directory."""
-        return Place(self.directory, self.name, self.parts, self.found)
+        return Place(self.directory, self.name, self.parts, self.status)
 
     def target(self) -> str:
         """Where a link points; empty: it is none, or is gone."""
@@ -343,10 +343,10 @@ def _within(look_for: _Listing, directory: int, names: list[str], parts: Parts, 
         inner = (*parts, name)
         if (name.startswith(".") and not look_for.hidden) or root.rules.hides(inner):
             continue
-        found = look(directory, name)
-        if found is None or root.is_sealed(inner, found):
+        status = look(directory, name)
+        if status is None or root.is_sealed(inner, status):
             continue
-        entry = Entry(inner, found, directory, look_for.above)
+        entry = Entry(inner, status, directory, look_for.above)
         if not entry.is_directory or depth <= 1 or name in _CLOSED or not look_for.enters(entry.beneath):
             yield entry
             continue
@@ -369,11 +369,11 @@ def _within(look_for: _Listing, directory: int, names: list[str], parts: Parts, 
 
 
 def _names(directory: int, look_up: Callable[[], None]) -> list[str]:
-    found: list[str] = []
+    names: list[str] = []
     with os.scandir(directory) as listing:
         for entry in listing:
             look_up()
-            found.append(entry.name)
-            if len(found) > MOST_NAMES:
+            names.append(entry.name)
+            if len(names) > MOST_NAMES:
                 raise OSError(errno.EFBIG, f"more than {MOST_NAMES:,} names in one directory")
-    return sorted(found, key=lambda name: (name.startswith(".") or name in _LAST, name))
+    return sorted(names, key=lambda name: (name.startswith(".") or name in _LAST, name))

@@ -94,14 +94,14 @@ class LeadsOut(Exception):
 class Place:
     """Where a file is, or would be: a name in an open directory. A context manager that closes the directory."""
 
-    def __init__(self, directory: int, name: str, parts: Parts, found: os.stat_result | None) -> None:
+    def __init__(self, directory: int, name: str, parts: Parts, status: os.stat_result | None) -> None:
         self.directory = directory
         """Its descriptor."""
         self.name = name
         """`.` if the place is the directory itself."""
         self.parts = parts
         """From the root down to it, as it stands on the disk: none of the names is a link."""
-        self.found = found
+        self.status = status
         """What is there; None: nothing."""
 
     def __enter__(self) -> Self:
@@ -132,11 +132,11 @@ def descend(top: int, parts: Parts, inside: Callable[[str], Sequence[str] | None
         else:
             place = Place(directory, parts[-1], parts, None)
             try:
-                place.found = look(directory, parts[-1])
+                place.status = look(directory, parts[-1])
             except BaseException:
                 os.close(directory)
                 raise
-            if place.found is None or not stat.S_ISLNK(place.found.st_mode):
+            if place.status is None or not stat.S_ISLNK(place.status.st_mode):
                 return place
             os.close(directory)
     return walk(top, parts, inside)
@@ -164,13 +164,13 @@ def walk(
             if name == "..":
                 way.up()
                 continue
-            found = look(way.directory, name)
-            if found is not None and stat.S_ISLNK(found.st_mode):
+            status = look(way.directory, name)
+            if status is not None and stat.S_ISLNK(status.st_mode):
                 way.follow(name)
             elif not way.queue:
-                return Place(way.directory, name, (*way.names, name), found)
+                return Place(way.directory, name, (*way.names, name), status)
             else:
-                if found is None and allow is not None and ".." not in way.queue:
+                if status is None and allow is not None and ".." not in way.queue:
                     allow((*way.names, name, *way.queue))
                     way.make(name)
                 way.down(name)

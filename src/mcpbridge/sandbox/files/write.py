@@ -59,40 +59,40 @@ def write(
     """
     with root.place(parts, makes=makes_directories) as place:
         _check(root, place)
-        if place.found is None:
+        if place.status is None:
             if not creates:
                 raise FileNotFoundError(root.path_of(place.parts))
             data = content(None)
         elif not replaces:
             raise FileExistsError(root.path_of(place.parts))
         else:
-            data = _made_from(root, place, content)
+            data = _content_for(root, place, content)
         _put(place, data, commit)
-        return Written(place.parts, len(data), place.found is not None)
+        return Written(place.parts, len(data), place.status is not None)
 
 
 def _check(root: Root, place: Place) -> None:
-    found = place.found
-    why = root.why_unwritten(place.parts, found)
-    if not why and found is not None:
-        if stat.S_ISDIR(found.st_mode):
+    status = place.status
+    why = root.why_unwritten(place.parts, status)
+    if not why and status is not None:
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(root.path_of(place.parts))
-        if kind := kind_of(found):
+        if kind := kind_of(status):
             why = f"it is {kind}, and only regular files are read and written"
-        elif found.st_nlink > 1:
+        elif status.st_nlink > 1:
             why = "it has several names (hard links), so writing it could change another file"
-        elif not found.st_mode & 0o222:
+        elif not status.st_mode & 0o222:
             why = "it is marked as not to be written"
     if why:
         raise refused(root.path_of(place.parts), why)
 
 
-def _made_from(root: Root, place: Place, content: MakeContent) -> bytes:
+def _content_for(root: Root, place: Place, content: MakeContent) -> bytes:
     """What shall stand in a file that is there, which is the one that was looked at."""
     descriptor = os.open(place.name, _READ, dir_fd=place.directory)
     try:
         now = os.fstat(descriptor)
-        if not _is_as_before(place.found, now):
+        if not _is_as_before(place.status, now):
             raise Changed(root.path_of(place.parts))
         return content(Opened(descriptor, place.parts, now))
     finally:
@@ -101,12 +101,12 @@ def _made_from(root: Root, place: Place, content: MakeContent) -> bytes:
 
 def _put(place: Place, data: bytes, commit: Callable[[], None]) -> None:
     beside = f".mcpbridge-{secrets.token_hex(8)}.tmp"
-    found = place.found
-    descriptor = os.open(beside, _NEW, 0o666 if found is None else 0o600, dir_fd=place.directory)
+    status = place.status
+    descriptor = os.open(beside, _NEW, 0o666 if status is None else 0o600, dir_fd=place.directory)
     try:
         try:
-            if found is not None:
-                _take_after(descriptor, found)
+            if status is not None:
+                _take_after(descriptor, status)
             view = memoryview(data)
             while view:
                 view = view[os.write(descriptor, view) :]
@@ -114,10 +114,10 @@ def _put(place: Place, data: bytes, commit: Callable[[], None]) -> None:
         finally:
             os.close(descriptor)
         commit()
-        if found is None:
+        if status is None:
             _name_new(place, beside)
         else:
-            if not _is_as_before(found, look(place.directory, place.name)):
+            if not _is_as_before(status, look(place.directory, place.name)):
                 raise Changed(place.name)
             os.replace(beside, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
     except BaseException:
@@ -127,13 +127,13 @@ def _put(place: Place, data: bytes, commit: Callable[[], None]) -> None:
     _keep_names(place.directory)
 
 
-def _take_after(descriptor: int, found: os.stat_result) -> None:
+def _take_after(descriptor: int, status: os.stat_result) -> None:
     """Owner and mode of the file that is replaced; what only its owner may set is left out where we are not."""
     own = os.fstat(descriptor)
-    if (own.st_uid, own.st_gid) != (found.st_uid, found.st_gid):
+    if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
         with suppress(OSError):
-            os.fchown(descriptor, found.st_uid, found.st_gid)
-    os.fchmod(descriptor, found.st_mode & 0o777)
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+    os.fchmod(descriptor, status.st_mode & 0o777)
 
 
 def _name_new(place: Place, beside: str) -> None:
@@ -150,21 +150,21 @@ def _name_new(place: Place, beside: str) -> None:
         os.unlink(beside, dir_fd=place.directory)
 
 
-def _is_as_before(found: os.stat_result | None, now: os.stat_result | None) -> bool:
-    if found is None or now is None:
-        return found is now
-    return _state(found) == _state(now)
+def _is_as_before(status: os.stat_result | None, now: os.stat_result | None) -> bool:
+    if status is None or now is None:
+        return status is now
+    return _state(status) == _state(now)
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
+def _state(status: os.stat_result) -> tuple[int, ...]:
     return (
-        found.st_dev,
-        found.st_ino,
-        found.st_mode,
-        found.st_nlink,
-        found.st_size,
-        found.st_mtime_ns,
-        found.st_ctime_ns,
+        status.st_dev,
+        status.st_ino,
+        status.st_mode,
+        status.st_nlink,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
     )
 
 

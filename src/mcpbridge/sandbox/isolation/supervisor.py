@@ -243,7 +243,7 @@ def _share(pid: int) -> int:
 _EOF_WITHIN = 2.0
 """Seconds until streams are given up that somebody holds open although all is killed."""
 _PID = re.compile(rb'"child-pid":\s*(\d+)')
-_MOST_SAID = 4096
+_LONGEST_REPORT = 4096
 
 _T = TypeVar("_T")
 _Ended = Literal["exit", "timeout", "memory", "disk"]
@@ -268,8 +268,8 @@ class Descriptors:
 
     def __init__(self) -> None:
         self.lifeline, self._ours = os.pipe()
-        self._told, self.information = os.pipe()
-        os.set_blocking(self._told, False)
+        self._reports, self.information = os.pipe()
+        os.set_blocking(self._reports, False)
 
     def passed(self) -> tuple[int, ...]:
         """What the job inherits."""
@@ -283,17 +283,17 @@ class Descriptors:
 
     async def first_process(self) -> int:
         """The process id of the sandbox's first process; 0 if it closes its end and never says."""
-        loop, said = asyncio.get_running_loop(), b""
-        while len(said) < _MOST_SAID:
+        loop, report = asyncio.get_running_loop(), b""
+        while len(report) < _LONGEST_REPORT:
             ready = asyncio.Event()
-            loop.add_reader(self._told, ready.set)
+            loop.add_reader(self._reports, ready.set)
             try:
                 await ready.wait()
             finally:
-                loop.remove_reader(self._told)
-            piece = os.read(self._told, _MOST_SAID)
-            said += piece
-            if found := _PID.search(said):
+                loop.remove_reader(self._reports)
+            piece = os.read(self._reports, _LONGEST_REPORT)
+            report += piece
+            if found := _PID.search(report):
                 return int(found[1])
             if not piece:
                 break
@@ -301,10 +301,10 @@ class Descriptors:
 
     def close(self) -> None:
         """Close all that is still open here."""
-        for descriptor in (self.lifeline, self.information, self._ours, self._told):
+        for descriptor in (self.lifeline, self.information, self._ours, self._reports):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.lifeline = self.information = self._ours = self._told = -1
+        self.lifeline = self.information = self._ours = self._reports = -1
 
 
 async def supervise(
@@ -392,13 +392,13 @@ async def _know_first(tree: Tree, pipes: Descriptors) -> None:
         tree.has_first(pid)
 
 
-async def _end(tree: Tree, kept: Sequence[CapturedOutput], fed: InputFeeder | None) -> int:
+async def _end(tree: Tree, outputs: Sequence[CapturedOutput], fed: InputFeeder | None) -> int:
     code = await tree.end()
     with suppress(TimeoutError):
         async with asyncio.timeout(_EOF_WITHIN):
-            for stream in kept:
+            for stream in outputs:
                 await stream.over()
-    for stream in kept:
+    for stream in outputs:
         stream.close()
     if fed is not None:
         fed.close()

@@ -241,9 +241,9 @@ class Written:
                 count.hides = True
 
 
-def _size(found: os.stat_result) -> int:
+def _size(status: os.stat_result) -> int:
     """Bytes that it takes, holes left out."""
-    return found.st_blocks * _BLOCK if hasattr(found, "st_blocks") else found.st_size
+    return status.st_blocks * _BLOCK if hasattr(status, "st_blocks") else status.st_size
 
 
 def _free(folder: str) -> tuple[int, int]:

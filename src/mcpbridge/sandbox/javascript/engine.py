@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from mcpbridge.sandbox.fair_queue import FairQueue
-from mcpbridge.sandbox.javascript import worker_main as program
+from mcpbridge.sandbox.javascript import limits
 from mcpbridge.sandbox.javascript.scripts import Binding, TransformFailed
 from mcpbridge.sandbox.javascript.worker import Worker, WorkerEnded
 
@@ -32,7 +32,7 @@ _OF_THE_ENGINE = (
 def describe_failure(source: str, kind: str, payload: str) -> str:
     """One line for whoever wrote `source`; `kind` and `payload` are the worker's answer."""
     if kind == "large":
-        most = program.LARGEST_ANSWER
+        most = limits.LARGEST_ANSWER
         return f"the answer would have {int(payload):,} characters, at most {most:,} are given: narrow it"
     if kind == "unread":
         why = _known(payload) or _line(payload.partition("\n")[0])
@@ -67,7 +67,7 @@ def _of_javascript(source: str, name: str, message: str, stack: str, offset: int
 def _known(message: str) -> str:
     for sign, said in _OF_THE_ENGINE:
         if sign in message:
-            return said.format(seconds=program.SECONDS)
+            return said.format(seconds=limits.SECONDS)
     return ""
 
 
@@ -119,30 +119,13 @@ def tidy(expression: str) -> str:
     return f"result{source}" if _MEMBER.match(source) else source
 
 
-LARGEST_INPUT = 64 << 20
-"""Characters of a result that an expression may be given."""
-LARGEST_EXPRESSION = 100_000
-"""Characters."""
-DEADLINE = 10.0
-"""Seconds by the clock until a worker is killed, more for large results: its time to compute is limited by itself
-(`worker_main.SECONDS`), and one that was idle for long may have to be read back into memory first."""
-_GONE_WITHIN = 3.0
-"""Seconds for a worker that was killed to be gone."""
-PATIENCE = 20.0
-"""Seconds that a call waits for a worker to be free."""
-IDLE = 180.0
-"""Seconds after which a worker that has nothing to do is ended."""
-EVALUATIONS = 1000
-"""After so many a worker is replaced."""
-LARGEST_WORKER = 160 << 20
-"""Bytes: a worker that holds more after an answer is replaced."""
-
-
 class JavaScript:
     """Evaluates expressions; `async with`, or `close` at the end. Workers start with the first expression."""
 
-    def __init__(self, *, workers: int = 2, deadline: float = DEADLINE, idle: float = IDLE) -> None:
-        """`workers`: how many run at most; the second one starts when a call finds the first one busy."""
+    def __init__(
+        self, *, workers: int = limits.WORKERS, deadline: float = limits.DEADLINE, idle: float = limits.IDLE
+    ) -> None:
+        """`workers`: how many run at most."""
         self._deadline, self._idle_for = deadline, idle
         self._queue = FairQueue(workers)
         self._idle: list[tuple[Worker, asyncio.TimerHandle]] = []
@@ -170,13 +153,15 @@ class JavaScript:
         source = tidy(expression)
         if not source.strip("; \t\r\n"):
             raise TransformFailed("the expression is empty")
-        if len(source) > LARGEST_EXPRESSION:
-            raise TransformFailed(f"the expression is longer than {LARGEST_EXPRESSION:,} characters")
+        if len(source) > limits.LARGEST_EXPRESSION:
+            raise TransformFailed(f"the expression is longer than {limits.LARGEST_EXPRESSION:,} characters")
         size = len(text) + len(rows)
-        if size > LARGEST_INPUT:
-            raise TransformFailed(f"the result has {size:,} characters; expressions take at most {LARGEST_INPUT:,}")
+        if size > limits.LARGEST_INPUT:
+            raise TransformFailed(
+                f"the result has {size:,} characters; expressions take at most {limits.LARGEST_INPUT:,}"
+            )
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(limits.PATIENCE):
                 await self._queue.acquire(owner)
         except TimeoutError:
             raise TransformFailed("too many expressions run at the moment; try again later") from None
@@ -199,7 +184,7 @@ class JavaScript:
         while self._workers:
             worker = next(iter(self._workers))
             try:
-                async with asyncio.timeout(_GONE_WITHIN):
+                async with asyncio.timeout(limits.GONE_WITHIN):
                     await worker.ended()
             except TimeoutError:  # the kernel holds it; there is nothing more to do
                 pass
@@ -242,7 +227,7 @@ class JavaScript:
 
     def _keep(self, worker: Worker) -> None:
         """For the next expression, unless it has grown old."""
-        if self._is_closed or worker.asked >= EVALUATIONS or worker.memory > LARGEST_WORKER:
+        if self._is_closed or worker.asked >= limits.EVALUATIONS or worker.memory > limits.LARGEST_WORKER:
             worker.kill()
             return
         timer = asyncio.get_running_loop().call_later(self._idle_for, self._retire, worker)

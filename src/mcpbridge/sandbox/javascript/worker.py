@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from mcpbridge.sandbox.javascript import limits
 from mcpbridge.sandbox.javascript import worker_main as program
-
-START_WITHIN = 20.0
-"""Seconds until it says that it is ready. It takes a twentieth of one on a machine with nothing else to do."""
 
 _ROOT = Path(sys.executable).anchor
 _LARGEST_MESSAGE = 64 << 20
@@ -53,7 +51,15 @@ class Worker(asyncio.SubprocessProtocol):
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self,
-                *(sys.executable, "-I", "-S", str(Path(program.__file__)), engine, str(os.getpid())),
+                *(
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    str(Path(program.__file__)),
+                    engine,
+                    str(os.getpid()),
+                    *limits.for_worker(),
+                ),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
@@ -61,11 +67,11 @@ class Worker(asyncio.SubprocessProtocol):
                 env=_environment(),
                 start_new_session=True,
             )
-            async with asyncio.timeout(START_WITHIN):
+            async with asyncio.timeout(limits.START_WITHIN):
                 kind, why = await self._read()
         except TimeoutError:
             self.kill()
-            raise WorkerEnded(f"it was not ready within {START_WITHIN:g} s") from None
+            raise WorkerEnded(f"it was not ready within {limits.START_WITHIN:g} s") from None
         except BaseException:
             self.kill()
             if self._transport is None:

@@ -1,8 +1,9 @@
 """Run as a program: evaluate expressions that arrive on standard input, one after the other, until it ends.
 
-    python -I -S worker_main.py ENGINE PARENT_PID
+    python -I -S worker_main.py ENGINE PARENT_PID LIMIT...
 
-`ENGINE` is the file of the extension module: without site-packages nothing else can be imported. Before the first
+`ENGINE` is the file of the extension module: without site-packages nothing else can be imported. The limits are those
+of `limits.py`, in the order of `for_worker`: a program that starts this way cannot import them. Before the first
 expression the process gives up all that it does not need: files, further processes, most memory, its descriptors.
 
 A message is a fixed number of fields; a field is any number of pieces (4 bytes of length, UTF-8 text that is whole),
@@ -19,14 +20,7 @@ ASKED, ANSWERED = 4, 2
 """Fields of a message."""
 PIECE = 1 << 18
 """Characters sent in one piece."""
-LARGEST_ANSWER = 8 << 20
-"""Characters."""
-SECONDS = 1.0
-"""CPU time of one expression."""
-SECONDS_TO_READ = 10.0
-"""CPU time of binding the result, before the expression runs."""
 
-_MEMORY, _MEMORY_PER_CHARACTER, _MOST_MEMORY = 64 << 20, 12, 448 << 20
 _ADDRESS_SPACE = 1 << 30
 _MOST_JOBS = 1_000_000
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
@@ -44,11 +38,6 @@ def pieces(text: str) -> "list[bytes]":
         parts += (len(data).to_bytes(4, "big"), data)
     parts.append(bytes(4))
     return parts
-
-
-def memory_for(characters: int) -> int:
-    """Bytes that the engine may take for an input of this size."""
-    return min(_MEMORY + _MEMORY_PER_CHARACTER * characters, _MOST_MEMORY)
 
 
 def has_long_numbers(text: str) -> bool:
@@ -110,7 +99,7 @@ def _give_up_rights(parent: int) -> None:
     except ImportError:  # Windows: the engine's own limits, and the bridge's clock
         return
     if os.getppid() != parent:
-        os._exit(0)  # it died before we could ask to be told
+        os._exit(0)  # it died before we could ask for the signal
     limits = {"AS": _ADDRESS_SPACE, "NOFILE": 8, "FSIZE": 0, "NPROC": 0, "CORE": 0}
     for name, most in limits.items():
         try:
@@ -119,13 +108,23 @@ def _give_up_rights(parent: int) -> None:
             continue
 
 
-def _limit_cpu() -> None:
+class _Limits:
+    def __init__(self, words: "list[str]") -> None:
+        self.seconds, self.seconds_to_read = float(words[0]), float(words[1])
+        self.largest_answer, self._memory, self._memory_per_character, self._most_memory = map(int, words[2:])
+
+    def memory_for(self, characters: int) -> int:
+        """Bytes that the engine may take for an input of this size."""
+        return min(self._memory + self._memory_per_character * characters, self._most_memory)
+
+
+def _limit_cpu(limits: _Limits) -> None:
     """Should even the bridge be stopped: an evaluation that goes on and on ends the process."""
     try:
         import resource
 
         used = resource.getrusage(resource.RUSAGE_SELF)
-        most = int(used.ru_utime + used.ru_stime + 4 * (SECONDS + SECONDS_TO_READ)) + 1
+        most = int(used.ru_utime + used.ru_stime + 4 * (limits.seconds + limits.seconds_to_read)) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
     except (ImportError, OSError, ValueError):
         return
@@ -142,8 +141,8 @@ def _stack_size() -> int:
 
 
 class _Evaluator:
-    def __init__(self, engine: Any, prelude: str) -> None:
-        self._engine, self._prelude, self._stack = engine, prelude, _stack_size()
+    def __init__(self, engine: Any, prelude: str, limits: _Limits) -> None:
+        self._engine, self._prelude, self._limits, self._stack = engine, prelude, limits, _stack_size()
 
     def answer(self, binding: str, expression: str, rows: str, text: str) -> tuple[str, str]:
         """Kind and payload.
@@ -154,27 +153,27 @@ class _Evaluator:
         """
         context = self._engine.Context()
         try:
-            context.set_memory_limit(memory_for(len(text) + len(rows)))
+            context.set_memory_limit(self._limits.memory_for(len(text) + len(rows)))
             context.set_max_stack_size(self._stack)
-            context.set_time_limit(SECONDS_TO_READ)
+            context.set_time_limit(self._limits.seconds_to_read)
             host = context.eval(self._prelude)
             if problem := self._bind(context, host, binding, expression, rows, text):
                 return "unread", problem
-            context.set_time_limit(SECONDS)
-            said = host("run", expression)
-            if said == "?":
-                said = self._awaited(context, host)
+            context.set_time_limit(self._limits.seconds)
+            answer = host("run", expression)
+            if answer == "?":
+                answer = self._awaited(context, host)
         except MemoryError:
             return "engine", "out of memory"
         except Exception as error:  # noqa: BLE001 - whatever the engine raises: the next expression is another one
             return "engine", str(error)
-        if said[0] == "!":
-            return "error", said[1:]
-        if len(said) > LARGEST_ANSWER:
-            return "large", str(len(said) - 1)
-        if said[0] == "0":
-            return "value", said[1:].replace("\x01a", "\0").replace("\x01b", "\x01")
-        return "value", said[1:]
+        if answer[0] == "!":
+            return "error", answer[1:]
+        if len(answer) > self._limits.largest_answer:
+            return "large", str(len(answer) - 1)
+        if answer[0] == "0":
+            return "value", answer[1:].replace("\x01a", "\0").replace("\x01b", "\x01")
+        return "value", answer[1:]
 
     def _bind(self, context: Any, host: Any, binding: str, expression: str, rows: str, text: str) -> str:
         """What could not be read; empty: all is bound. Only what the expression names is."""
@@ -200,11 +199,11 @@ class _Evaluator:
     def _awaited(self, context: Any, host: Any) -> str:
         from time import process_time
 
-        until = process_time() + SECONDS
+        until = process_time() + self._limits.seconds
         for _ in range(_MOST_JOBS):
             if not context.execute_pending_job():
-                said = host("outcome")
-                return said if said != "?" else '!["Gave", "a promise that is never settled", "", 0, ""]'
+                answer = host("outcome")
+                return answer if answer != "?" else '!["Gave", "a promise that is never settled", "", 0, ""]'
             if process_time() > until:
                 break
         raise self._engine.JSException("InternalError: interrupted")
@@ -222,17 +221,18 @@ def main() -> None:
         writer.flush()
 
     try:
-        evaluator = _Evaluator(_engine(sys.argv[1]), prelude)
+        limits = _Limits(sys.argv[3:])
+        evaluator = _Evaluator(_engine(sys.argv[1]), prelude, limits)
         evaluator.answer("json", "1", "", "[]")  # also loads what is imported late, while that is possible
         has_long_numbers("1" * 16)
         _give_up_rights(int(sys.argv[2]))
-    except Exception as error:  # noqa: BLE001 - told to whoever started us: it is the only one who can act on it
+    except Exception as error:  # noqa: BLE001 - reported to whoever started us: it is the only one who can act on it
         send("failed", f"{type(error).__name__}: {error}")
         return
     send("ready", "")
     while True:
         binding, expression, rows, text = (_read_field(reader) for _ in range(ASKED))
-        _limit_cpu()
+        _limit_cpu(limits)
         send(*evaluator.answer(binding, expression, rows, text))
 
 

@@ -65,7 +65,7 @@ class Output:
     def __init__(self, pipe: Pipe) -> None:
         self._pipe, self._room, self._left_out = pipe, PRINTED, 0
         self._parts: list[str] = []
-        self._size, self._told_at = 0, time.monotonic()
+        self._size, self._reported_at = 0, time.monotonic()
 
     def __call__(self, stream: str, text: str) -> None:
         """It prints."""
@@ -75,7 +75,7 @@ class Output:
         if kept:
             self._parts.append(kept)
             self._size += len(kept)
-            if self._size >= _PIECE or time.monotonic() - self._told_at > _LAG:
+            if self._size >= _PIECE or time.monotonic() - self._reported_at > _LAG:
                 self.flush()
 
     def flush(self, *, is_last: bool = False) -> None:
@@ -87,7 +87,7 @@ class Output:
             if is_last and self._left_out:
                 self._pipe.send("printed", text="", left_out=self._left_out)
         self._parts.clear()
-        self._size, self._told_at = 0, time.monotonic()
+        self._size, self._reported_at = 0, time.monotonic()
 
 
 class Program:
@@ -143,10 +143,10 @@ class Program:
         if name != _BY_NAME and not self._is_known(name):
             return step.resume()
 
-        def stand_in() -> None: ...
+        def placeholder() -> None: ...
 
-        stand_in.__name__ = name
-        return step.resume(value=stand_in)
+        placeholder.__name__ = name
+        return step.resume(value=placeholder)
 
     def _is_known(self, name: str) -> bool:
         """Whether a tool is called so."""

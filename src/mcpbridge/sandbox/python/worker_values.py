@@ -23,10 +23,10 @@ def value_of(data: bytes, *, is_text_of_json: bool) -> Any:
             try:
                 value = json.loads(value)
             except ValueError:
-                return _sayable(value)
+                return _encodable(value)
     except (RecursionError, ValueError):  # ValueError: a number of more than 4,300 digits
         return data.decode("utf-8", "replace")
-    return _sayable(value) if b"\\u" in data else _no_deeper(value)
+    return _encodable(value) if b"\\u" in data else _no_deeper(value)
 
 
 def encode_value(value: Any) -> "tuple[str, str]":
@@ -94,7 +94,7 @@ def _cut(value: Any, depth: int) -> Any:
     return [_cut(inner, depth - 1) for inner in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _sayable(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     """The value without halves of characters, which the interpreter does not take."""
     try:
         json.dumps(value, ensure_ascii=False).encode()

@@ -147,9 +147,9 @@ class RemoteAgent:
             self._discovery.again()
             raise
         finally:
-            told = exchange.record
-            if told.state:  # else the id is what the caller says
-                self._owners.note(call.caller.principal, task_id=told.task_id, context_id=told.context_id)
+            record = exchange.record
+            if record.state:  # else the id is what the caller says
+                self._owners.note(call.caller.principal, task_id=record.task_id, context_id=record.context_id)
         # In a thread, as it may be large.
         return Body(await asyncio.to_thread(lambda: masked(result_of(record, self._redact), self._redact)))
 
@@ -207,7 +207,9 @@ class RemoteAgent:
             if not card.skills:
                 raise ConfigError("its card names no skills: take out `skills`", key="skills")
             skills = _named(card.skills)
-            tools = [_definition(name, self._redact(_told(skill)), self._settings) for name, skill in skills.items()]
+            tools = [
+                _definition(name, self._redact(_skill_text(skill)), self._settings) for name, skill in skills.items()
+            ]
         else:
             tools = [
                 _definition(self._name, self._settings.description or self._redact(_introduced(card)), self._settings)
@@ -255,7 +257,7 @@ def _named(skills: Sequence[Skill]) -> dict[str, Skill]:
     return named
 
 
-def _told(skill: Skill) -> str:
+def _skill_text(skill: Skill) -> str:
     lines = [skill.description or skill.name or skill.id]
     if skill.examples:
         lines.append("For example: " + "; ".join(skill.examples))
@@ -275,8 +277,8 @@ def _definition(name: str, description: str, settings: AgentSettings) -> dict[st
 
 
 def _failure(message: str, code: int) -> Body:
-    said = " ".join(message.split())[:_LONGEST] or "no reason given"
-    text = f"The agent answered with an error ({code}): {said}."
+    reason = " ".join(message.split())[:_LONGEST] or "no reason given"
+    text = f"The agent answered with an error ({code}): {reason}."
     return Body(
         encode({"content": [{"type": "text", "text": f"{text} {_ADVICE.get(code, '')}".strip()}], "isError": True})
     )

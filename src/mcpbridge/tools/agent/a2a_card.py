@@ -67,7 +67,7 @@ def places_of_card(agent: str, card: str | None) -> list[str]:
     return [f"{base}{place}" for place in _WELL_KNOWN for base in bases]
 
 
-def read_card(data: bytes, found_at: str, *, allowed: Sequence[str], url: str | None = None) -> Card:
+def read_card(data: bytes, card_url: str, *, allowed: Sequence[str], url: str | None = None) -> Card:
     """What a card says. `allowed`: where it may send us; `url`: where to send in place of what it says.
 
     Raises:
@@ -76,23 +76,23 @@ def read_card(data: bytes, found_at: str, *, allowed: Sequence[str], url: str | 
     try:
         value: object = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise CardUnusableError(f"what {found_at} answers is no agent card: no JSON") from error
+        raise CardUnusableError(f"what {card_url} answers is no agent card: no JSON") from error
     card = _table(value)
     if not _text(card, "name"):
-        raise CardUnusableError(f"what {found_at} answers is no agent card: it has no `name`")
+        raise CardUnusableError(f"what {card_url} answers is no agent card: it has no `name`")
     capabilities = _table(card.get("capabilities"))
     skills = [_skill(_table(one)) for one in _list(card.get("skills"))[:_MOST_SKILLS]]
     return Card(
         _text(card, "name")[:200],
         _text(card, "description")[:_LONGEST],
-        _chosen(card, found_at, url, allowed),
+        _chosen(card, card_url, url, allowed),
         capabilities.get("streaming") is True,
         tuple(skill for skill in skills if skill.id),
     )
 
 
-def _chosen(card: Mapping[str, Any], found_at: str, url: str | None, allowed: Sequence[str]) -> Interface:
-    offered = list(_offered(card, found_at))
+def _chosen(card: Mapping[str, Any], card_url: str, url: str | None, allowed: Sequence[str]) -> Interface:
+    offered = list(_offered(card, card_url))
     usable = [one for binding, one in offered if binding == _JSON_RPC]
     usable.sort(key=lambda one: one.version != "1.0")
     if url is not None:
@@ -106,28 +106,28 @@ def _chosen(card: Mapping[str, Any], found_at: str, url: str | None, allowed: Se
         if _is_http(one.url) and _origin(one.url) in wanted:
             return one
     raise CardUnusableError(
-        f"its card, found at {found_at}, sends us to {usable[0].url[:200]}, which is elsewhere: our credentials would "
+        f"its card, found at {card_url}, sends us to {usable[0].url[:200]}, which is elsewhere: our credentials would "
         "go there. If that is right, allow it with `allow_origins`, or set `url` to where messages go"
     )
 
 
-def _offered(card: Mapping[str, Any], found_at: str) -> Iterator[tuple[str, Interface]]:
+def _offered(card: Mapping[str, Any], card_url: str) -> Iterator[tuple[str, Interface]]:
     """What the card offers: the binding, and where it is."""
     for one in map(_table, _list(card.get("supportedInterfaces"))):  # 1.0
         version = _version(_text(one, "protocolVersion") or "1.0")
         if version is not None:
             binding = _text(one, "protocolBinding").upper()
-            yield binding, Interface(_joined(found_at, one), version, _text(one, "tenant"))
+            yield binding, Interface(_joined(card_url, one), version, _text(one, "tenant"))
     if _text(card, "url"):  # 0.2, 0.3
         binding = (_text(card, "preferredTransport") or _JSON_RPC).upper()
-        yield binding, Interface(_joined(found_at, card), "0.3")
+        yield binding, Interface(_joined(card_url, card), "0.3")
         for one in map(_table, _list(card.get("additionalInterfaces"))):
-            yield _text(one, "transport").upper(), Interface(_joined(found_at, one), "0.3")
+            yield _text(one, "transport").upper(), Interface(_joined(card_url, one), "0.3")
 
 
-def _joined(found_at: str, table: Mapping[str, Any]) -> str:
+def _joined(card_url: str, table: Mapping[str, Any]) -> str:
     try:
-        return urljoin(found_at, _text(table, "url"))
+        return urljoin(card_url, _text(table, "url"))
     except ValueError:
         return ""
 
@@ -139,8 +139,8 @@ def _origin(url: str) -> tuple[str, str, int | None] | None:
         return None
 
 
-def _version(said: str) -> Version | None:
-    major, _, minor = said.partition(".")
+def _version(version: str) -> Version | None:
+    major, _, minor = version.partition(".")
     if major == "1":
         return "1.0"
     return "0.3" if major == "0" and minor[:1] in ("2", "3") else None

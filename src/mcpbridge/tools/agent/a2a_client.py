@@ -21,8 +21,8 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.agent.a2a_card import Interface
 from mcpbridge.tools.agent.a2a_messages import Method, Record, method_name, params_of_task
-from mcpbridge.tools.http.client import HttpCaller, told_redirect
-from mcpbridge.tools.http.request import Answer, Outgoing, request_of
+from mcpbridge.tools.http.client import HttpCaller, describe_redirect, failure_of, request_of
+from mcpbridge.tools.http.request import Answer, Outgoing
 
 if TYPE_CHECKING:
     import httpx2
@@ -69,8 +69,6 @@ class AgentCaller(HttpCaller):
         """
         import httpx2
 
-        from mcpbridge.protocol.http.responses import failure_of_exception
-
         try:
             response = await self._opened(upstream, self._outgoing(interface, "stream", params))
             try:
@@ -80,11 +78,7 @@ class AgentCaller(HttpCaller):
             finally:
                 await response.aclose()
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            failed = error if isinstance(error, httpx2.HTTPError) else httpx2.LocalProtocolError(str(error))
-            failure = failure_of_exception(upstream, failed).error
-            if isinstance(failure, UpstreamGone):
-                failure.advice = "Check whether the action took effect before you repeat it."
-            raise failure from error
+            raise failure_of(upstream, error) from error
 
     async def _opened(self, upstream: str, outgoing: Outgoing) -> "httpx2.Response":
         """The beginning of an answer. A token that was called back is replaced, once."""
@@ -96,14 +90,14 @@ class AgentCaller(HttpCaller):
             return await self.send(upstream, outgoing, shows_credentials=False)
 
         while True:
-            shown = await self._credentials.shown(upstream, ask)
-            request = request_of(outgoing, shown, self._headers)
+            extra = await self._credentials.for_request(upstream, ask)
+            request = request_of(outgoing, extra, self._headers)
             response = await self._way_to(upstream, request.url).handle_async_request(request)
             response.request = request
             if was_refused or response.status_code != 401 or not self._credentials.is_fetched:
                 return response
             await response.aclose()
-            self._credentials.refused(shown)
+            self._credentials.refused(extra)
             was_refused = True
 
     async def _read(self, upstream: str, response: "httpx2.Response") -> AsyncGenerator[object, None]:
@@ -146,7 +140,7 @@ def _result_of(upstream: str, answer: Answer, redact: Callable[[str], str]) -> o
     from mcpbridge.protocol.http.responses import seconds_to_wait
 
     if 300 <= answer.status < 400:
-        what = told_redirect(answer, redact)
+        what = describe_redirect(answer, redact)
         raise UpstreamHttpError(upstream, answer.status, f"HTTP {answer.status}: {what}")
     if 200 <= answer.status < 300:
         return _unpacked(upstream, answer.body)
@@ -171,8 +165,8 @@ def _unpacked(upstream: str, data: bytes) -> object:
     response: Mapping[str, Any] = cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
     error: object = response.get("error")
     if isinstance(error, dict):
-        told = cast("Mapping[str, Any]", error)
-        code, message = told.get("code"), told.get("message")
+        details = cast("Mapping[str, Any]", error)
+        code, message = details.get("code"), details.get("message")
         raise AgentAnsweredError(code if isinstance(code, int) else 0, message if isinstance(message, str) else "")
     if "result" not in response:
         raise UpstreamGarbled(upstream, "its answer is no JSON-RPC response")
@@ -189,7 +183,7 @@ CANCEL_SECONDS = 3.0
 """Seconds that telling the agent to stop may take."""
 _NO_STREAMS = frozenset({-32004, -32601})
 """Errors of agents that cannot tell of their work, whatever their card says: nothing was begun."""
-_SHOWN = 500
+_PROGRESS_LENGTH = 500
 """Characters of what an agent tells that progress shows."""
 
 
@@ -251,13 +245,13 @@ class Exchange:
 
     async def _listen(self, params: Mapping[str, Any]) -> bool:
         """Follow what the agent tells; False: it cannot, and nothing was begun."""
-        has_told = False
+        has_reported = False
         try:
             events = self._caller.events(self._call.upstream, self._interface, params)
             async with aclosing(events):
                 async for event in events:
-                    has_told |= event is not None
-                    self._take(event, tells_always=True)
+                    has_reported |= event is not None
+                    self._take(event, reports_always=True)
                     if self.record.state and not self.record.goes_on:
                         break
         except AgentAnsweredError as error:
@@ -270,7 +264,7 @@ class Exchange:
             log.info(
                 "an agent's stream broke off; its task is asked for", upstream=self._call.upstream, reason=error.what
             )
-        if not has_told:
+        if not has_reported:
             raise UpstreamGone(self._call.upstream, "it ended its answer without telling anything")
         return True
 
@@ -280,7 +274,7 @@ class Exchange:
             await asyncio.sleep(wait)
             wait = min(LONGEST_WAIT, wait * GROWTH)
             try:
-                self._take(await self._ask(), tells_always=True)
+                self._take(await self._ask(), reports_always=True)
                 missed = 0
             except (UpstreamGone, UpstreamUnavailable, UpstreamHttpError) as error:
                 missed += 1
@@ -292,15 +286,15 @@ class Exchange:
         params = params_of_task(self._interface, self.record.task_id)
         return await self._caller.request(self._call.upstream, self._interface, "get", params)
 
-    def _take(self, value: object, *, tells_always: bool = False) -> None:
-        """`tells_always`: that it is still there is progress as well, with which the time of the call begins anew."""
+    def _take(self, value: object, *, reports_always: bool = False) -> None:
+        """`reports_always`: that it is still there is progress as well, with which the time of the call begins anew."""
         news = self.record.take(value)
         if self.record.task_id:
             self._named.set()
-        if (news or tells_always) and self._call.wants_progress and self.record.goes_on:
+        if (news or reports_always) and self._call.wants_progress and self.record.goes_on:
             self._steps += 1
-            told = {"progress": self._steps, "message": self._redact(news or self.record.state)[:_SHOWN]}
-            self._call.update("notifications/progress", Raw(encode(told)))
+            params = {"progress": self._steps, "message": self._redact(news or self.record.state)[:_PROGRESS_LENGTH]}
+            self._call.update("notifications/progress", Raw(encode(params)))
 
     async def _stop(self) -> None:
         """Tell the agent that nobody waits any more, if it began a task."""

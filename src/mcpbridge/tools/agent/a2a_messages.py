@@ -59,7 +59,7 @@ class Record:
         self.task_id = self.context_id = ""
         self.state = ""
         """`working`, `completed`, …; `message`: it answered at once, without a task; empty: it has told nothing."""
-        self.said: list[Part] = []
+        self.status_parts: list[Part] = []
         """The words that go with its state."""
         self.artifacts: dict[str, Artifact] = {}
         self.answer: list[Part] = []
@@ -72,46 +72,46 @@ class Record:
 
     def take(self, value: object) -> str:
         """Take what the agent tells; returns what is new about it, in a few words. Empty: nothing."""
-        told = _unwrapped(_table(value))
-        if "status" in told or "artifact" in told or "artifactId" in told or told.get("kind") == "task":
-            self._note_ids(told, "taskId" if "artifact" in told or "taskId" in told else "id")
-            if "artifact" in told:
-                return self._take_artifact(told)
-            return self._take_task(told)
-        if "parts" in told:
-            self._note_ids(told, "taskId")
-            self.state, self.said = "message", _parts(told.get("parts"))
-            return text_of(self.said)
+        reply = _unwrapped(_table(value))
+        if "status" in reply or "artifact" in reply or "artifactId" in reply or reply.get("kind") == "task":
+            self._note_ids(reply, "taskId" if "artifact" in reply or "taskId" in reply else "id")
+            if "artifact" in reply:
+                return self._take_artifact(reply)
+            return self._take_task(reply)
+        if "parts" in reply:
+            self._note_ids(reply, "taskId")
+            self.state, self.status_parts = "message", _parts(reply.get("parts"))
+            return text_of(self.status_parts)
         return ""
 
-    def _note_ids(self, told: Mapping[str, Any], task: str) -> None:
-        self.task_id = _text(told, task) or self.task_id
-        self.context_id = _text(told, "contextId") or self.context_id
+    def _note_ids(self, reply: Mapping[str, Any], task: str) -> None:
+        self.task_id = _text(reply, task) or self.task_id
+        self.context_id = _text(reply, "contextId") or self.context_id
 
-    def _take_task(self, told: Mapping[str, Any]) -> str:
-        status = _table(told.get("status"))
-        before = self.state, self.said
+    def _take_task(self, reply: Mapping[str, Any]) -> str:
+        status = _table(reply.get("status"))
+        before = self.state, self.status_parts
         self.state = _state(_text(status, "state")) or self.state or "submitted"
         if "message" in status:
-            self.said = _parts(_table(status["message"]).get("parts"))
+            self.status_parts = _parts(_table(status["message"]).get("parts"))
         elif before[0] != self.state:
-            self.said = []
-        for one in map(_table, _list(told.get("artifacts"))):
+            self.status_parts = []
+        for one in map(_table, _list(reply.get("artifacts"))):
             self.artifacts[_text(one, "artifactId") or str(len(self.artifacts))] = _artifact(one)
-        for one in map(_table, _list(told.get("history"))):
+        for one in map(_table, _list(reply.get("history"))):
             if _text(one, "role").lower().removeprefix("role_") == "agent":
                 self.answer = _parts(one.get("parts"))
-        if (self.state, self.said) == before:
+        if (self.state, self.status_parts) == before:
             return ""
-        words = text_of(self.said)
+        words = text_of(self.status_parts)
         return f"{self.state}: {words}" if words else self.state
 
-    def _take_artifact(self, told: Mapping[str, Any]) -> str:
-        artifact = _table(told["artifact"])
+    def _take_artifact(self, reply: Mapping[str, Any]) -> str:
+        artifact = _table(reply["artifact"])
         id_ = _text(artifact, "artifactId")
         new = _artifact(artifact)
         known = self.artifacts.get(id_)
-        if told.get("append") is True and known is not None:
+        if reply.get("append") is True and known is not None:
             known.parts += new.parts
         else:
             self.artifacts[id_] = new
@@ -168,16 +168,16 @@ def _for_tenant(interface: Interface, params: dict[str, Any]) -> dict[str, Any]:
     return {"tenant": interface.tenant, **params} if interface.tenant else params
 
 
-def _unwrapped(told: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unwrapped(reply: Mapping[str, Any]) -> Mapping[str, Any]:
     """1.0 says what something is by the member that it stands in."""
     for name in ("task", "message", "msg", "statusUpdate", "artifactUpdate"):
-        if isinstance(told.get(name), dict) and "kind" not in told:
-            return cast("Mapping[str, Any]", told[name])
-    return told
+        if isinstance(reply.get(name), dict) and "kind" not in reply:
+            return cast("Mapping[str, Any]", reply[name])
+    return reply
 
 
-def _state(said: str) -> str:
-    state = said.lower().removeprefix("task_state_").replace("_", "-")
+def _state(name: str) -> str:
+    state = name.lower().removeprefix("task_state_").replace("_", "-")
     return {"cancelled": "canceled", "unspecified": "", "unknown": ""}.get(state, state)
 
 
@@ -229,8 +229,8 @@ _FAILED = {
 def result_of(record: Record, redact: Callable[[str], str]) -> dict[str, Any]:
     """The result, as a JSON object. Files that hold what `redact` masks are left out; texts are not masked yet."""
     parts = [part for artifact in record.artifacts.values() for part in artifact.parts]
-    if text_of(parts) != text_of(record.said) or not parts:
-        parts += record.said
+    if text_of(parts) != text_of(record.status_parts) or not parts:
+        parts += record.status_parts
     parts = parts or record.answer
     blocks = [block for part in parts if (block := _block(part, record, redact)) is not None]
     note = _note(record)

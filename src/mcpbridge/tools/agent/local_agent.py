@@ -30,11 +30,11 @@ from mcpbridge.tools.agent.settings import AgentSettings
 from mcpbridge.tools.backend import BackendContext, Health
 from mcpbridge.tools.python.backend import PythonBackend
 from mcpbridge.tools.python.import_object import import_object
-from mcpbridge.tools.python.output import Check, check_of, made, wrapped
+from mcpbridge.tools.python.output import Check, check_of, to_result, wrapped
 from mcpbridge.tools.python.run_context.context import Keeps
-from mcpbridge.tools.python.run_context.store import hold
+from mcpbridge.tools.python.run_context.store import open_run_context
 from mcpbridge.tools.python.run_context.value_types import Misfit, Shape
-from mcpbridge.tools.python.signature import Unusable, decoded, documented, hints_of, is_context, kept_type
+from mcpbridge.tools.python.signature import Unusable, context_type, decoded, documented, hints_of, is_context
 
 MOST_CONVERSATIONS, MOST_TURNS = 100, 40
 """Conversations of one agent that are remembered, the latest, and turns of each."""
@@ -89,8 +89,8 @@ class LocalAgent(PythonBackend[_Agent]):
     def _bring_in(self, directory: Path) -> _Agent:
         return _looked_at(self._name, import_object(self._source, directory), self._settings)
 
-    def _tools_of(self, made: _Agent) -> Sequence[Mapping[str, Any]]:
-        return [made.definition]
+    def _tools_of(self, loaded: _Agent) -> Sequence[Mapping[str, Any]]:
+        return [loaded.definition]
 
     async def run(self, call: Call) -> Body:
         """See `Backend`."""
@@ -98,11 +98,15 @@ class LocalAgent(PythonBackend[_Agent]):
         raw = call.params.get("arguments")
         given = decoded(EMPTY_OBJECT if raw is None else bytes(raw))
         known = self._conversation(call, given.get("context_id")) if agent.converses else None
-        told = given if agent.has_own_schema else {key: given[key] for key in ("message", "data") if key in given}
+        message_arguments = (
+            given if agent.has_own_schema else {key: given[key] for key in ("message", "data") if key in given}
+        )
         cancellation = Cancellation()
-        named: dict[str, Any] = {agent.message: told if agent.takes_object else told.get("message", "")}
+        named: dict[str, Any] = {
+            agent.message: message_arguments if agent.takes_object else message_arguments.get("message", "")
+        }
         context = replace(call.context, cancellation=cancellation)
-        held = hold(call, context, agent.keeps, self._invoker.value) if agent.keeps is not None else None
+        held = open_run_context(call, context, agent.keeps, self._invoker.value) if agent.keeps is not None else None
         if agent.context:
             named[agent.context] = context if held is None else held.context
         if known is not None and agent.history:
@@ -112,10 +116,10 @@ class LocalAgent(PythonBackend[_Agent]):
         try:
             work = self._invoker.value(agent.function, (), named, call=call, cancellation=cancellation, fold=_joined)
             answer = await (work if held is None else held.during(work))
-            result = await made(answer, call, self._name, agent.output_check, is_wrapped=agent.is_wrapped)
+            result = await to_result(answer, call, self._name, agent.output_check, is_wrapped=agent.is_wrapped)
         except BaseException as error:  # noqa: BLE001 - `failed` raises again what is no failure of the agent
             return self._invoker.failed(error, self._name)
-        return result if known is None else self._kept(known, _said(told), result)
+        return result if known is None else self._with_conversation(known, _message_text(message_arguments), result)
 
     async def check(self) -> Health:
         """See `Backend`. That the callable is there is all that can be known."""
@@ -135,12 +139,12 @@ class LocalAgent(PythonBackend[_Agent]):
             )
         return key, self._conversations[key]
 
-    def _kept(self, known: tuple[tuple[str, str], list[Turn]], said: str, result: Body) -> Body:
+    def _with_conversation(self, known: tuple[tuple[str, str], list[Turn]], message: str, result: Body) -> Body:
         """The result, with how to go on."""
         key, turns = known
         value = result.value()
         answer = "\n".join(block["text"] for block in value["content"] if block.get("type") == "text")
-        self._conversations[key] = [*turns, Turn("user", said), Turn("agent", answer)][-MOST_TURNS:]
+        self._conversations[key] = [*turns, Turn("user", message), Turn("agent", answer)][-MOST_TURNS:]
         self._conversations.move_to_end(key)
         while len(self._conversations) > MOST_CONVERSATIONS:
             self._conversations.popitem(last=False)
@@ -155,15 +159,15 @@ def _joined(so_far: object, event: object) -> object:
     return f"{so_far or ''}{event}" if isinstance(event, str) else so_far
 
 
-def _said(told: Mapping[str, Any]) -> str:
-    message = told.get("message")
-    return message if isinstance(message, str) and "data" not in told else msgspec.json.encode(told).decode()
+def _message_text(arguments: Mapping[str, Any]) -> str:
+    message = arguments.get("message")
+    return message if isinstance(message, str) and "data" not in arguments else msgspec.json.encode(arguments).decode()
 
 
-def _looked_at(name: str, found: object, settings: AgentSettings) -> _Agent:
-    if not callable(found):
-        raise Unusable(f"it is no function but {type(found).__name__}")
-    function = cast("Callable[..., Any]", found)
+def _looked_at(name: str, target: object, settings: AgentSettings) -> _Agent:
+    if not callable(target):
+        raise Unusable(f"it is no function but {type(target).__name__}")
+    function = cast("Callable[..., Any]", target)
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
@@ -198,7 +202,7 @@ def _looked_at(name: str, found: object, settings: AgentSettings) -> _Agent:
         history=history,
         context_id=context_id,
         context=context,
-        keeps=_kept(hints.get(context)),
+        keeps=_with_conversation(hints.get(context)),
         takes_object=takes_object,
         has_own_schema=settings.input_schema is not None,
         definition=definition,
@@ -207,9 +211,9 @@ def _looked_at(name: str, found: object, settings: AgentSettings) -> _Agent:
     )
 
 
-def _kept(hint: object) -> Keeps | None:
+def _with_conversation(hint: object) -> Keeps | None:
     try:
-        kind = kept_type(hint)
+        kind = context_type(hint)
         return Keeps(Shape(kind), None) if kind is not None else None
     except Misfit as error:
         raise Unusable(f"its `Context[...]`: {error}") from error

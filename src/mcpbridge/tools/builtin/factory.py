@@ -19,7 +19,7 @@ class BuiltinContext(Struct, frozen=True):
 
     runner: Callable[[], Runner]
     """The sandbox."""
-    told: Callable[[Call, str], Awaitable[Mapping[str, Any]]]
+    read_status: Callable[[Call, str], Awaitable[Mapping[str, Any]]]
     """What `brief` and `pulse` tell a caller, by the name of the tool."""
     directory: Path = Path()
     """Where the configuration stands."""
@@ -35,7 +35,7 @@ def make(name: str, section: Any, context: BuiltinContext) -> Builtin:
     if name in ("brief", "pulse", "context-status"):
         from mcpbridge.tools.builtin.meta.session_status import StandingTool
 
-        return StandingTool(name, context.told)
+        return StandingTool(name, context.read_status)
     if name in META:
         from mcpbridge.tools.builtin.meta.session_status import Deliverable
 

@@ -111,7 +111,9 @@ def filled(template: Template, arguments: Mapping[str, Any], options: Sequence[s
 
 def filled_text(text: str, arguments: Mapping[str, Any]) -> str:
     """A text with the arguments in their places, such as what a program reads; those left out are empty."""
-    return _PLACE.sub(lambda place: f"{{{place[1]}}}" if place[1] else _shown(arguments.get(place[2]), place[2]), text)
+    return _PLACE.sub(
+        lambda place: f"{{{place[1]}}}" if place[1] else _as_text(arguments.get(place[2]), place[2]), text
+    )
 
 
 def _is_given(arguments: Mapping[str, Any], word: Word) -> bool:
@@ -138,7 +140,7 @@ def _word(word: Word, arguments: Mapping[str, Any], options: Sequence[str], *, i
         before = word[end : place.start()]
         end = place.end()
         name = place[2]
-        said = f"{{{place[1]}}}" if not name else _shown(arguments[name], name)
+        said = f"{{{place[1]}}}" if not name else _as_text(arguments[name], name)
         is_first = not any(pieces) and not before
         if name and said and is_first:
             leading = name
@@ -153,7 +155,7 @@ def _word(word: Word, arguments: Mapping[str, Any], options: Sequence[str], *, i
     return made
 
 
-def _shown(value: Any, name: str) -> str:
+def _as_text(value: Any, name: str) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -197,11 +199,11 @@ class Reading(Struct, frozen=True):
             return self._failed(ran, describe_end(ran, self.limits) or "exit code 0")
         if self.output == "json":
             return self._of_json(ran)
-        shown, note = self._shown("the output", ran.stdout, ran.cut[0])
-        said = [shown, note] if shown or note else self._beside(ran)
+        shown, note = self._excerpt("the output", ran.stdout, ran.cut[0])
+        lines = [shown, note] if shown or note else self._beside(ran)
         if self.output == "text":
-            return _body(said, ran)
-        return self._structured(said, {"lines": shown.splitlines()}, ran)
+            return _body(lines, ran)
+        return self._structured(lines, {"lines": shown.splitlines()}, ran)
 
     def _of_json(self, ran: JobResult) -> Body:
         if ran.cut[0]:
@@ -214,33 +216,33 @@ class Reading(Struct, frozen=True):
         structured = cast("dict[str, Any]", value if is_object else {"result": value})
         return self._structured([ran.stdout.decode("utf-8", "replace").strip()], structured, ran)
 
-    def _structured(self, said: list[str], value: dict[str, Any], ran: JobResult) -> Body:
+    def _structured(self, lines: list[str], value: dict[str, Any], ran: JobResult) -> Body:
         fault = self.shape.fault(value) if self.shape is not None else ""
         if fault:
             return self._failed(ran, f"its output does not fit the output schema ({fault})")
-        return _body(said, ran, structuredContent=value)
+        return _body(lines, ran, structuredContent=value)
 
     def _beside(self, ran: JobResult) -> list[str]:
         """Of a program that wrote nothing to its standard output: what it said besides."""
-        shown, note = self._shown("stderr", ran.stderr, ran.cut[1])
+        shown, note = self._excerpt("stderr", ran.stderr, ran.cut[1])
         return ["(no output)", *(("stderr:", shown, note) if shown.strip() else ())]
 
     def _failed(self, ran: JobResult, why: str) -> Body:
-        said = [f"It failed: {why}"]
+        lines = [f"It failed: {why}"]
         for name, data, cut in (("stderr", ran.stderr, ran.cut[1]), ("stdout", ran.stdout, ran.cut[0])):
-            shown, note = self._shown(name, data, cut)
+            shown, note = self._excerpt(name, data, cut)
             if shown.strip():
-                said += [f"{name}:", shown]
-            said.append(note)
-        return _body([self.redact(part) for part in said], ran, isError=True)
+                lines += [f"{name}:", shown]
+            lines.append(note)
+        return _body([self.redact(part) for part in lines], ran, isError=True)
 
-    def _shown(self, name: str, data: bytes, cut: int) -> tuple[str, str]:
+    def _excerpt(self, name: str, data: bytes, cut: int) -> tuple[str, str]:
         """The beginning, and what is said of the rest."""
         kept = data[: self.cap]
         missing = cut + len(data) - len(kept)
         return decoded(kept, is_cut=bool(missing)).rstrip("\n"), describe_cut(name, len(kept), missing)
 
 
-def _body(said: list[str], ran: JobResult, **more: Any) -> Body:
-    text = "\n".join(part for part in said if part)
+def _body(lines: list[str], ran: JobResult, **more: Any) -> Body:
+    text = "\n".join(part for part in lines if part)
     return Body(encode({"content": [{"type": "text", "text": text}], **more, "_meta": {SANDBOX: ran.tier}}))

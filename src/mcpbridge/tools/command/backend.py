@@ -108,7 +108,7 @@ class CommandBackend:
         """
         settings, arguments = self._settings, _arguments(call)
         program, *words = filled(settings.command, arguments, settings.options)
-        found, directory = self._found(program), self._directory()
+        found, directory = self._program_file(program), self._directory()
         await self._sandbox()
         access = self._access
         if not self._runner.is_off:
@@ -147,7 +147,7 @@ class CommandBackend:
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 await self._look()
-                found = self._found(self._program)
+                found = self._program_file(self._program)
                 self._directory()
                 where = await self._sandbox()
         except (ToolInactive, TimeoutError) as error:
@@ -202,7 +202,7 @@ class CommandBackend:
             raise self._inactive(f"its `cwd` is not there: {directory}", "Whoever runs the bridge has to make it.")
         return directory
 
-    def _found(self, program: str) -> str:
+    def _program_file(self, program: str) -> str:
         """The file of the program."""
         if os.sep in program or program.startswith("~"):
             found = shutil.which(self._place(program))

@@ -166,11 +166,11 @@ class GrpcBackend:
         try:
             if shape.gives_many:
                 return _result(encode(await self._collect(shape, under_way, call)))
-            return _result(await self._told(shape, await under_way, call))
+            return _result(await self._message_json(shape, await under_way, call))
         finally:
             under_way.cancel()
 
-    async def _told(self, shape: Shape, message: Any, call: Call) -> bytes:
+    async def _message_json(self, shape: Shape, message: Any, call: Call) -> bytes:
         """A message that came, as JSON without secrets."""
         if message is None:  # so the library tells of bytes that are no such message
             raise UpstreamGarbled(call.upstream, f"its answer is no {shape.descriptor.output_type.full_name}")
@@ -189,11 +189,11 @@ class GrpcBackend:
             if len(values) == self._settings.max_messages or size > self._settings.max_message:
                 is_cut = True
                 break
-            told = await self._told(shape, message, call)
-            values.append(Raw(told))
+            answer = await self._message_json(shape, message, call)
+            values.append(Raw(answer))
             if call.wants_progress:
-                said = told[: 4 * _MESSAGE_LENGTH].decode(errors="ignore")[:_MESSAGE_LENGTH]
-                call.update("notifications/progress", Raw(encode({"progress": len(values), "message": said})))
+                text = answer[: 4 * _MESSAGE_LENGTH].decode(errors="ignore")[:_MESSAGE_LENGTH]
+                call.update("notifications/progress", Raw(encode({"progress": len(values), "message": text})))
         return {"messages": values, **({"truncated": True} if is_cut else {})}
 
     def _check_sizes(self, messages: list[Any]) -> None:

@@ -167,9 +167,9 @@ def _hints(method: Any) -> dict[str, Any]:
     return {"idempotentHint": True} if level == idempotent else {}
 
 
-def _several(one: dict[str, Any], said: str) -> dict[str, Any]:
+def _several(one: dict[str, Any], description: str) -> dict[str, Any]:
     inner = {key: value for key, value in one.items() if key != "$defs"}
-    messages = {"type": "array", "items": inner, "description": said}
+    messages = {"type": "array", "items": inner, "description": description}
     schema: dict[str, Any] = {"type": "object", "properties": {"messages": messages}, "required": ["messages"]}
     return {**schema, "$defs": one["$defs"]} if "$defs" in one else schema
 

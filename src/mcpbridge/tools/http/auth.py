@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.tools.http.request import Answer, Outgoing, Shown, query_text
+from mcpbridge.tools.http.request import Answer, Outgoing, RequestCredentials, query_text
 from mcpbridge.tools.http.settings import ApiKey, BasicAuth, BearerToken, ClientCredentials
 
 _EARLY = 30.0
@@ -27,22 +27,22 @@ class _Token(Struct):
     expires_in: float | None = None
 
 
-def shown_of(auth: BearerToken | BasicAuth | ApiKey | None) -> Shown:
+def fixed_credentials(auth: BearerToken | BasicAuth | ApiKey | None) -> RequestCredentials:
     """What is the same for every request."""
     match auth:
         case None:
-            return Shown()
+            return RequestCredentials()
         case BearerToken():
-            return Shown((("authorization", f"Bearer {auth.token}"),))
+            return RequestCredentials((("authorization", f"Bearer {auth.token}"),))
         case BasicAuth():
             pair = base64.b64encode(f"{auth.username}:{auth.password}".encode()).decode()
-            return Shown((("authorization", f"Basic {pair}"),))
+            return RequestCredentials((("authorization", f"Basic {pair}"),))
         case ApiKey() if auth.header is not None:
-            return Shown(((auth.header.lower(), auth.key),))
+            return RequestCredentials(((auth.header.lower(), auth.key),))
         case ApiKey() if auth.cookie is not None:
-            return Shown((("cookie", f"{auth.cookie}={auth.key}"),))
+            return RequestCredentials((("cookie", f"{auth.cookie}={auth.key}"),))
         case ApiKey():
-            return Shown(query=f"{query_text(auth.query or '')}={query_text(auth.key)}")
+            return RequestCredentials(query=f"{query_text(auth.query or '')}={query_text(auth.key)}")
 
 
 def secrets_of(auth: BearerToken | BasicAuth | ApiKey | ClientCredentials | None) -> Iterator[str]:
@@ -65,7 +65,7 @@ class Credentials:
 
     def __init__(self, auth: BearerToken | BasicAuth | ApiKey | ClientCredentials | None) -> None:
         self._client = auth if isinstance(auth, ClientCredentials) else None
-        self._fixed = shown_of(None if isinstance(auth, ClientCredentials) else auth)
+        self._fixed = fixed_credentials(None if isinstance(auth, ClientCredentials) else auth)
         self._token, self._ends = "", 0.0
         self.redactor = Redactor(secrets_of(auth))
         """Masks them, tokens too that are fetched later."""
@@ -76,7 +76,7 @@ class Credentials:
         """A token that the service refuses may be replaced by a newer one."""
         return self._client is not None
 
-    async def shown(self, upstream: str, send: Callable[[Outgoing], Awaitable[Answer]]) -> Shown:
+    async def for_request(self, upstream: str, send: Callable[[Outgoing], Awaitable[Answer]]) -> RequestCredentials:
         """What to add to a request. `upstream`: whom errors name; `send` sends those to the authorization server.
 
         Raises:
@@ -91,11 +91,11 @@ class Credentials:
                 lifetime = _LIFETIME if token.expires_in is None else token.expires_in
                 self.redactor.learn("", [token.access_token])
                 self._token, self._ends = token.access_token, clock() + max(1.0, lifetime - _EARLY)
-            return Shown((("authorization", f"Bearer {self._token}"),))
+            return RequestCredentials((("authorization", f"Bearer {self._token}"),))
 
-    def refused(self, shown: Shown) -> None:
+    def refused(self, used: RequestCredentials) -> None:
         """The service did not take this token: the next request gets another one."""
-        if shown.headers == (("authorization", f"Bearer {self._token}"),):
+        if used.headers == (("authorization", f"Bearer {self._token}"),):
             self._token = ""
 
 

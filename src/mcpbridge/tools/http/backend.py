@@ -173,16 +173,16 @@ def _schema(settings: HttpToolSettings) -> dict[str, Any]:
 
 def _text_or_any(settings: HttpToolSettings, name: str, texts: Mapping[str, bool]) -> dict[str, Any]:
     """A place that makes up the whole of a member of the body takes any value; all others take text."""
-    alone = (f"{{{name}}}", f"{{{name}?}}")
+    places = (f"{{{name}}}", f"{{{name}?}}")
     in_params = places_in(settings.params)
-    if name in texts or name in in_params or not _stands_alone(settings.body, alone):
+    if name in texts or name in in_params or not _is_whole_member(settings.body, places):
         return {"type": "string"}
     return {}
 
 
-def _stands_alone(template: Any, alone: tuple[str, str]) -> bool:
+def _is_whole_member(template: Any, places: tuple[str, str]) -> bool:
     if isinstance(template, dict):
-        return any(_stands_alone(value, alone) for value in cast("dict[str, Any]", template).values())
+        return any(_is_whole_member(value, places) for value in cast("dict[str, Any]", template).values())
     if isinstance(template, list):
-        return any(_stands_alone(value, alone) for value in cast("list[Any]", template))
-    return template in alone
+        return any(_is_whole_member(value, places) for value in cast("list[Any]", template))
+    return template in places

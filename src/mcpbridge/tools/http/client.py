@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mcpbridge.base.errors import ConfigError, UpstreamError, UpstreamGone, UpstreamUnavailable
+from mcpbridge.base.errors import BridgeError, ConfigError, UpstreamError, UpstreamGone, UpstreamUnavailable
 from mcpbridge.base.redaction import SECRET_NAME
+from mcpbridge.base.version import __version__
 from mcpbridge.tools.backend import Health
 from mcpbridge.tools.http.auth import Credentials
-from mcpbridge.tools.http.request import Answer, Outgoing, Shown, origin_of, read_body, request_of
+from mcpbridge.tools.http.request import CODINGS, Answer, Outgoing, Part, RequestCredentials, origin_of, read_body
 from mcpbridge.tools.http.settings import HttpReach
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+CONNECT_SECONDS = 10.0
+"""Seconds in which a connection must be there."""
 _CLOSING = 2.0
 """Seconds that closing the connections may take."""
 
@@ -74,39 +77,41 @@ class HttpCaller:
             UpstreamGone, UpstreamGarbled: it was sent, and there is no answer that can be read.
         """
         if not shows_credentials:
-            return await self._followed(upstream, outgoing, Shown(), {})
+            return await self._followed(upstream, outgoing, RequestCredentials(), {})
         given = self._headers
 
         async def ask(outgoing: Outgoing) -> Answer:
-            return await self._followed(upstream, outgoing, Shown(), {})
+            return await self._followed(upstream, outgoing, RequestCredentials(), {})
 
-        shown = await self._credentials.shown(upstream, ask)
-        answer = await self._followed(upstream, outgoing, shown, given)
+        extra = await self._credentials.for_request(upstream, ask)
+        answer = await self._followed(upstream, outgoing, extra, given)
         if answer.status != 401 or not self._credentials.is_fetched:
             return answer
-        self._credentials.refused(shown)  # nothing ran: a token that was called back is replaced, once
-        shown = await self._credentials.shown(upstream, ask)
-        return await self._followed(upstream, outgoing, shown, given)
+        self._credentials.refused(extra)  # nothing ran: a token that was called back is replaced, once
+        extra = await self._credentials.for_request(upstream, ask)
+        return await self._followed(upstream, outgoing, extra, given)
 
-    async def _followed(self, upstream: str, outgoing: Outgoing, shown: Shown, given: Mapping[str, str]) -> Answer:
+    async def _followed(
+        self, upstream: str, outgoing: Outgoing, extra: RequestCredentials, given: Mapping[str, str]
+    ) -> Answer:
         """The answer of the last of several addresses of one host."""
         for _ in range(_MOST_REDIRECTS):
-            answer = await self._sent(upstream, outgoing, shown, given)
+            answer = await self._sent(upstream, outgoing, extra, given)
             further = _redirected(outgoing, answer)
             if further is None:
                 return answer
             outgoing = further
         raise UpstreamGone(upstream, f"it redirects more than {_MOST_REDIRECTS} times")
 
-    async def _sent(self, upstream: str, outgoing: Outgoing, shown: Shown, given: Mapping[str, str]) -> Answer:
+    async def _sent(
+        self, upstream: str, outgoing: Outgoing, extra: RequestCredentials, given: Mapping[str, str]
+    ) -> Answer:
         import httpx2
-
-        from mcpbridge.protocol.http.responses import failure_of_exception
 
         if not self._is_running:
             raise UpstreamUnavailable(upstream, "it does not run")
         try:
-            request = request_of(outgoing, shown, given)
+            request = request_of(outgoing, extra, given)
             response = await self._way_to(upstream, request.url).handle_async_request(request)
             response.request = request
             try:
@@ -116,11 +121,7 @@ class HttpCaller:
             finally:
                 await response.aclose()
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            failed = error if isinstance(error, httpx2.HTTPError) else httpx2.LocalProtocolError(str(error))
-            failure = failure_of_exception(upstream, failed).error
-            if isinstance(failure, UpstreamGone):
-                failure.advice = "Check whether the action took effect before you repeat it."
-            raise failure from error
+            raise failure_of(upstream, error) from error
         return Answer(response.status_code, response.headers, body, outgoing.url, is_cut)
 
     def _way_to(self, upstream: str, url: "httpx2.URL") -> "httpx2.AsyncBaseTransport":
@@ -152,7 +153,53 @@ class HttpCaller:
         return Network(options, self._settings.proxy or "")
 
 
-def told_redirect(answer: Answer, redact: Callable[[str], str]) -> str:
+def request_of(outgoing: Outgoing, extra: RequestCredentials, given: Mapping[str, str]) -> "httpx2.Request":
+    """Headers of the settings and credentials count before those of the call."""
+    import httpx2
+
+    headers = {
+        "accept": "application/json, */*;q=0.8",
+        "accept-encoding": CODINGS,
+        "user-agent": f"mcpbridge/{__version__}",
+    }
+    headers |= dict(outgoing.headers)
+    cookies = [headers.pop("cookie", ""), given.get("cookie", "")]
+    headers |= {**given} | {name: value for name, value in extra.headers if name != "cookie"}
+    cookies += [value for name, value in extra.headers if name == "cookie"]
+    if cookie := "; ".join(filter(None, cookies)):
+        headers["cookie"] = cookie
+    url = outgoing.url
+    if extra.query:
+        url = f"{url}{'&' if '?' in url else '?'}{extra.query}"
+    encoded = [(name.encode("ascii"), value.encode()) for name, value in headers.items()]
+    # Only the connection has a time of its own: that of the whole is kept by whoever calls.
+    timeout = {"timeout": {"connect": CONNECT_SECONDS, "read": None, "write": None, "pool": None}}
+    if outgoing.parts is None:
+        content = outgoing.content or (b"" if outgoing.method in ("POST", "PUT", "PATCH") else None)
+        return httpx2.Request(outgoing.method, url, headers=encoded, content=content, extensions=timeout)
+    files = [(part.name, _file(part)) for part in outgoing.parts]
+    return httpx2.Request(outgoing.method, url, headers=encoded, files=files, extensions=timeout)
+
+
+def _file(part: Part) -> tuple[str | None, bytes] | tuple[str | None, bytes, str]:
+    name = part.name if part.is_file else None
+    return (name, part.data, part.media_type) if part.media_type else (name, part.data)
+
+
+def failure_of(upstream: str, error: "httpx2.HTTPError | httpx2.InvalidURL") -> BridgeError:
+    """What a failed exchange means for the call: nothing was sent, or nobody knows whether it took effect."""
+    import httpx2
+
+    from mcpbridge.protocol.http.responses import failure_of_exception
+
+    failed = error if isinstance(error, httpx2.HTTPError) else httpx2.LocalProtocolError(str(error))
+    failure = failure_of_exception(upstream, failed).error
+    if isinstance(failure, UpstreamGone):
+        failure.advice = "Check whether the action took effect before you repeat it."
+    return failure
+
+
+def describe_redirect(answer: Answer, redact: Callable[[str], str]) -> str:
     """Where an answer leads that is not followed, in a few words."""
     import httpx2
 
@@ -184,8 +231,8 @@ def _redirected(outgoing: Outgoing, answer: Answer) -> Outgoing | None:
     url = str(target.copy_with(fragment=None))
     if answer.status in (307, 308) or outgoing.method in ("GET", "HEAD"):
         return replace(outgoing, url=url)
-    kept = tuple((name, value) for name, value in outgoing.headers if name != "content-type")
-    return Outgoing("GET", url, kept)
+    headers = tuple((name, value) for name, value in outgoing.headers if name != "content-type")
+    return Outgoing("GET", url, headers)
 
 
 def _proxied(proxy: str, network: "Network") -> "httpx2.AsyncBaseTransport":
@@ -219,15 +266,15 @@ async def look_at(caller: HttpCaller, origin: str, health: str | None, redact: C
     is_ours = health is not None and not is_elsewhere(url, origin)
     clock = asyncio.get_running_loop().time
     began = clock()
-    shown = redact(url.partition("?")[0])
+    address = redact(url.partition("?")[0])
     try:
         async with asyncio.timeout(_SECONDS):
             answer = await caller.send("health", outgoing, shows_credentials=is_ours)
     except TimeoutError:
-        return Health(ok=False, detail=f"{shown}: no answer within {_SECONDS:g} s", seconds=clock() - began)
+        return Health(ok=False, detail=f"{address}: no answer within {_SECONDS:g} s", seconds=clock() - began)
     except UpstreamError as error:
-        return Health(ok=False, detail=redact(f"{shown}: {error.what}"), seconds=clock() - began)
+        return Health(ok=False, detail=redact(f"{address}: {error.what}"), seconds=clock() - began)
     seconds = clock() - began
     if health is None:
-        return Health(ok=True, detail=f"{shown} answers (HTTP {answer.status}); no `health` is set", seconds=seconds)
-    return Health(ok=answer.status < 400, detail=f"{shown}: HTTP {answer.status}", seconds=seconds)
+        return Health(ok=True, detail=f"{address} answers (HTTP {answer.status}); no `health` is set", seconds=seconds)
+    return Health(ok=answer.status < 400, detail=f"{address}: HTTP {answer.status}", seconds=seconds)

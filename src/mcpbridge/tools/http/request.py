@@ -21,7 +21,6 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import Struct
 
 from mcpbridge.base.errors import ArgumentsRefused, UpstreamGarbled
-from mcpbridge.base.version import __version__
 
 if TYPE_CHECKING:
     import httpx2
@@ -96,10 +95,6 @@ class _Unpacker:
             raise UpstreamGarbled(self._upstream, "its answer ends in the middle of what is packed")
 
 
-CONNECT_SECONDS = 10.0
-"""Seconds in which a connection must be there."""
-
-
 class Part(Struct, frozen=True):
     """One part of a multipart body."""
 
@@ -133,45 +128,12 @@ class Answer(Struct, frozen=True):
     """It was larger than it may be; this is the beginning."""
 
 
-class Shown(Struct, frozen=True):
+class RequestCredentials(Struct, frozen=True):
     """What is added to a request."""
 
     headers: tuple[tuple[str, str], ...] = ()
     query: str = ""
     """Encoded; empty: nothing."""
-
-
-def request_of(outgoing: Outgoing, shown: Shown, given: Mapping[str, str]) -> "httpx2.Request":
-    """Headers of the settings and credentials count before those of the call."""
-    import httpx2
-
-    headers = {
-        "accept": "application/json, */*;q=0.8",
-        "accept-encoding": CODINGS,
-        "user-agent": f"mcpbridge/{__version__}",
-    }
-    headers |= dict(outgoing.headers)
-    cookies = [headers.pop("cookie", ""), given.get("cookie", "")]
-    headers |= {**given} | {name: value for name, value in shown.headers if name != "cookie"}
-    cookies += [value for name, value in shown.headers if name == "cookie"]
-    if cookie := "; ".join(filter(None, cookies)):
-        headers["cookie"] = cookie
-    url = outgoing.url
-    if shown.query:
-        url = f"{url}{'&' if '?' in url else '?'}{shown.query}"
-    encoded = [(name.encode("ascii"), value.encode()) for name, value in headers.items()]
-    # Only the connection has a time of its own: that of the whole is kept by whoever calls.
-    timeout = {"timeout": {"connect": CONNECT_SECONDS, "read": None, "write": None, "pool": None}}
-    if outgoing.parts is None:
-        content = outgoing.content or (b"" if outgoing.method in ("POST", "PUT", "PATCH") else None)
-        return httpx2.Request(outgoing.method, url, headers=encoded, content=content, extensions=timeout)
-    files = [(part.name, _file(part)) for part in outgoing.parts]
-    return httpx2.Request(outgoing.method, url, headers=encoded, files=files, extensions=timeout)
-
-
-def _file(part: Part) -> tuple[str | None, bytes] | tuple[str | None, bytes, str]:
-    name = part.name if part.is_file else None
-    return (name, part.data, part.media_type) if part.media_type else (name, part.data)
 
 
 _UNRESERVED = "-._~"

@@ -19,7 +19,7 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.units import show_bytes
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.tools.http.client import told_redirect
+from mcpbridge.tools.http.client import describe_redirect
 from mcpbridge.tools.http.request import Answer
 from mcpbridge.tools.json_mapping import MISSING, MappingFailed, Paths, mapped
 from mcpbridge.tools.python.output import check_of, wrapped
@@ -62,9 +62,9 @@ _decode = msgspec.json.Decoder(float_hook=lambda _: 0.0).decode
 """For finding out whether it is JSON: a number that is too large for a float is one all the same."""
 _LARGE = 64 << 10
 """Bytes from which an answer is read in a thread."""
-_SAID = 2000
+_ERROR_TEXT_LENGTH = 2000
 """Characters of a service's own words about a failure."""
-_TELLING = ("location", "content-type", "content-length", "last-modified", "etag", "retry-after")
+_REPORTED_HEADERS = ("location", "content-type", "content-length", "last-modified", "etag", "retry-after")
 """Headers that are told of an answer without a body."""
 _TEXTS = ("text/", "application/xml", "application/yaml", "application/x-yaml", "application/javascript")
 _TEXT_ENDINGS = ("+xml", "+yaml", "x-www-form-urlencoded", "ndjson", "jsonl", "json-seq", "graphql", "sql", "toml")
@@ -106,17 +106,17 @@ def result_of(
         except MappingFailed as error:
             return failed(f"The answer of the service is not as `output_mapping` expects it: {error}")
     if output is None:
-        return made(found, found.value if found.is_object else None)
+        return result_body(found, found.value if found.is_object else None)
     structured = output.structured(found.value) if found.value is not None else None
     fault = output.fault(structured) if structured is not None else "it is no JSON"
     if fault:
         return failed(f"The answer of the service is not as `output_schema` of this tool has it: {fault}")
-    return made(found, structured)
+    return result_body(found, structured)
 
 
-def made(found: Read, structured: Raw | None) -> Body:
+def result_body(answer: Read, structured: Raw | None) -> Body:
     """The result with this content."""
-    members: dict[str, Any] = {"content": [found.content]}
+    members: dict[str, Any] = {"content": [answer.content]}
     if structured is not None:
         members["structuredContent"] = structured
     return Body(encode(members))
@@ -136,7 +136,7 @@ def read(answer: Answer, redact: Callable[[str], str]) -> Read:
     """What an answer without a failure holds: JSON, text, a picture, a sound, or bytes."""
     media_type, charset = _media_type(answer.headers.get("content-type", ""))
     if not answer.body:
-        told = [f"{name}: {answer.headers[name]}" for name in _TELLING if name in answer.headers]
+        told = [f"{name}: {answer.headers[name]}" for name in _REPORTED_HEADERS if name in answer.headers]
         return Read(_text(redact("\n".join([f"{_status(answer.status)}, without content", *told]))))
     is_json = media_type in ("", "application/json", "text/json") or media_type.endswith("+json")
     if is_json and (value := _json(answer.body, redact)) is not None:
@@ -154,11 +154,11 @@ def read(answer: Answer, redact: Callable[[str], str]) -> Read:
     return Read({"type": "resource", "resource": {"uri": address, "mimeType": media_type, "blob": data}})
 
 
-def _mapped(found: Read, mapping: Paths) -> Read:
-    if found.value is None:
+def _mapped(answer: Read, mapping: Paths) -> Read:
+    if answer.value is None:
         raise MappingFailed("it is no JSON")
     try:
-        value = mapped(mapping, msgspec.json.decode(found.value))
+        value = mapped(mapping, msgspec.json.decode(answer.value))
     except msgspec.DecodeError as error:
         raise MappingFailed(f"it cannot be read: {error}") from error
     if value is MISSING:
@@ -173,22 +173,22 @@ def refusal_of(upstream: str, answer: Answer, redact: Callable[[str], str]) -> B
 
     status = answer.status
     if status < 400:
-        return failed(f"{_status(status)}: {told_redirect(answer, redact)}")
+        return failed(f"{_status(status)}: {describe_redirect(answer, redact)}")
     if _is_passing(status):
-        said = excerpt(answer.body, redact)
+        text = excerpt(answer.body, redact)
         wait = seconds_to_wait(answer.headers.get("retry-after", ""), datetime.now(UTC))
-        raise UpstreamHttpError(upstream, status, f"{_status(status)}{': ' if said else ''}{said}", retry_after=wait)
+        raise UpstreamHttpError(upstream, status, f"{_status(status)}{': ' if text else ''}{text}", retry_after=wait)
     _, charset = _media_type(answer.headers.get("content-type", ""))
-    said = redact(_decoded(answer.body[: 4 * _SAID], charset)).strip()
-    if said[:1] == "<":  # a page for people: its title says it
-        said = excerpt(answer.body, redact)
-    said = "".join(character for character in said if character.isprintable() or character == "\n")
-    if len(said) > _SAID:
-        said = f"{said[:_SAID]}…"
+    text = redact(_decoded(answer.body[: 4 * _ERROR_TEXT_LENGTH], charset)).strip()
+    if text[:1] == "<":  # a page for people: its title says it
+        text = excerpt(answer.body, redact)
+    text = "".join(character for character in text if character.isprintable() or character == "\n")
+    if len(text) > _ERROR_TEXT_LENGTH:
+        text = f"{text[:_ERROR_TEXT_LENGTH]}…"
     advice = ""
     if status in (401, 407):
         advice = "\nThe service wants credentials: whoever runs the bridge sets `auth` or `headers` of this tool."
-    return failed(f"{_status(status)}{': ' if said else ''}{said}{advice}")
+    return failed(f"{_status(status)}{': ' if text else ''}{text}{advice}")
 
 
 def _is_passing(status: int) -> bool:

@@ -35,16 +35,16 @@ from mcpbridge.tools.human_in_the_loop.paused_calls import Resuming, pause, resu
 from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
 from mcpbridge.tools.python.backend import PythonBackend
 from mcpbridge.tools.python.invoke import Fold
-from mcpbridge.tools.python.output import Misshapen, Teller, check_of, failure, made
+from mcpbridge.tools.python.output import Misshapen, ProgressReporter, check_of, failure, to_result
 from mcpbridge.tools.python.run_context.context import Init, Keeps
-from mcpbridge.tools.python.run_context.store import hold
+from mcpbridge.tools.python.run_context.store import open_run_context
 from mcpbridge.tools.python.signature import Arguments, Unusable
 
 ASK_SECONDS = 300.0
 """Seconds that the user has; then somebody else may answer."""
-TELL_SECONDS = 10.0
+PROGRESS_SECONDS = 10.0
 """Seconds between two words that the call still waits."""
-LONGEST_SHOWN = 2000
+LONGEST_ARGUMENTS = 2000
 """Characters of arguments that the user is shown."""
 MOST_FIELDS = 32
 
@@ -105,7 +105,7 @@ def _is_choice(option: object) -> bool:
 def asked_about(text: str, arguments: bytes | Raw | None) -> str:
     """What the user reads: what it is about, and the call's arguments, of which no character hides anything. Pure."""
     raw = bytes(arguments or b"{}").decode("utf-8", "replace")
-    shown = raw if len(raw) <= LONGEST_SHOWN else f"{raw[: LONGEST_SHOWN - 1]}…"
+    shown = raw if len(raw) <= LONGEST_ARGUMENTS else f"{raw[: LONGEST_ARGUMENTS - 1]}…"
     plain = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in shown)
     return text if raw == "{}" else f"{text}\nArguments: {plain}"
 
@@ -116,19 +116,19 @@ async def ask(call: Call, asker: str, message: str, form: Mapping[str, Any]) -> 
         return Answer("none")
     params = {"mode": "form", "message": message, "requestedSchema": form}
     answer = asyncio.ensure_future(call.client.ask(Question(asker, ELICIT, Raw(encode(params)))))
-    teller = Teller(call)
+    reporter = ProgressReporter(call)
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            while not (await asyncio.wait([answer], timeout=TELL_SECONDS))[0]:
-                teller.tell("Waiting for the user's answer")
-        return msgspec.json.decode(answer.result(), type=_Said).answer
+            while not (await asyncio.wait([answer], timeout=PROGRESS_SECONDS))[0]:
+                reporter.report("Waiting for the user's answer")
+        return msgspec.json.decode(answer.result(), type=_Reply).answer
     except (QuestionRefused, TimeoutError, msgspec.DecodeError):
         return Answer("none")
     finally:
         answer.cancel()
 
 
-class _Said(Struct):
+class _Reply(Struct):
     action: str
     content: dict[str, Any] | None = None
 
@@ -174,8 +174,8 @@ class HumanBackend(PythonBackend[HumanTool]):
         called = name or str(getattr(on_tool_called, "__name__", type(on_tool_called).__name__))
         backend = cls(called, settings or PausingSettings())
         try:
-            made = human_tool_of(called, on_tool_called, on_response_received, backend._settings, context_init)
-            backend._given = backend._made = made
+            to_result = human_tool_of(called, on_tool_called, on_response_received, backend._settings, context_init)
+            backend._given = backend._loaded = to_result
             backend._condition = Condition("ready")  # there is nothing to bring in
         except Unusable as error:
             raise ConfigError(f"'{called}' cannot be a tool: {error}", key=called) from error
@@ -189,8 +189,8 @@ class HumanBackend(PythonBackend[HumanTool]):
     def _bring_in(self, directory: Path) -> HumanTool:
         raise Unusable("it is of a program alone")
 
-    def _tools_of(self, made: HumanTool) -> Sequence[Mapping[str, Any]]:
-        return [made.definition]
+    def _tools_of(self, loaded: HumanTool) -> Sequence[Mapping[str, Any]]:
+        return [loaded.definition]
 
     async def run(self, call: Call) -> Body:
         """See `Backend`: a result, or that the call is paused."""
@@ -203,7 +203,7 @@ class HumanBackend(PythonBackend[HumanTool]):
         try:
             value = await self._value(tool, tool.called, tool.keeps, bind, call, _no_result)
             if value is not None and not isinstance(value, Pause):
-                return await made(
+                return await to_result(
                     value, call, self._name, tool.output_check, is_wrapped=tool.is_wrapped, promise=tool.promise
                 )
             if value is not None:
@@ -261,7 +261,7 @@ class HumanBackend(PythonBackend[HumanTool]):
             value = await self._value(tool, receiver.function, tool.receiver_keeps, bind, call, _latest)
             if isinstance(value, Pause):
                 raise Misshapen("`on_response_received` gives a result, no further `Pause`")
-            result = await made(
+            result = await to_result(
                 value, call, self._name, tool.output_check, is_wrapped=tool.is_wrapped, promise=tool.promise
             )
         except BaseException as error:  # noqa: BLE001 - `failed` raises again what is no failure of the function
@@ -282,7 +282,7 @@ class HumanBackend(PythonBackend[HumanTool]):
         """What one of the functions returns. `fold`: what comes of events that no result follows."""
         cancellation = Cancellation()
         context: CallContext = replace(call.context, cancellation=cancellation)
-        held = hold(call, context, keeps, self._invoker.value) if keeps is not None else None
+        held = open_run_context(call, context, keeps, self._invoker.value) if keeps is not None else None
         bound = bind(context if held is None else held.context)
         work = self._invoker.value(
             function,

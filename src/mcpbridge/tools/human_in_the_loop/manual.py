@@ -19,7 +19,7 @@ from mcpbridge.tools.backend import Condition, Health
 from mcpbridge.tools.human_in_the_loop.human import ask, asked_about, form_of
 from mcpbridge.tools.human_in_the_loop.paused_calls import pause, resuming_of
 from mcpbridge.tools.human_in_the_loop.settings import PausingSettings
-from mcpbridge.tools.python.output import Check, Misshapen, check_of, failure, is_wrapped, made, wrapped
+from mcpbridge.tools.python.output import Check, Misshapen, check_of, failure, is_wrapped, to_result, wrapped
 
 _DECLINED = "The user was asked for the result of {}, and declined to give it."
 
@@ -160,7 +160,7 @@ class ManualBackend:
         if fault:
             raise ArgumentsRefused(f"The answer does not fit: {fault}")
         try:
-            return await made(cast("object", answer), call, self._name, self._check, is_wrapped=self._is_wrapped)
+            return await to_result(cast("object", answer), call, self._name, self._check, is_wrapped=self._is_wrapped)
         except Misshapen as error:
             raise ArgumentsRefused(f"The answer cannot be the result of {self._name}: {error}") from error
 

@@ -22,12 +22,12 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.backend import BackendContext, Condition, Health
-from mcpbridge.tools.http.client import HttpCaller, is_elsewhere, look_at, told_redirect
+from mcpbridge.tools.http.client import HttpCaller, describe_redirect, is_elsewhere, look_at
 from mcpbridge.tools.http.request import Answer, Outgoing, Part, check_url, query_text, text_of
-from mcpbridge.tools.http.response import Output, aside, failed, made, read, refusal_of
+from mcpbridge.tools.http.response import Output, aside, failed, read, refusal_of, result_body
 from mcpbridge.tools.openapi.arguments import BodyShape
 from mcpbridge.tools.openapi.document import Broken, value_of
-from mcpbridge.tools.openapi.operations import Dropped, Found, Operation, operations_of
+from mcpbridge.tools.openapi.operations import DocumentTools, Dropped, Operation, operations_of
 from mcpbridge.tools.openapi.parameter_styles import in_cookie, in_header, in_path, in_query
 from mcpbridge.tools.openapi.settings import OpenApiSettings
 
@@ -150,7 +150,7 @@ class OpenApiBackend:
             settings.headers if is_of_api else settings.document_headers or {},
             context.directory,
         )
-        self._found = Found("", {}, ())
+        self._document_tools = DocumentTools("", {}, ())
         self._outputs: dict[str, Output] = {}
         self._changed: Callable[[], None] = lambda: None
         self._reading = asyncio.Lock()
@@ -164,7 +164,7 @@ class OpenApiBackend:
     @property
     def dropped(self) -> Sequence[Dropped]:
         """Operations that could not be tools, with the reasons."""
-        return self._found.dropped
+        return self._document_tools.dropped
 
     @asynccontextmanager
     async def running(self, changed: Callable[[], None]) -> AsyncGenerator[None]:
@@ -178,7 +178,7 @@ class OpenApiBackend:
                 tasks.running(),
             ):
                 if not self._settings.unavailable:
-                    tasks.spawn(self._kept_reading())
+                    tasks.spawn(self._retry_reading())
                 yield
         finally:
             self._changed = lambda: None
@@ -187,7 +187,7 @@ class OpenApiBackend:
 
     async def run(self, call: Call) -> Body:
         """See `Backend`."""
-        operation = self._found.operations.get(call.target)
+        operation = self._document_tools.operations.get(call.target)
         if operation is None:
             raise UpstreamUnavailable(call.upstream, self.condition.reason or "it has no such operation now")
         given = call.params.inner("arguments")
@@ -200,8 +200,8 @@ class OpenApiBackend:
             return failed(
                 f"The answer is larger than {size} (`max_response`). Ask for less: fewer items, a smaller page"
             )
-        result, is_as_told = await aside(len(answer.body), lambda: self._read(operation, answer))
-        if not is_as_told:
+        result, is_as_described = await aside(len(answer.body), lambda: self._read(operation, answer))
+        if not is_as_described:
             self._take_back_output(operation)
         return result
 
@@ -211,15 +211,15 @@ class OpenApiBackend:
         structured = found.value if found.is_object else None
         output = self._outputs.get(operation.name)
         if output is None:
-            return made(found, structured), True
-        is_as_told = structured is not None and not output.fault(structured)
-        return made(found, structured), is_as_told
+            return result_body(found, structured), True
+        is_as_described = structured is not None and not output.fault(structured)
+        return result_body(found, structured), is_as_described
 
     async def check(self) -> Health:
         """Ask the `health` endpoint; without one, whether the host of the API answers at all."""
         if self.condition.state != "ready":
             return Health(ok=False, detail=self.condition.reason or "its document is being read")
-        scheme, _, rest = self._found.base.partition("://")
+        scheme, _, rest = self._document_tools.base.partition("://")
         health = await look_at(
             self._caller, f"{scheme}://{rest.partition('/')[0]}", self._settings.health, self._redact
         )
@@ -239,20 +239,20 @@ class OpenApiBackend:
         try:
             await self._read_document()
         except (Broken, UpstreamError, OSError) as error:
-            raise UpstreamUnavailable(self._name, self._told(error)) from error
+            raise UpstreamUnavailable(self._name, self._failure_reason(error)) from error
         return {
             "tools": len(self.tools),
             "dropped": [{"operation": one.operation, "reason": one.reason} for one in self.dropped],
         }
 
-    async def _kept_reading(self) -> None:
+    async def _retry_reading(self) -> None:
         """Read the document; try again for as long as that fails."""
         wait = FIRST_WAIT
         while True:
             try:
                 await self._read_document()
             except (Broken, UpstreamError, OSError) as error:
-                condition = Condition("failed", self._told(error))
+                condition = Condition("failed", self._failure_reason(error))
                 if condition != self.condition:
                     self.condition = condition
                     log.warning("a document cannot be read", tools=self._name, reason=condition.reason)
@@ -267,22 +267,22 @@ class OpenApiBackend:
             data = await self._fetched() if self._settings.is_fetched else await asyncio.to_thread(self._from_file)
             self._take(await asyncio.to_thread(lambda: operations_of(value_of(data), self._settings)))
 
-    def _take(self, found: Found) -> None:
-        encoded = tuple(operation.encoded for operation in found.operations.values())
+    def _take(self, document_tools: DocumentTools) -> None:
+        encoded = tuple(operation.encoded for operation in document_tools.operations.values())
         is_new = encoded != self.encoded_tools or self.condition.state != "ready"
-        self._offer(found)
+        self._offer(document_tools)
         self._outputs = {
             name: Output(operation.definition["outputSchema"])
-            for name, operation in found.operations.items()
+            for name, operation in document_tools.operations.items()
             if "outputSchema" in operation.definition
         }
         self.condition = Condition("ready", "" if encoded else "the document has no operation that is wanted")
-        if found.dropped:
-            first = found.dropped[0]
+        if document_tools.dropped:
+            first = document_tools.dropped[0]
             log.warning(
                 "operations left out",
                 tools=self._name,
-                count=len(found.dropped),
+                count=len(document_tools.dropped),
                 first=first.operation,
                 reason=first.reason,
             )
@@ -296,13 +296,15 @@ class OpenApiBackend:
         log.info("answers are not as the document says", tools=self._name, tool=operation.name)
         definition = {key: value for key, value in operation.definition.items() if key != "outputSchema"}
         changed = replace(operation, definition=definition, encoded=encode(definition))
-        self._offer(replace(self._found, operations={**self._found.operations, operation.name: changed}))
+        self._offer(
+            replace(self._document_tools, operations={**self._document_tools.operations, operation.name: changed})
+        )
         self._changed()
 
-    def _offer(self, found: Found) -> None:
-        self._found = found
-        self.tools = tuple(operation.definition for operation in found.operations.values())
-        self.encoded_tools = tuple(operation.encoded for operation in found.operations.values())
+    def _offer(self, document_tools: DocumentTools) -> None:
+        self._document_tools = document_tools
+        self.tools = tuple(operation.definition for operation in document_tools.operations.values())
+        self.encoded_tools = tuple(operation.encoded for operation in document_tools.operations.values())
 
     def _from_file(self) -> bytes:
         most = self._settings.max_document
@@ -321,14 +323,14 @@ class OpenApiBackend:
         except TimeoutError as error:
             raise Broken(f"no answer within {FETCH_SECONDS:g} s") from error
         if 300 <= answer.status < 400:
-            raise Broken(f"HTTP {answer.status}: {told_redirect(answer, self._redact)}")
+            raise Broken(f"HTTP {answer.status}: {describe_redirect(answer, self._redact)}")
         if answer.status != 200:
             raise Broken(f"HTTP {answer.status}")
         if answer.is_cut:
             raise Broken(f"it is larger than {show_bytes(self._settings.max_document)} (`max_document`)")
         return answer.body
 
-    def _told(self, error: Exception) -> str:
+    def _failure_reason(self, error: Exception) -> str:
         """Why the document cannot be read, for people."""
         what = error.what if isinstance(error, UpstreamError) else str(error)
         if isinstance(error, OSError):

@@ -55,8 +55,8 @@ def _parsed(data: bytes) -> Any:
         _check_size(value)
         return value
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        told = problem if isinstance(problem, msgspec.DecodeError) else error
-        raise Broken(f"neither JSON nor YAML: {' '.join(str(told).split())[:300]}") from error
+        reason = problem if isinstance(problem, msgspec.DecodeError) else error
+        raise Broken(f"neither JSON nor YAML: {' '.join(str(reason).split())[:300]}") from error
 
 
 _MOST_PARTS = 3_000_000
@@ -170,14 +170,14 @@ def base_of(settings: OpenApiSettings, document: Document) -> str:
     if settings.base_url is not None:
         return settings.base_url.rstrip("/")
     beside = settings.openapi if settings.is_fetched else ""
-    said_of = "its document: set `base_url` if requests, and credentials, are to go there"
-    return server_address(settings, document.get("servers"), beside, said_of)
+    beside_name = "its document: set `base_url` if requests, and credentials, are to go there"
+    return server_address(settings, document.get("servers"), beside, beside_name)
 
 
-def server_address(settings: OpenApiSettings, servers: Any, beside: str, said_of: str) -> str:
+def server_address(settings: OpenApiSettings, servers: Any, beside: str, beside_name: str) -> str:
     """The address of the first of these servers.
 
-    `beside`: an address that it must be on one host with; empty: it may be anywhere. `said_of`: what that one is.
+    `beside`: an address that it must be on one host with; empty: it may be anywhere. `beside_name`: what that one is.
 
     Raises:
         Broken: see `base_of`.
@@ -195,7 +195,7 @@ def server_address(settings: OpenApiSettings, servers: Any, beside: str, said_of
     except ValueError as error:
         raise Broken(f"the document's server address cannot be used: {error}") from error
     if is_elsewhere:
-        raise Broken(f"it is on another host ({parts.scheme}://{parts.netloc}) than {said_of}")
+        raise Broken(f"it is on another host ({parts.scheme}://{parts.netloc}) than {beside_name}")
     return address.rstrip("/")
 
 

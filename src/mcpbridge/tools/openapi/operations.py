@@ -60,7 +60,7 @@ class Dropped(Struct, frozen=True):
     reason: str
 
 
-class Found(Struct, frozen=True):
+class DocumentTools(Struct, frozen=True):
     """What a document offers."""
 
     base: str
@@ -70,7 +70,7 @@ class Found(Struct, frozen=True):
     """Those that could not be tools; not those that were not wanted."""
 
 
-def operations_of(document: Document, settings: OpenApiSettings) -> Found:
+def operations_of(document: Document, settings: OpenApiSettings) -> DocumentTools:
     """The operations that are wanted.
 
     Raises:
@@ -112,7 +112,7 @@ def operations_of(document: Document, settings: OpenApiSettings) -> Found:
         found[name] = Operation(
             name, method.upper(), own_base, parts, slashes, arguments.parameters, arguments.body, definition, encoded
         )
-    return Found(base, found, tuple(dropped))
+    return DocumentTools(base, found, tuple(dropped))
 
 
 def _listed(document: Document, dropped: list[Dropped]) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
@@ -167,14 +167,14 @@ def _known(settings: OpenApiSettings) -> frozenset[str]:
 
 
 def _name(
-    method: str, path: str, operation: Mapping[str, Any], taken: Mapping[str, Any], numbers: dict[str, int]
+    method: str, path: str, operation: Mapping[str, Any], used_names: Mapping[str, Any], numbers: dict[str, int]
 ) -> str:
     """A name that no other tool of the document has. `numbers`: how often each was wanted."""
     given = operation.get("operationId")
     wanted = given if isinstance(given, str) and given.strip() else re.sub(r"\W+", "_", f"{method}{path}")
     wanted = re.sub(r"[^A-Za-z0-9_.-]+", "_", wanted).strip("_.-")[: LONGEST_NAME - 6] or method
     name = wanted
-    while name in taken:
+    while name in used_names:
         numbers[wanted] = numbers.get(wanted, 1) + 1
         name = f"{wanted}_{numbers[wanted]}"
     return name

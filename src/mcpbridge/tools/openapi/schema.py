@@ -202,7 +202,7 @@ def _modernize(schema: dict[str, Any], *, is_nullable: bool) -> None:
         schema["anyOf"] = [inner, {"type": "null"}]
 
 
-def _without_others(made: dict[str, Any], given: Mapping[str, Any], direction: Direction) -> None:
+def _without_others(schema: dict[str, Any], given: Mapping[str, Any], direction: Direction) -> None:
     """Leave out the members that only the other direction has."""
     properties = given.get("properties")
     if not isinstance(properties, dict):
@@ -215,10 +215,10 @@ def _without_others(made: dict[str, Any], given: Mapping[str, Any], direction: D
     }
     if not others:
         return
-    if isinstance(made.get("properties"), dict):
-        made["properties"] = {name: one for name, one in made["properties"].items() if name not in others}
-    if isinstance(made.get("required"), list):
-        made["required"] = [name for name in cast("Sequence[Any]", made["required"]) if name not in others]
+    if isinstance(schema.get("properties"), dict):
+        schema["properties"] = {name: one for name, one in schema["properties"].items() if name not in others}
+    if isinstance(schema.get("required"), list):
+        schema["required"] = [name for name in cast("Sequence[Any]", schema["required"]) if name not in others]
 
 
 def _loosened(schema: dict[str, Any]) -> dict[str, Any]:

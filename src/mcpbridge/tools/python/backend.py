@@ -48,7 +48,7 @@ class PythonBackend(ABC, Generic[T]):
         self._redact = self._own_redact
         self._given: T | None = None
         """Of the program itself."""
-        self._made: T | None = None
+        self._loaded: T | None = None
         self._changed: Callable[[], None] = _nothing
         self._starting: asyncio.Task[None] | None = None
         self._condition = Condition("starting")
@@ -58,7 +58,10 @@ class PythonBackend(ABC, Generic[T]):
         self._tasks = OwnedTasks()
 
     def keep_secrets(self, redact: Callable[[str], str]) -> None:
-        """Mask these too in what it says; see `Kept`. Who makes a backend in a program knows no secrets of a bridge."""
+        """Mask these too in what it says; see `ManagedBackend`.
+
+        Who makes a backend in a program knows no secrets of a bridge.
+        """
         own = self._own_redact
         if own is redact:
             return
@@ -78,14 +81,14 @@ class PythonBackend(ABC, Generic[T]):
         ...
 
     @abstractmethod
-    def _tools_of(self, made: T) -> Sequence[Mapping[str, Any]]:
+    def _tools_of(self, loaded: T) -> Sequence[Mapping[str, Any]]:
         """What it offers."""
         ...
 
-    async def _started(self, made: T) -> None:
+    async def _started(self, loaded: T) -> None:
         """It is ready; in a task."""
 
-    async def _ending(self, made: T) -> None:
+    async def _ending(self, loaded: T) -> None:
         """No call runs any more. Takes seconds at most."""
 
     @property
@@ -96,15 +99,15 @@ class PythonBackend(ABC, Generic[T]):
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """See `Backend`."""
-        return self._tools_of(self._made) if self._made is not None else []
+        return self._tools_of(self._loaded) if self._loaded is not None else []
 
     @asynccontextmanager
     async def running(self, changed: Callable[[], None]) -> AsyncGenerator[None]:
         """See `Backend`."""
         with beside(self._directory) if self._directory is not None else nullcontext():
             async with self._tasks.running():
-                self._made, self._changed = self._given, changed
-                self._condition = Condition("ready" if self._made is not None else "starting")
+                self._loaded, self._changed = self._given, changed
+                self._condition = Condition("ready" if self._loaded is not None else "starting")
                 self._starting = self._tasks.spawn(self._start())
                 try:
                     yield
@@ -112,14 +115,14 @@ class PythonBackend(ABC, Generic[T]):
                     self._condition, self._changed = Condition("failed", "it was stopped"), _nothing
                     with anyio.CancelScope(shield=True):  # bounded: both take seconds at most
                         await asyncio.gather(self._invoker.end(), self._commands.end())
-                        if self._made is not None:
-                            await self._ending(self._made)
+                        if self._loaded is not None:
+                            await self._ending(self._loaded)
 
     async def _start(self) -> None:
-        made = self._made
-        if made is None:
+        loaded = self._loaded
+        if loaded is None:
             try:
-                made = cast("T", await self._invoker.value(self._brought_in))
+                loaded = cast("T", await self._invoker.value(self._brought_in))
             except UpstreamError:
                 return  # it was stopped meanwhile
             except (NotImportable, Unusable) as error:
@@ -127,11 +130,11 @@ class PythonBackend(ABC, Generic[T]):
                 return
             except Exception as error:  # noqa: BLE001 - the user's code: whatever it is, it is not to stay `starting`
                 self._invoker.log_failure("code of a tool cannot be used", error, tool=self._name)
-                self._failed(self._invoker.told(error))
+                self._failed(self._invoker.describe_error(error))
                 return
-            self._made, self._condition = made, Condition("ready")
+            self._loaded, self._condition = loaded, Condition("ready")
             self._changed()
-        await self._started(made)
+        await self._started(loaded)
 
     def _failed(self, why: str) -> None:
         reason = self._redact(f"`{self._source}`: {why}")
@@ -149,7 +152,7 @@ class PythonBackend(ABC, Generic[T]):
                 self._starting = self._tasks.spawn(self._start())
             if self._starting is not None:
                 await asyncio.wait([self._starting], timeout=LOOK_SECONDS)
-        if self._made is None or self._condition.state != "ready":
+        if self._loaded is None or self._condition.state != "ready":
             return Health(ok=False, detail=self._why_not())
         return None
 
@@ -159,9 +162,9 @@ class PythonBackend(ABC, Generic[T]):
         Raises:
             UpstreamUnavailable: it is not there, or not yet.
         """
-        if self._made is None or self._condition.state != "ready":
+        if self._loaded is None or self._condition.state != "ready":
             raise UpstreamUnavailable(upstream, self._why_not())
-        return self._made
+        return self._loaded
 
     def _why_not(self) -> str:
         return self._condition.reason or "its code is still being imported"

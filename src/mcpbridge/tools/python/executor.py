@@ -77,7 +77,7 @@ class Executor(Struct, frozen=True):
         try:
             found = await invoker.value(validate, arguments.positional, arguments.named)
         except (ValueError, TypeError, AssertionError) as error:
-            raise ArgumentsRefused(f"Invalid arguments: {invoker.told(error)}") from error
+            raise ArgumentsRefused(f"Invalid arguments: {invoker.describe_error(error)}") from error
         if fault := _fault(found):
             raise ArgumentsRefused(f"Invalid arguments: {invoker.redact(fault)}")
         return json_of(cast("object", found)) if isinstance(found, Mapping) else None
@@ -90,19 +90,19 @@ class Executor(Struct, frozen=True):
         return msgspec.json.decode(json_of(found))
 
 
-def _fault(found: object) -> str:
+def _fault(outcome: object) -> str:
     """What `validate_inputs` has against the arguments; empty: nothing."""
-    if isinstance(found, tuple):  # (False, "too many")
-        verdict, *rest = cast("tuple[object, ...]", found) or (None,)
+    if isinstance(outcome, tuple):  # (False, "too many")
+        verdict, *rest = cast("tuple[object, ...]", outcome) or (None,)
         return "" if verdict in (True, None) else _fault(rest[0] if rest and rest[0] else verdict)
-    if isinstance(found, list | set | frozenset):
-        return "; ".join(map(str, cast("list[object]", found)))
-    if isinstance(found, str):
-        return found
-    return "the tool refuses them" if found is False else ""
+    if isinstance(outcome, list | set | frozenset):
+        return "; ".join(map(str, cast("list[object]", outcome)))
+    if isinstance(outcome, str):
+        return outcome
+    return "the tool refuses them" if outcome is False else ""
 
 
-def made_from(name: str, settings: ExecutorSettings, directory: Path) -> Executor:
+def create_executor(name: str, settings: ExecutorSettings, directory: Path) -> Executor:
     """Import the class and make the object. Runs the user's code: not on an event loop.
 
     Raises:
@@ -197,34 +197,34 @@ class ExecutorBackend(PythonBackend[Executor]):
         Raises:
             ConfigError: no tool can be made of it; says why.
         """
-        made = cls(name, settings or ExecutorSettings())
+        loaded = cls(name, settings or ExecutorSettings())
         try:
-            made._given = made._made = executor_of(name, instance, made._settings)
+            loaded._given = loaded._loaded = executor_of(name, instance, loaded._settings)
         except Unusable as error:
             raise ConfigError(f"'{name}' cannot be a tool: {error}", key=name) from error
-        return made
+        return loaded
 
     def _bring_in(self, directory: Path) -> Executor:
-        return made_from(self._name, self._settings, directory)
+        return create_executor(self._name, self._settings, directory)
 
-    def _tools_of(self, made: Executor) -> Sequence[Mapping[str, Any]]:
-        return [made.tool.definition]
+    def _tools_of(self, loaded: Executor) -> Sequence[Mapping[str, Any]]:
+        return [loaded.tool.definition]
 
-    async def _started(self, made: Executor) -> None:
+    async def _started(self, loaded: Executor) -> None:
         if self._settings.warm_up:
             with suppress(UpstreamError):  # it is told in the log, and tried again before the first call
                 await self._deploy(self._name)
 
-    async def _ending(self, made: Executor) -> None:
+    async def _ending(self, loaded: Executor) -> None:
         self._is_deployed = False
-        close = made.method("close")
+        close = loaded.method("close")
         if close is None:
             return
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._invoker.value(close)
         except Exception as error:  # noqa: BLE001 - whatever it is, the bridge goes on ending
-            log.warning("an executor did not close", tool=self._name, reason=self._invoker.told(error))
+            log.warning("an executor did not close", tool=self._name, reason=self._invoker.describe_error(error))
 
     async def _deploy(self, upstream: str) -> None:
         """Return when it is deployed.
@@ -252,7 +252,7 @@ class ExecutorBackend(PythonBackend[Executor]):
             reason, self._is_deployed = "", True
         except Exception as error:  # noqa: BLE001 - whatever it is, its callers are told
             self._invoker.log_failure("an executor could not be deployed", error, tool=self._name)
-            reason = self._invoker.told(error)
+            reason = self._invoker.describe_error(error)
         finally:
             self._not_deployed, self._deploying = reason, None
             outcome.set_result(reason)
@@ -298,4 +298,6 @@ class ExecutorBackend(PythonBackend[Executor]):
             if isinstance(error, NotImplementedError) or (isinstance(error, LookupError) and error.args == (name,)):
                 raise UnknownName("command", name, candidates=sorted(known or ())) from error
             self._invoker.log_failure("a command failed", error, tool=self._name, command=name)
-            raise UpstreamError(self._name, f"the command '{name}' failed: {self._invoker.told(error)}") from error
+            raise UpstreamError(
+                self._name, f"the command '{name}' failed: {self._invoker.describe_error(error)}"
+            ) from error

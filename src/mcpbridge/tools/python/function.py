@@ -29,9 +29,9 @@ from mcpbridge.tools.backend import BackendContext, Health
 from mcpbridge.tools.python.backend import PythonBackend
 from mcpbridge.tools.python.import_object import import_object
 from mcpbridge.tools.python.invoke import Invoker
-from mcpbridge.tools.python.output import Check, Promise, check_of, json_of, made, reshaped, wrapped
+from mcpbridge.tools.python.output import Check, Promise, check_of, json_of, reshaped, to_result, wrapped
 from mcpbridge.tools.python.run_context.context import Init, Keeps
-from mcpbridge.tools.python.run_context.store import hold
+from mcpbridge.tools.python.run_context.store import open_run_context
 from mcpbridge.tools.python.run_context.value_types import is_union, readable
 from mcpbridge.tools.python.settings import FunctionSettings
 from mcpbridge.tools.python.signature import Schemas, Signature, Unusable, result_hint, signature_of, yielded_hint
@@ -74,7 +74,7 @@ class FunctionTool(Struct, frozen=True):
         raw = arguments if arguments is not None else call.params.get("arguments")
         cancellation = Cancellation()  # of this run: the same call may be tried again
         context = replace(call.context, cancellation=cancellation)
-        held = hold(call, context, self.keeps, invoker.value) if self.keeps is not None else None
+        held = open_run_context(call, context, self.keeps, invoker.value) if self.keeps is not None else None
         bound = self.signature.bind(
             EMPTY_OBJECT if raw is None else bytes(raw), context if held is None else held.context
         )
@@ -91,7 +91,9 @@ class FunctionTool(Struct, frozen=True):
             value = await (work if held is None else held.during(work))
             if self.shape is not None:
                 value = reshaped(value, self.shape)
-            return await made(value, call, name, self.output_check, is_wrapped=self.is_wrapped, promise=self.promise)
+            return await to_result(
+                value, call, name, self.output_check, is_wrapped=self.is_wrapped, promise=self.promise
+            )
         except BaseException as error:  # noqa: BLE001 - `failed` raises again what is no failure of the function
             return invoker.failed(error, name)
 
@@ -178,26 +180,26 @@ class FunctionBackend(PythonBackend[FunctionTool]):
             ConfigError: no tool can be made of it; says why.
         """
         called = name or str(getattr(function, "__name__", type(function).__name__))
-        made = cls(called, settings or FunctionSettings(), backend_context)
+        backend = cls(called, settings or FunctionSettings(), backend_context)
         try:
-            made._given = made._made = tool_of(called, function, made._settings, context_init=context_init)
+            backend._given = backend._loaded = tool_of(called, function, backend._settings, context_init=context_init)
         except Unusable as error:
             raise ConfigError(f"'{called}' cannot be a tool: {error}", key=called) from error
-        return made
+        return backend
 
     @classmethod
-    def of_tool(cls, made: FunctionTool, settings: FunctionSettings) -> Self:
+    def of_tool(cls, tool: FunctionTool, settings: FunctionSettings) -> Self:
         """A function of the program that was looked at before (`tool_of`)."""
-        backend = cls(str(made.definition["name"]), settings)
-        backend._given = backend._made = made
+        backend = cls(str(tool.definition["name"]), settings)
+        backend._given = backend._loaded = tool
         return backend
 
     def _bring_in(self, directory: Path) -> FunctionTool:
         function = import_object(self._source, directory)
         return tool_of(self._name, cast("Callable[..., Any]", function), self._settings)
 
-    def _tools_of(self, made: FunctionTool) -> Sequence[Mapping[str, Any]]:
-        return [made.definition]
+    def _tools_of(self, loaded: FunctionTool) -> Sequence[Mapping[str, Any]]:
+        return [loaded.definition]
 
     async def run(self, call: Call) -> Body:
         """See `Backend`."""
@@ -253,7 +255,7 @@ class _Promise:
         self._adapter = adapter
         self._admits_any_text = hint is str or (is_union(hint) and str in get_args(hint))
         name = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
-        self._shown = _MODULE.sub("", name)[:100]
+        self._display_name = _MODULE.sub("", name)[:100]
         self._written: Check | None = None
 
     def __call__(self, value: object, data: bytes | None = None) -> str:
@@ -270,7 +272,7 @@ class _Promise:
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False, include_context=False)[0]
             at = ".".join(map(str, found["loc"]))
-            fault = f"expected {self._shown}{f', at {at}' if at else ''}: {found['msg'][:300]}"
+            fault = f"expected {self._display_name}{f', at {at}' if at else ''}: {found['msg'][:300]}"
             return "" if data is not None and self._is_written_so(value, data) else fault
         return ""
 

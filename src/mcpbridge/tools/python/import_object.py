@@ -82,9 +82,9 @@ def import_object(name: str, directory: Path) -> object:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             where = f"it is neither installed nor beside the configuration, in {directory.absolute()}"
             raise NotImportable(f"no module is called '{error.name}': {where}") from error
-        raise NotImportable(_told(error, directory)) from error
+        raise NotImportable(_failure_text(error, directory)) from error
     except BaseException as error:  # a module may even call `exit`; it takes nobody else down
-        raise NotImportable(_told(error, directory)) from error
+        raise NotImportable(_failure_text(error, directory)) from error
     try:
         return reduce(getattr, attribute.split("."), module)
     except AttributeError as error:
@@ -104,7 +104,7 @@ def _look_anew() -> None:
             return
 
 
-def _told(error: BaseException, directory: Path) -> str:
+def _failure_text(error: BaseException, directory: Path) -> str:
     """`weather.py:12: ImportError: …`: the last line of the user's own code that led to it."""
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{error.filename}:{error.lineno}"

@@ -42,8 +42,9 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.json_values import decoded
 from mcpbridge.tools.backend import Health
-from mcpbridge.tools.python.output import Check, EventRefused, Misshapen, Result, Teller, failure, json_of
+from mcpbridge.tools.python.output import Check, EventRefused, Misshapen, ProgressReporter, Result, failure, json_of
 from mcpbridge.tools.python.run_context.context import Context
+from mcpbridge.tools.python.settings import MOST_WAITING_EVENTS
 from mcpbridge.tools.python.signature import plain
 
 log = get_logger("mcpbridge.backends")
@@ -110,10 +111,6 @@ class Threads:
             log.warning("code of a tool does not end; it is left behind", tool=self._name, threads=self._running)
 
 
-MOST_UNTOLD = 32
-"""Events of a generator in a thread that the event loop has not yet told; then it waits."""
-
-
 Fold = Callable[[Any, Any], Any]
 """From what came of the events so far (None: nothing) and one more event to what comes of all."""
 
@@ -121,15 +118,15 @@ Fold = Callable[[Any, Any], Any]
 class UserRun:
     """One call of a callable. `check`: of each event; `fold`: what comes of them, where no result follows."""
 
-    def __init__(self, threads: Threads, teller: Teller, check: Check | None, fold: Fold) -> None:
-        self._threads, self._teller, self._check, self._fold = threads, teller, check, fold
+    def __init__(self, threads: Threads, reporter: ProgressReporter, check: Check | None, fold: Fold) -> None:
+        self._threads, self._reporter, self._check, self._fold = threads, reporter, check, fold
         self._is_given_up = False
-        self._untold = threading.Semaphore(MOST_UNTOLD)
+        self._event_slots = threading.Semaphore(MOST_WAITING_EVENTS)
 
     def give_up(self) -> None:
         """Nobody waits any more: a generator in a thread is closed at its next event."""
         self._is_given_up = True
-        self._untold.release()  # it may wait for a place
+        self._event_slots.release()  # it may wait for a place
 
     async def outcome(self, function: Callable[[], Any], *, is_async: bool) -> object:
         """What it returns, or what comes of its events; raises what it raises."""
@@ -151,7 +148,7 @@ class UserRun:
                     return event.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - of anything
                 checked = self._checked(event)
                 last = self._fold(last, checked)
-                self._teller.tell(checked)
+                self._reporter.report(checked)
         return last
 
     def _in_thread(self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop) -> object:
@@ -167,18 +164,18 @@ class UserRun:
                     return cast("object", event)
                 checked = self._checked(event)
                 last = self._fold(last, checked)
-                self._untold.acquire()
-                loop.call_soon_threadsafe(self._tell, checked)
+                self._event_slots.acquire()
+                loop.call_soon_threadsafe(self._report, checked)
         except StopIteration as end:
             return last if end.value is None else end.value
         finally:
             events.close()
         return None
 
-    def _tell(self, event: object) -> None:
-        self._untold.release()
+    def _report(self, event: object) -> None:
+        self._event_slots.release()
         if not self._is_given_up:
-            self._teller.tell(event)
+            self._reporter.report(event)
 
     def _checked(self, event: object) -> object:
         """The event as a JSON value."""
@@ -191,7 +188,7 @@ class UserRun:
         return value
 
 
-async def told_first(work: Callable[[], Awaitable[T]], cancellation: Cancellation) -> T:
+async def run_cancellable(work: Callable[[], Awaitable[T]], cancellation: Cancellation) -> T:
     """What the work comes to, in a task of its own: when that is cancelled, `cancellation` says so already.
 
     In one task with who waits, the handler would be the first to hear, and could not tell this from time limits of its
@@ -282,7 +279,7 @@ class Invoker:
             Escaped: it raises what is no `Exception`, other than KeyboardInterrupt.
             EventRefused: it yielded what `event_check` finds wrong.
         """
-        run = UserRun(self._threads, Teller(call), event_check, fold)
+        run = UserRun(self._threads, ProgressReporter(call), event_check, fold)
         limit, over = asyncio.timeout(None), asyncio.Event()
         try:
             async with limit:
@@ -292,7 +289,7 @@ class Invoker:
                     outcome = partial(run.outcome, work, is_async=is_async(function))
                     if cancellation is None or not _has_context(positional, named):
                         return await outcome()
-                    return await told_first(outcome, cancellation)
+                    return await run_cancellable(outcome, cancellation)
                 except asyncio.CancelledError as error:
                     if cancellation is not None:
                         cancellation.cancel()
@@ -339,7 +336,7 @@ class Invoker:
         except TimeoutError:
             return Health(ok=False, detail=f"its `check` took longer than {CHECK_SECONDS:g} s")
         except Exception as error:  # noqa: BLE001 - a check never raises
-            return Health(ok=False, detail=f"its `check` failed: {self.told(error)}")
+            return Health(ok=False, detail=f"its `check` failed: {self.describe_error(error)}")
         detail = self.redact(found)[:200] if isinstance(found, str) else "its `check` was asked"
         return Health(ok=found is not False, detail=detail, seconds=round(loop.time() - began, 3))
 
@@ -361,7 +358,7 @@ class Invoker:
         self.log_failure("a tool failed", error, tool=tool)
         if isinstance(error, BridgeError):  # its name and advice are for programs
             return failure(self.redact(f"The tool '{tool}' failed: {_cut(str(error))}"))
-        return failure(self.told(error))
+        return failure(self.describe_error(error))
 
     def _masked(self, refused: CallRefused) -> CallRefused:
         """The same refusal without secrets; itself, if it tells none."""
@@ -377,7 +374,7 @@ class Invoker:
         trace = "".join(traceback.format_exception(_raised(error)))
         log.error(event, **facts, trace=self.redact(trace)[-LONGEST_TRACE:])
 
-    def told(self, error: BaseException) -> str:
+    def describe_error(self, error: BaseException) -> str:
         """`ValueError: …`, without secrets."""
         error = _raised(error)
         while isinstance(error, BaseExceptionGroup):
@@ -400,5 +397,5 @@ def _has_context(positional: tuple[Any, ...], named: Mapping[str, Any] | None) -
     return any(isinstance(one, CallContext | Context) for one in (*positional, *(named or {}).values()))
 
 
-def _cut(said: str) -> str:
-    return said if len(said) <= LONGEST_ERROR else f"{said[: LONGEST_ERROR - 1]}…"
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 1]}…"

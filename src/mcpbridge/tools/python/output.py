@@ -232,7 +232,7 @@ class EventRefused(Exception):
     """An event is no JSON, or not what the tool's `event_schema` allows; the message says why."""
 
 
-class Teller:
+class ProgressReporter:
     """Tells the client of one call's events. On the event loop."""
 
     __slots__ = ("_call", "_last")
@@ -241,7 +241,7 @@ class Teller:
         """`call`: None where nobody listens."""
         self._call, self._last = call, 0.0
 
-    def tell(self, event: object) -> None:
+    def report(self, event: object) -> None:
         """Tell of one event, a JSON value."""
         if self._call is None or not self._call.wants_progress:
             return
@@ -274,10 +274,10 @@ def _number(value: object) -> float | None:
     return cast("float", value) if is_one else None  # no NaN either
 
 
-def _short(event: object, said: Mapping[str, object]) -> str:
+def _short(event: object, fields: Mapping[str, object]) -> str:
     if isinstance(event, str):
         return event
-    if said and not said.keys() - _SPOKEN:
+    if fields and not fields.keys() - _SPOKEN:
         return ""
     text = encode(event).decode()
     return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
@@ -295,7 +295,7 @@ LIFETIME = 86400.0
 _OURS = "mcpbridge/"
 
 
-async def made(
+async def to_result(
     value: object,
     call: Call,
     name: str,

@@ -29,6 +29,9 @@ class FunctionSettings(BackendSettings, BaseModel):
         return value
 
 
+MOST_WAITING_EVENTS = 32
+"""Events of a generator in a thread that the event loop has not yet passed on; then the generator waits."""
+
 _IDENTIFIER = r"[^\W\d]\w*"
 _CLASS_NAME = re.compile(rf"{_IDENTIFIER}(\.{_IDENTIFIER})*[.:]{_IDENTIFIER}")
 

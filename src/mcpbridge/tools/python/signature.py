@@ -86,10 +86,10 @@ def is_context(hint: object) -> bool:
     return hint is CallContext or hint is Context or get_origin(hint) is Context
 
 
-def kept_type(hint: object) -> Any:
+def context_type(hint: object) -> Any:
     """What `T` is in `Context[T]`, perhaps or None; None: it is no such annotation."""
     if is_union(hint):
-        return next((found for one in get_args(hint) if (found := kept_type(one)) is not None), None)
+        return next((found for one in get_args(hint) if (found := context_type(one)) is not None), None)
     if get_origin(hint) is Context:
         return get_args(hint)[0]
     return dict if hint is Context else None
@@ -273,7 +273,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0][:300]
 
 
-MOST_TOLD = 5
+MOST_FAULTS = 5
 """Faults of arguments that are told."""
 
 ANY_OBJECT: Schema = {"type": "object"}
@@ -319,7 +319,7 @@ def signature_of(
     hints = hints_of(function)
     described, of_parameters = documented(function)
     contexts = frozenset(name for name in parameters if is_context(hints.get(name)))
-    keeps = _kept([hints[name] for name in parameters if name in contexts])
+    keeps = _context_shape([hints[name] for name in parameters if name in contexts])
     taken = {name: parameter for name, parameter in parameters.items() if name not in contexts}
     returned = output_schema if output_schema is not None else returned_schema(hints.get("return"), function)
     all_at_once = _takes_all_at_once(taken, hints, input_schema)
@@ -330,9 +330,9 @@ def signature_of(
     return Signature(described, fields.schema(), returned, _binding(fields, parameters, contexts), keeps)
 
 
-def _kept(hints: Sequence[Any]) -> Shape | None:
+def _context_shape(hints: Sequence[Any]) -> Shape | None:
     """What its contexts keep, which are annotated so."""
-    kinds = [kind for hint in hints if (kind := kept_type(hint)) is not None]
+    kinds = [kind for hint in hints if (kind := context_type(hint)) is not None]
     if any(kind != kinds[0] for kind in kinds):
         raise Unusable("it has two `Context[...]` parameters of different types: it keeps one value, so give it one")
     try:
@@ -424,6 +424,6 @@ def _placed(given: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter
 def _refusal(error: ValidationError) -> str:
     """What is wrong, without the values: they may be long, and secret."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = [f"{'.'.join(str(part) for part in one['loc']) or 'arguments'}: {one['msg']}" for one in found[:MOST_TOLD]]
-    more = f" (and {len(found) - MOST_TOLD} more)" if len(found) > MOST_TOLD else ""
+    told = [f"{'.'.join(str(part) for part in one['loc']) or 'arguments'}: {one['msg']}" for one in found[:MOST_FAULTS]]
+    more = f" (and {len(found) - MOST_FAULTS} more)" if len(found) > MOST_FAULTS else ""
     return f"Invalid arguments: {'; '.join(told)}{more}"

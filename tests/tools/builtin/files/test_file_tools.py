@@ -24,7 +24,7 @@ from mcpbridge.tools.builtin.files import access as file_access
 from mcpbridge.tools.builtin.files.access import Files, OutOfTime, Stop
 from mcpbridge.tools.builtin.files.file_list import FileList
 from mcpbridge.tools.builtin.files.file_read import FileRead
-from mcpbridge.tools.builtin.files.file_search import FileSearch, Matcher, WrongPattern, excerpts, found_in
+from mcpbridge.tools.builtin.files.file_search import FileSearch, Matcher, WrongPattern, excerpts, matching_lines
 from mcpbridge.tools.builtin.files.file_write import Edit, FileWrite, Unfit, edited
 from mcpbridge.tools.builtin.files.settings import FilesSettings
 from mcpbridge.tools.builtin.files.text import decoded, encoding_of, page, unified
@@ -612,10 +612,10 @@ def test_a_stopped_piece_of_work_hears_of_it() -> None:
 @given(st.text(alphabet="ab\n", max_size=60), st.text(alphabet="ab", min_size=1, max_size=2), st.integers(0, 3))
 def test_what_is_found_is_what_stands_there(text: str, pattern: str, context: int) -> None:
     data = text.encode()
-    found = list(found_in(data, Matcher(pattern)))
+    found = list(matching_lines(data, Matcher(pattern)))
     lines = text.split("\n")
     assert [one.number for one in found] == [number for number, line in enumerate(lines, 1) if pattern in line]
-    assert found == list(found_in(data, Matcher(pattern, is_regex=True)))
+    assert found == list(matching_lines(data, Matcher(pattern, is_regex=True)))
     shown = [line for line in excerpts(data, found, context) if line != "--"]
     numbers = [int(line.partition(":" if ":" in line else "-")[0]) for line in shown]
     assert numbers == sorted(set(numbers))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcpbridge.base.errors import ArgumentsRefused, NotPermitted
 from mcpbridge.tools.builtin.programs.allow_list import judge
-from mcpbridge.tools.builtin.programs.command_line import KINDS, shown, words_of
+from mcpbridge.tools.builtin.programs.command_line import KINDS, display_command, words_of
 from mcpbridge.tools.builtin.programs.gh import GH
 from mcpbridge.tools.builtin.programs.git.commands import GIT
 from mcpbridge.tools.builtin.programs.gws import judge_gws
@@ -78,7 +78,7 @@ def test_any_text_gives_words_or_a_refusal(text: str) -> None:
     except ArgumentsRefused:
         return
     assert all("\0" not in word for word in words)
-    assert shown(words).isprintable()
+    assert display_command(words).isprintable()
 
 
 @given(st.lists(PIECES | PLAIN, max_size=8))

@@ -296,7 +296,7 @@ async def test_many_questions_do_not_pile_up() -> None:
         for number in range(300):
             shop.clock.now += 61
             await shop.ask("BTC", currencies=[f"{chr(97 + number % 26)}{chr(97 + number // 26)}"])
-        assert len(shop.tool._kept) < 260
+        assert len(shop.tool._cache) < 260
         await shop.tool.close()
-        assert not shop.tool._kept
+        assert not shop.tool._cache
         assert not shop.tool._turns

@@ -27,7 +27,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.sandbox.job import SANDBOX, Job, JobResult, Limits, Runner, decoded, describe_cut, describe_end
 from mcpbridge.sandbox.runner import outside, rights_of, why_none
-from mcpbridge.tools.builtin.code.languages import Interpreter, Language, found
+from mcpbridge.tools.builtin.code.languages import Interpreter, Language, find_interpreters
 from mcpbridge.tools.builtin.code.settings import CodeExecuteSettings
 
 _LONGEST_NAME = 255
@@ -91,11 +91,11 @@ def outcome(ran: JobResult, limits: Limits, *, given: Mapping[str, int]) -> Body
         "files": [{"name": name, "size": size} for name, size in written],
         "seconds": round(ran.seconds, 3),
     }
-    said = [how and f"The program failed: {how}", *_stream("stdout", stdout, ran.stdout, ran.cut[0], is_plain=not how)]
-    said += _stream("stderr", stderr, ran.stderr, ran.cut[1], is_plain=False)
+    lines = [how and f"The program failed: {how}", *_stream("stdout", stdout, ran.stdout, ran.cut[0], is_plain=not how)]
+    lines += _stream("stderr", stderr, ran.stderr, ran.cut[1], is_plain=False)
     if written:
-        said.append(_told(written))
-    text = "\n".join(part for part in said if part) or "The program ended and printed nothing."
+        lines.append(_files_line(written))
+    text = "\n".join(part for part in lines if part) or "The program ended and printed nothing."
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "structuredContent": value}
     if how:
         result["isError"] = True
@@ -109,7 +109,7 @@ def _stream(name: str, text: str, data: bytes, cut: int, *, is_plain: bool) -> l
     return ["" if is_plain else f"{name}:", text.rstrip("\n"), describe_cut(name, len(data), cut)]
 
 
-def _told(written: list[tuple[str, int]]) -> str:
+def _files_line(written: list[tuple[str, int]]) -> str:
     named = ", ".join(f"{name} ({size:,} bytes)" for name, size in written[:_MOST_FILES])
     more = len(written) - _MOST_FILES
     return f"files: {named}{f' and {more} more' if more > 0 else ''}"
@@ -119,10 +119,10 @@ log = get_logger("mcpbridge.code")
 
 NAME = "code-execute"
 
-_TELLING_SECONDS = 15.0
+_OVERHEAD_SECONDS = 15.0
 """Seconds beside those of the program, to prepare it and to tell what came of it."""
 _NOT_YET = "it is being found out whether there is a sandbox for it"
-_SHOWN: Mapping[Language, str] = {"python": "Python 3", "javascript": "JavaScript (Node.js)", "shell": "shell (sh)"}
+_TITLES: Mapping[Language, str] = {"python": "Python 3", "javascript": "JavaScript (Node.js)", "shell": "shell (sh)"}
 
 _decode = msgspec.json.Decoder(CodeArguments).decode
 
@@ -208,8 +208,8 @@ class CodeExecute:
             read_only=False,
             destructive=self._reaches_files,
             idempotent=False,
-            call_timeout=self._limits.timeout + _TELLING_SECONDS,
-            max_call_timeout=self._limits.timeout + _TELLING_SECONDS,
+            call_timeout=self._limits.timeout + _OVERHEAD_SECONDS,
+            max_call_timeout=self._limits.timeout + _OVERHEAD_SECONDS,
             side_effects="serial" if self._reaches_files else "parallel",
         )
 
@@ -260,12 +260,12 @@ class CodeExecute:
         if language in interpreters:
             return interpreters[language]
         if language in self._settings.languages:
-            raise ToolInactive(NAME, f"nothing here runs {_SHOWN[language]}", _fix("interpreters"))
-        raise ToolInactive(NAME, f"{_SHOWN[language]} is not switched on", _fix("languages"))
+            raise ToolInactive(NAME, f"nothing here runs {_TITLES[language]}", _fix("interpreters"))
+        raise ToolInactive(NAME, f"{_TITLES[language]} is not switched on", _fix("languages"))
 
     @cached_property
     def _interpreters(self) -> Mapping[Language, Interpreter]:
-        return found(self._settings.languages, self._settings.interpreters, self._path)
+        return find_interpreters(self._settings.languages, self._settings.interpreters, self._path)
 
     @property
     def _reaches_files(self) -> bool:
@@ -276,13 +276,13 @@ class CodeExecute:
         limits, access = self._limits, self._access
         where = "with all rights of the user" if self._runner.is_off else "in a sandbox"
         network = "the network" if access.network or self._runner.is_off else "no network"
-        said = (
+        lines = (
             f"Run a program {where}: {_joined(self._interpreters)}. It has {network}, an empty "
             f"folder to work in that is removed afterwards, {show_seconds(limits.timeout)} and "
             f"{show_bytes(limits.memory)} of memory. Answers with what it prints, so print what matters."
         )
         reachable = [*access.read_only, *access.read_write]
-        return f"{said} It can also read {', '.join(reachable)}." if reachable else said
+        return f"{lines} It can also read {', '.join(reachable)}." if reachable else lines
 
     @property
     def _schema(self) -> dict[str, Any]:
@@ -310,7 +310,7 @@ class CodeExecute:
 
 
 def _joined(languages: Iterable[Language]) -> str:
-    return ", ".join(_SHOWN[language] for language in languages)
+    return ", ".join(_TITLES[language] for language in languages)
 
 
 def _fix(key: str) -> str:

@@ -57,7 +57,9 @@ class Interpreter(Struct, frozen=True):
         return (self.program, *flags, file)
 
 
-def found(languages: Sequence[Language], configured: Mapping[Language, str], path: str) -> dict[Language, Interpreter]:
+def find_interpreters(
+    languages: Sequence[Language], configured: Mapping[Language, str], path: str
+) -> dict[Language, Interpreter]:
     """What runs these languages, of those for which there is a program. `path`: a PATH to look in last."""
     there: dict[Language, Interpreter] = {}
     for language in languages:

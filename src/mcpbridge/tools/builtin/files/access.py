@@ -43,7 +43,7 @@ class GivenUp(Exception):
     """Nobody waits for a piece of work any more."""
 
 
-class Told(Exception):
+class FileToolError(Exception):
     """What the model is told in place of a result."""
 
 
@@ -85,8 +85,8 @@ class Files:
         """
         self.settings = settings
         self._sealed_paths, self._is_code = tuple(sealed), code
-        self._made: Mapping[str, Root] | None = None
-        self._making = Lock()
+        self._opened_roots: Mapping[str, Root] | None = None
+        self._opening = Lock()
         self._slots: anyio.CapacityLimiter | None = None
         self.writing = Lock()
         """Held while a file is read and written again."""
@@ -113,10 +113,10 @@ class Files:
     @property
     def roots(self) -> "Mapping[str, Root]":
         """By name."""
-        with self._making:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+        with self._opening:
+            if self._opened_roots is None:
+                self._opened_roots = self._make()
+            return self._opened_roots
 
     def _make(self) -> "Mapping[str, Root]":
         from mcpbridge.sandbox.files.names import Sealed
@@ -143,7 +143,7 @@ class Files:
 
     def close(self) -> None:
         """Let go of the directories."""
-        for root in (self._made or {}).values():
+        for root in (self._opened_roots or {}).values():
             root.close()
 
     def find(self, path: str) -> "tuple[Root, Parts] | None":
@@ -159,7 +159,7 @@ class Files:
         if path.startswith("/"):
             found = [(root, rest) for root in roots.values() if (rest := root.beneath("/".join(parts))) is not None]
             if not found:
-                raise refused(path, f"it is not beneath a directory that is open to tools ({self.told_roots()})")
+                raise refused(path, f"it is not beneath a directory that is open to tools ({self.root_names()})")
             root, names = min(found, key=lambda one: len(one[1]))
             return root, tuple(names)
         if len(roots) == 1:
@@ -170,10 +170,10 @@ class Files:
         if root is None:
             close = nearest(parts[0], roots, limit=1)
             hint = f"; did you mean '{close[0]}/…'?" if close else ""
-            raise refused(path, f"paths begin with a root here, one of {self.told_roots()}{hint}")
+            raise refused(path, f"paths begin with a root here, one of {self.root_names()}{hint}")
         return root, parts[1:]
 
-    def told_roots(self) -> str:
+    def root_names(self) -> str:
         """The roots as messages name them."""
         from mcpbridge.sandbox.files.names import display_name
 
@@ -193,10 +193,10 @@ class Files:
         self.check(tool)
         try:
             return await self.in_thread(work)
-        except Told as error:
+        except FileToolError as error:
             return texts(str(error), is_error=True)
         except OSError as error:
-            return texts(_said(error, path), is_error=True)
+            return texts(_os_error_text(error, path), is_error=True)
         except OutOfTime:
             return texts(
                 f"It took longer than {self.settings.timeout:g} s and was given up: the disk is slow, or the path has "
@@ -277,15 +277,15 @@ def count(number: int, one: str, several: str = "") -> str:
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
-def _said(error: OSError, path: str) -> str:
+def _os_error_text(error: OSError, path: str) -> str:
     """What the operating system said of a path, for the model."""
     from mcpbridge.sandbox.files.names import display_name
 
-    told: dict[type[OSError], str] = {
+    texts: dict[type[OSError], str] = {
         FileNotFoundError: "there is no such file or directory",
         IsADirectoryError: "it is a directory",
         NotADirectoryError: "something on the way is a file, or it is no directory",
         FileExistsError: "it is there already",
         PermissionError: "the user that the bridge runs as may not do that",
     }
-    return f"'{display_name(path)}': {told.get(type(error), error.strerror or type(error).__name__)}."
+    return f"'{display_name(path)}': {texts.get(type(error), error.strerror or type(error).__name__)}."

@@ -9,7 +9,7 @@ from msgspec import Struct
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
-from mcpbridge.tools.builtin.files.access import READS, FileTool, OutOfTime, Stop, Told, count, given, texts
+from mcpbridge.tools.builtin.files.access import READS, FileTool, FileToolError, OutOfTime, Stop, count, given, texts
 
 if TYPE_CHECKING:  # loaded with the first call
     from mcpbridge.sandbox.files.names import Parts
@@ -80,7 +80,7 @@ class FileList(FileTool):
         except OutOfTime:
             listed.is_unfinished = True
         except NotADirectoryError:
-            raise Told("That is not a directory; file-read reads files.") from None
+            raise FileToolError("That is not a directory; file-read reads files.") from None
         return texts("\n".join(listed.lines), listed.note(settings.timeout))
 
 
@@ -127,15 +127,15 @@ def _line(root: "Root", entry: "Entry") -> str:
     path = display_name(root.path_of(entry.parts))
     if entry.is_directory:
         return f"{path}/" + (f"  ({entry.cut})" if entry.cut else "")
-    if stat.S_ISLNK(entry.found.st_mode):
+    if stat.S_ISLNK(entry.status.st_mode):
         return f"{path} -> {display_name(entry.target())}"
-    if kind := kind_of(entry.found):
+    if kind := kind_of(entry.status):
         return f"{path}  ({kind})"
     try:
-        changed = datetime.fromtimestamp(entry.found.st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
+        changed = datetime.fromtimestamp(entry.status.st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
         changed = "?"
-    return f"{path}  {entry.found.st_size}  {changed}"
+    return f"{path}  {entry.status.st_size}  {changed}"
 
 
 def globs_of(key: str, *patterns: str) -> "Globs":

@@ -9,7 +9,7 @@ from msgspec import Struct
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
-from mcpbridge.tools.builtin.files.access import READS, FileTool, Stop, Told, count, given, texts
+from mcpbridge.tools.builtin.files.access import READS, FileTool, FileToolError, Stop, count, given, texts
 from mcpbridge.tools.builtin.files.text import ENCODINGS, Page, encoding_of, image_type, kind_of_binary, page, unified
 
 if TYPE_CHECKING:  # loaded with the first call
@@ -74,18 +74,18 @@ class FileRead(FileTool):
     def _read(self, wanted: _Wanted, stop: Stop) -> Body:
         found = self._files.find(wanted.path)
         if found is None:
-            raise Told("That is the list of roots: file-list shows it.")
+            raise FileToolError("That is the list of roots: file-list shows it.")
         root, parts = found
         try:
             with root.opened(parts) as opened:
                 return self._answer(wanted, opened, stop)
         except IsADirectoryError:
-            raise Told(f"'{root.path_of(parts)}' is a directory: file-list shows what is in it.") from None
+            raise FileToolError(f"'{root.path_of(parts)}' is a directory: file-list shows what is in it.") from None
         except FileNotFoundError:
-            raise Told(_not_there(root, parts)) from None
+            raise FileToolError(_not_there(root, parts)) from None
 
     def _answer(self, wanted: _Wanted, opened: "Opened", stop: Stop) -> Body:
-        size, most = opened.found.st_size, self._files.settings.max_file
+        size, most = opened.status.st_size, self._files.settings.max_file
         is_whole = size <= most
         start = (size - most) // 4 * 4 if wanted.offset < 0 and not is_whole else 0  # between characters of UTF-16
         data = opened.read(most, start)
@@ -103,29 +103,29 @@ class FileRead(FileTool):
         return texts(shown.text, _note(shown, size, encoding, digest, "" if is_whole else "end" if start else "begin"))
 
 
-def _note(shown: Page, size: int, encoding: str, digest: str, piece: str) -> str:
+def _note(page: Page, size: int, encoding: str, digest: str, piece: str) -> str:
     """What stands beside the text: where in the file it is, and how to go on."""
     if not size:
         return "[the file is empty]"
     said: list[str] = []
-    total = f"{shown.total:,}" if not piece else "more"
-    if piece == "end" and shown.last >= shown.first:
-        said.append(f"the last {count(shown.last - shown.first + 1, 'line')} of a large file")
-    elif shown.last < shown.first:
-        said.append(f"there is no line {shown.first:,}: the file has {total}")
-    elif shown.first == 1 and shown.last == shown.total and not piece:
-        said.append(f"whole file, {count(shown.total, 'line')}")
+    total = f"{page.total:,}" if not piece else "more"
+    if piece == "end" and page.last >= page.first:
+        said.append(f"the last {count(page.last - page.first + 1, 'line')} of a large file")
+    elif page.last < page.first:
+        said.append(f"there is no line {page.first:,}: the file has {total}")
+    elif page.first == 1 and page.last == page.total and not piece:
+        said.append(f"whole file, {count(page.total, 'line')}")
     else:
-        said.append(f"lines {shown.first:,} to {shown.last:,} of {total}")
+        said.append(f"lines {page.first:,} to {page.last:,} of {total}")
     said.append(f"{count(size, 'byte')}")
     if encoding != "utf-8":
         said.append(f"read as {encoding}")
     if digest:
         said.append(f"sha256 {digest}")
-    if shown.is_cut:
-        said.append(f"line {shown.last:,} is longer than what is shown of it; file-search finds text in it")
-    if shown.last < shown.total and shown.last >= shown.first and piece != "end":
-        said.append(f"go on with offset={shown.last + 1}")
+    if page.is_cut:
+        said.append(f"line {page.last:,} is longer than what is shown of it; file-search finds text in it")
+    if page.last < page.total and page.last >= page.first and piece != "end":
+        said.append(f"go on with offset={page.last + 1}")
     elif piece == "begin":
         said.append("the rest is too far in to be read by line; a negative offset reads its end")
     return f"[{'; '.join(said)}]"

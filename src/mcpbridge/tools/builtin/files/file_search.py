@@ -15,7 +15,17 @@ from mcpbridge.base.errors import ArgumentsRefused, PathRefused
 from mcpbridge.base.units import show_bytes
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
-from mcpbridge.tools.builtin.files.access import READS, Files, FileTool, OutOfTime, Stop, Told, count, given, texts
+from mcpbridge.tools.builtin.files.access import (
+    READS,
+    Files,
+    FileTool,
+    FileToolError,
+    OutOfTime,
+    Stop,
+    count,
+    given,
+    texts,
+)
 from mcpbridge.tools.builtin.files.file_list import globs_of
 from mcpbridge.tools.builtin.files.text import LOOKED_AT, encoding_of, unified
 
@@ -146,7 +156,7 @@ class _Search:
     def _single(self, root: "Root", parts: "Parts", stop: Stop) -> None:
         """The path is a file."""
         if self._matcher is None:
-            raise Told("That is a file, not a directory to find files in.")
+            raise FileToolError("That is a file, not a directory to find files in.")
         with root.opened(parts) as opened:
             self._look_into(root.path_of(opened.parts), opened, stop)
 
@@ -156,9 +166,9 @@ class _Search:
 
             self._add([f"{display_name(root.path_of(entry.parts))}{'/' if entry.is_directory else ''}"], 1)
             return
-        if not stat.S_ISREG(entry.found.st_mode):
+        if not stat.S_ISREG(entry.status.st_mode):
             return
-        if entry.found.st_size > self._settings.max_file:
+        if entry.status.st_size > self._settings.max_file:
             self._skipped[f"larger than {show_bytes(self._settings.max_file)}"] += 1
             return
         import os
@@ -192,9 +202,9 @@ class _Search:
             data = data.replace(b"\r\n", b"\n")
         self._looked_at += 1
         assert self._matcher is not None
-        found: list[Found] = []
+        found: list[MatchingLine] = []
         try:
-            for one in found_in(data, self._matcher, stop.look):
+            for one in matching_lines(data, self._matcher, stop.look):
                 found.append(one)
                 if len(found) >= self._left:
                     break
@@ -284,7 +294,7 @@ def _compiled(pattern: bytes, is_regex: bool, ignores_case: bool) -> Any:
         raise WrongPattern(f"{told} (RE2: no look-around, no back references)") from None
 
 
-class Found(Struct, frozen=True):
+class MatchingLine(Struct, frozen=True):
     """One line that something stands in."""
 
     number: int
@@ -297,7 +307,7 @@ class Found(Struct, frozen=True):
     """Where in the data it was found."""
 
 
-def found_in(data: bytes, matcher: Matcher, look: Callable[[], None] = lambda: None) -> Generator[Found]:
+def matching_lines(data: bytes, matcher: Matcher, look: Callable[[], None] = lambda: None) -> Generator[MatchingLine]:
     """The lines in which it begins, each once, in order. `look` is called for each, and raises to end it."""
     at, number, counted = 0, 1, 0
     while at <= len(data):
@@ -310,15 +320,15 @@ def found_in(data: bytes, matcher: Matcher, look: Callable[[], None] = lambda: N
         end = len(data) if end < 0 else end
         number += data.count(b"\n", counted, begin)
         counted = begin
-        yield Found(number, begin, end, span[0])
+        yield MatchingLine(number, begin, end, span[0])
         at = end + 1
 
 
-def excerpts(data: bytes, found: Sequence[Found], context: int) -> list[str]:
+def excerpts(data: bytes, matches: Sequence[MatchingLine], context: int) -> list[str]:
     """The lines that were found as `12: text`, with up to `context` around each as `13- text`; `--` where some lack."""
     lines: list[str] = []
     last = 0
-    for one, following in zip_longest(found, found[1:]):
+    for one, following in zip_longest(matches, matches[1:]):
         before = _before(data, one, min(context, one.number - last - 1))
         first = one.number - len(before)
         if context and last and first > last + 1:
@@ -332,9 +342,9 @@ def excerpts(data: bytes, found: Sequence[Found], context: int) -> list[str]:
     return lines
 
 
-def _after(data: bytes, found: Found, context: int) -> list[bytes]:
+def _after(data: bytes, match: MatchingLine, context: int) -> list[bytes]:
     lines: list[bytes] = []
-    at = found.end + 1
+    at = match.end + 1
     while len(lines) < context and at < len(data):
         end = data.find(b"\n", at)
         end = len(data) if end < 0 else end
@@ -343,9 +353,9 @@ def _after(data: bytes, found: Found, context: int) -> list[bytes]:
     return lines
 
 
-def _before(data: bytes, found: Found, context: int) -> list[bytes]:
+def _before(data: bytes, match: MatchingLine, context: int) -> list[bytes]:
     lines: list[bytes] = []
-    end = found.begin - 1
+    end = match.begin - 1
     while len(lines) < context and end >= 0:
         begin = data.rfind(b"\n", 0, end) + 1
         lines.append(data[begin:end])

@@ -15,7 +15,7 @@ from mcpbridge.base.units import show_bytes
 from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
-from mcpbridge.tools.builtin.files.access import FileTool, Stop, Told, count, given, texts
+from mcpbridge.tools.builtin.files.access import FileTool, FileToolError, Stop, count, given, texts
 from mcpbridge.tools.builtin.files.file_read import DIGITS
 from mcpbridge.tools.builtin.files.text import decoded, encoding_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcpbridge.sandbox.files.paths import Opened
 
 
-_SHOWN = 60
+_EXCERPT_LENGTH = 60
 """Characters of a piece in a message."""
 
 
@@ -91,7 +91,7 @@ def _lines(text: str, old: str) -> str:
 
 
 def _clipped(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return repr(text if len(text) <= _EXCERPT_LENGTH else f"{text[:_EXCERPT_LENGTH]}…")
 
 
 NAME = "file-write"
@@ -182,7 +182,7 @@ class FileWrite(FileTool):
 
         found = self._files.find(wanted.path)
         if found is None:
-            raise Told("That is the list of roots; give the path of a file.")
+            raise FileToolError("That is the list of roots; give the path of a file.")
         root, parts = found
         making = _Making(wanted, self._files.settings.max_write)
         try:
@@ -197,15 +197,17 @@ class FileWrite(FileTool):
                     commit=stop.look,
                 )
         except Changed:
-            raise Told("Somebody else changed the file at this moment; nothing was written. Read it again.") from None
+            raise FileToolError(
+                "Somebody else changed the file at this moment; nothing was written. Read it again."
+            ) from None
         except FileExistsError:
-            raise Told(
+            raise FileToolError(
                 f"'{root.path_of(parts)}' is there already; nothing was written. mode=overwrite replaces it whole, "
                 "mode=append adds to it, edits change pieces of it."
             ) from None
         except FileNotFoundError:
             more = "; create_parents makes its directory" if wanted.edits is None else ""
-            raise Told(f"'{root.path_of(parts)}' is not there{more}.") from None
+            raise FileToolError(f"'{root.path_of(parts)}' is not there{more}.") from None
         did = making.did if written.was_there else "Created"
         return texts(
             f"{did} '{root.path_of(written.parts)}': now {count(written.size, 'byte')}, "
@@ -238,7 +240,7 @@ class _Making:
         before = self._before(opened)
         made = self._added(before) if self._wanted.edits is None else _apply_edits(before, self._wanted.edits)
         if len(made) > self._most:
-            raise Told(
+            raise FileToolError(
                 f"It would have {count(len(made), 'byte')}; files of up to {show_bytes(self._most)} are written "
                 "(`builtin.files.max_write`). Nothing was written."
             )
@@ -250,19 +252,21 @@ class _Making:
         wanted = self._wanted
         if opened is None:
             if wanted.sha256:
-                raise Told("The file is not there any more, so it is not the one that was read. Nothing was written.")
+                raise FileToolError(
+                    "The file is not there any more, so it is not the one that was read. Nothing was written."
+                )
             return b""
         if wanted.mode == "overwrite" and wanted.edits is None and not wanted.sha256:
             return b""
         before = opened.read(self._most + 1)
         if len(before) > self._most:
-            raise Told(
-                f"It has {count(opened.found.st_size, 'byte')}; files of up to {show_bytes(self._most)} are changed "
+            raise FileToolError(
+                f"It has {count(opened.status.st_size, 'byte')}; files of up to {show_bytes(self._most)} are changed "
                 "(`builtin.files.max_write`). Nothing was written."
             )
         digest = sha256(before).hexdigest()
         if not digest.startswith(wanted.sha256.lower()):
-            raise Told(
+            raise FileToolError(
                 f"The file was changed since: its sha256 is {digest[:DIGITS]}. Nothing was written; read it again."
             )
         return before
@@ -282,7 +286,7 @@ def _apply_edits(before: bytes, edits: list[Edit]) -> bytes:
     try:
         made = _encoded(edited(text, edits), encoding.removesuffix("-sig"))
     except Unfit as error:
-        raise Told(f"{error} Nothing was written.") from None
+        raise FileToolError(f"{error} Nothing was written.") from None
     mark = len(before) - len(_encoded(text, encoding.removesuffix("-sig")))
     return before[:mark] + made
 
@@ -290,10 +294,12 @@ def _apply_edits(before: bytes, edits: list[Edit]) -> bytes:
 def _text(data: bytes) -> tuple[str, str]:
     try:
         if not (encoding := encoding_of(data)):
-            raise Told("It is a binary file: only `content` with mode=overwrite changes it. Nothing was written.")
+            raise FileToolError(
+                "It is a binary file: only `content` with mode=overwrite changes it. Nothing was written."
+            )
         return decoded(data, encoding)
     except UnicodeDecodeError:
-        raise Told("It is text in no encoding that is known here. Nothing was written.") from None
+        raise FileToolError("It is text in no encoding that is known here. Nothing was written.") from None
 
 
 def _encoded(text: str, encoding: str) -> bytes:
@@ -301,6 +307,6 @@ def _encoded(text: str, encoding: str) -> bytes:
         return text.encode(encoding)
     except UnicodeEncodeError as error:
         strange = text[error.start]
-        raise Told(
+        raise FileToolError(
             f"The character U+{ord(strange):04X} cannot be written as {encoding}. Nothing was written."
         ) from None

@@ -39,14 +39,14 @@ class FindTools:
         limit: int = 8,
         tokens: int = 500,
         feedback: "Feedback | None" = None,
-        found: Callable[[Call, Sequence[str]], object] | None = None,
+        on_result: Callable[[Call, Sequence[str]], object] | None = None,
     ) -> None:
         """`look`: what a caller may find. `limit`, `tokens`: of an answer, where the call does not say.
 
-        `feedback`: what earlier calls of the same principal tell of searches; None: nobody notes that. `found`: hears
-        of the ids of the tools that a search was answered with.
+        `feedback`: what earlier calls of the same principal tell of searches; None: nobody notes that.
+        `on_result` is called with the ids of the tools that a search was answered with.
         """
-        self._found = found
+        self._on_result = on_result
         self._look, self._limit, self._tokens, self._feedback = look, limit, tokens, feedback
 
     @property
@@ -86,8 +86,8 @@ class FindTools:
         shown = [ability.id for ability in found.abilities[:limit]]
         if self._feedback is not None:
             self._feedback.searched(principal, query, shown)
-        if self._found is not None:
-            self._found(call, shown)
+        if self._on_result is not None:
+            self._on_result(call, shown)
         return text_result(self._answer(found, limit, cast("Any", detail)))
 
     def _adjusted(self, principal: str, query: str, hits: "list[Hit]") -> "list[Hit]":

@@ -16,7 +16,7 @@ from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.tools.builtin.builtin import UNTREATED
 
-Tell = Callable[[Call, str], Awaitable[Mapping[str, Any]]]
+ReadStatus = Callable[[Call, str], Awaitable[Mapping[str, Any]]]
 """What the tool of this name says to a caller, as JSON values."""
 
 _READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
@@ -34,10 +34,10 @@ _TEXTS = {
 
 
 class StandingTool:
-    """One of them; `tell` gives what it says to a caller: lines of text and the same as data."""
+    """One of them; `read_status` gives what it says to a caller: lines of text and the same as data."""
 
-    def __init__(self, name: str, tell: Tell) -> None:
-        self._name, self._tell = name, tell
+    def __init__(self, name: str, read_status: ReadStatus) -> None:
+        self._name, self._read_status = name, read_status
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -58,28 +58,28 @@ class StandingTool:
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""
-        told = await self._tell(call, self._name)
-        text = "\n".join(_lines(told))
-        return Body(encode({"content": [{"type": "text", "text": text}], "structuredContent": dict(told)}))
+        status = await self._read_status(call, self._name)
+        text = "\n".join(_lines(status))
+        return Body(encode({"content": [{"type": "text", "text": text}], "structuredContent": dict(status)}))
 
 
-def _lines(told: Mapping[str, Any]) -> list[str]:
+def _lines(status: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
-    for key, value in told.items():
+    for key, value in status.items():
         name = key.replace("_", " ")
         if isinstance(value, list):
             items: list[Any] = value  # pyright: ignore[reportUnknownVariableType] - JSON values
-            lines.append(f"{name}: {', '.join(map(_said, items)) or 'none'}")
+            lines.append(f"{name}: {', '.join(map(_item_text, items)) or 'none'}")
         elif isinstance(value, dict):
             members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
-            said = ", ".join(f"{inner.replace('_', ' ')} {one}" for inner, one in members.items())
-            lines.append(f"{name}: {said or 'none'}")
+            members_text = ", ".join(f"{inner.replace('_', ' ')} {one}" for inner, one in members.items())
+            lines.append(f"{name}: {members_text or 'none'}")
         else:
             lines.append(f"{name}: {value}")
     return lines
 
 
-def _said(value: Any) -> str:
+def _item_text(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
     members: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
@@ -147,13 +147,13 @@ class Deliverable:
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""
         arguments = call.params.inner("arguments")
-        said: dict[str, Any] = msgspec.json.decode(arguments.data) if arguments is not None else {}
+        arguments_given: dict[str, Any] = msgspec.json.decode(arguments.data) if arguments is not None else {}
         _, _, schema = _DELIVERABLE_TEXTS[self._name]
         for key, part in schema["properties"].items():
             if "default" in part:
-                said.setdefault(key, part["default"])
-        handed, context = {"tool": self._name, **said}, call.context
+                arguments_given.setdefault(key, part["default"])
+        handed, context = {"tool": self._name, **arguments_given}, call.context
         context.session.state[DELIVERABLE] = handed
         context.events.publish(DELIVERABLE, handed)
-        text = "Handed over." if self._name == "final-answer" else f"Noted: {said['status']}."
-        return Body(encode({"content": [{"type": "text", "text": text}], "structuredContent": said}))
+        text = "Handed over." if self._name == "final-answer" else f"Noted: {arguments_given['status']}."
+        return Body(encode({"content": [{"type": "text", "text": text}], "structuredContent": arguments_given}))

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mcpbridge.base.errors import ArgumentsRefused, NotPermitted
 from mcpbridge.base.suggestions import nearest
-from mcpbridge.tools.builtin.programs.command_line import KINDS, shown
+from mcpbridge.tools.builtin.programs.command_line import KINDS, display_command
 
 Level = Literal["read", "write"]
 """What a call does: nothing is changed, or a person has to agree."""
@@ -27,7 +27,7 @@ class Option(Struct, frozen=True):
     """As it is written, with its dashes; `-#` stands for a number, as in `-5`."""
     kind: str = ""
     """What its value looks like, see `cli_kinds`; empty: it has none."""
-    may_stand_alone: bool = False
+    is_value_optional: bool = False
     """The value is joined to it, or left out: `--stat`, `--stat=80`."""
     level: Level = "read"
 
@@ -125,7 +125,7 @@ def _option(text: str, level: Level) -> Option:
     return Option(name, kind, sign == "?", level)
 
 
-_MOST_SHOWN = 40
+_MOST_LISTED = 40
 
 
 class Verdict(Struct, frozen=True):
@@ -156,9 +156,9 @@ def judge(program: Program, words: Sequence[str]) -> Verdict:
 class _Reading:
     """One pass over the words behind a sub-command."""
 
-    def __init__(self, program: Program, found: Command) -> None:
-        self._program, self._command = program, found
-        self._called = " ".join((program.name, *found.words))
+    def __init__(self, program: Program, command: Command) -> None:
+        self._program, self._command = program, command
+        self._called = " ".join((program.name, *command.words))
         self._options: list[str] = []
         self._given: list[Option] = []
         self._arguments: list[str] = []
@@ -170,7 +170,7 @@ class _Reading:
         while rest:
             word = rest.pop(0)
             if self._paths is not None:
-                self._check("path", word, f"the path {shown([word])}")
+                self._check("path", word, f"the path {display_command([word])}")
                 self._paths.append(word)
             elif word == "--":
                 if not self._command.paths:
@@ -211,7 +211,7 @@ class _Reading:
             self._add(option, "")
         elif sign:
             self._add(option, value, f"{name}={value}")
-        elif option.may_stand_alone:
+        elif option.is_value_optional:
             self._add(option, "", name)
         else:
             value = self._next(name, rest)
@@ -229,7 +229,7 @@ class _Reading:
                 self._add(option, "")
                 word = f"-{joined}" if joined else ""
                 continue
-            if joined or option.may_stand_alone:
+            if joined or option.is_value_optional:
                 self._add(option, joined, f"{option.name}{joined}")
             else:
                 value = self._next(option.name, rest)
@@ -248,20 +248,20 @@ class _Reading:
         option = self._command.options.get(name)
         if option is not None:
             return option
-        called = f"`{self._called}` with {shown([name], 60)}"
+        called = f"`{self._called}` with {display_command([name], 60)}"
         for one in (name, word.partition("=")[0]):
             if one in self._program.never_options:
                 raise NotPermitted(f"{called} is never run: {self._program.never_options[one]}")
         known = [one for one in self._command.options if one != "-#"]
         close = nearest(name, known)
         hint = f"did you mean {', '.join(close)}? " if close else ""
-        more = "…" if len(known) > _MOST_SHOWN else ""
-        listed = f"there are {' '.join(known[:_MOST_SHOWN])}{more}" if known else "it takes no options here"
+        more = "…" if len(known) > _MOST_LISTED else ""
+        listed = f"there are {' '.join(known[:_MOST_LISTED])}{more}" if known else "it takes no options here"
         raise ArgumentsRefused(f"{called} is not among what may be called: {hint}{listed}")
 
     def _add(self, option: Option, value: str, *written: str) -> None:
-        if option.kind and not (option.may_stand_alone and not value):
-            self._check(option.kind, value, f"{option.name} {shown([value], 100)}")
+        if option.kind and not (option.is_value_optional and not value):
+            self._check(option.kind, value, f"{option.name} {display_command([value], 100)}")
         self._given.append(option)
         self._options += written or (option.name,)
 
@@ -271,8 +271,8 @@ class _Reading:
             raise NotPermitted(f"`{self._called}` with `-` reads from its standard input, which is empty here")
         if not takes or (place >= len(takes) and not takes[-1].endswith("*")):
             most = f"at most {len(takes)} arguments" if takes else "no arguments"
-            raise ArgumentsRefused(f"`{self._called}` takes {most} here: {shown([word], 100)} is too much")
-        self._check(takes[min(place, len(takes) - 1)].rstrip("*"), word, shown([word], 100))
+            raise ArgumentsRefused(f"`{self._called}` takes {most} here: {display_command([word], 100)} is too much")
+        self._check(takes[min(place, len(takes) - 1)].rstrip("*"), word, display_command([word], 100))
         self._arguments.append(word)
 
     def _check(self, kind: str, value: str, what: str) -> None:
@@ -285,7 +285,7 @@ def _command_of(program: Program, words: Sequence[str]) -> tuple[Command, Sequen
     if not words:
         raise ArgumentsRefused(f"there is no command: write one of {_names(program)}")
     if words[0].startswith("-"):
-        raise NotPermitted(f"`{program.name} {shown(words[:1], 60)}` is never run: {program.before}")
+        raise NotPermitted(f"`{program.name} {display_command(words[:1], 60)}` is never run: {program.before}")
     for length in range(min(len(words), 4), 0, -1):
         head = tuple(words[:length])
         if head in program.never:
@@ -299,11 +299,11 @@ def _unknown(program: Program, words: Sequence[str]) -> tuple[Command, Sequence[
     inner = [" ".join(one) for one in program.commands if one[0] == words[0]]
     if inner:
         raise ArgumentsRefused(
-            f"`{program.name} {shown(words[:2], 60)}` is not among what may be called: {', '.join(inner)}"
+            f"`{program.name} {display_command(words[:2], 60)}` is not among what may be called: {', '.join(inner)}"
         )
     close = nearest(words[0], {one[0] for one in program.commands}, limit=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    said = shown(words[:1], 60)
+    said = display_command(words[:1], 60)
     raise ArgumentsRefused(
         f"`{program.name} {said}` is not among what may be called: {hint}there are {_names(program)}"
     )

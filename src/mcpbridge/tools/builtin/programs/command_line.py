@@ -34,8 +34,8 @@ def words_of(text: str) -> list[str]:
     for word, has_quotes in _split(text.strip(" \t\r\n")):
         if not has_quotes and (word in _FOR_A_SHELL or word.startswith((">", "<(", ">(", "2>")) or word.endswith(";")):
             raise ArgumentsRefused(
-                f"{shown([word])}: no shell reads this, so there are no pipes, redirections or lists of commands. "
-                "Call once for each command; narrow the output with options of the command"
+                f"{display_command([word])}: no shell reads this, so there are no pipes, redirections or lists of "
+                "commands. Call once for each command; narrow the output with options of the command"
             )
         words.append(word)
         if len(words) > MOST_WORDS:
@@ -43,7 +43,7 @@ def words_of(text: str) -> list[str]:
     return words
 
 
-def shown(words: Sequence[str], limit: int = 300) -> str:
+def display_command(words: Sequence[str], limit: int = 300) -> str:
     """The words on one line, as they could be written; for messages and for people who are asked."""
     text = " ".join(map(_quoted, words))
     return text if len(text) <= limit else f"{text[:limit]}…"

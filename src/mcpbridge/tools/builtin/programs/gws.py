@@ -17,7 +17,7 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.sandbox.job import Access
 from mcpbridge.tools.builtin.programs.allow_list import Command, Level, Program, Verdict, command, judge
-from mcpbridge.tools.builtin.programs.command_line import shown, words_of
+from mcpbridge.tools.builtin.programs.command_line import display_command, words_of
 from mcpbridge.tools.builtin.programs.run import CliTool, present, text_argument
 from mcpbridge.tools.builtin.programs.settings import GwsCliSettings
 
@@ -44,22 +44,23 @@ SERVICES = (
 READS = frozenset({"list", "get", "batchGet", "batch-get", "getProfile", "get-profile", "export", "search"})
 """Methods that change nothing."""
 
-_SHOWN = "--format:text --dry-run"
+_OUTPUT_OPTIONS = "--format:text --dry-run"
 _METHOD = (
-    f"--params:json --page-all --page-limit:number --page-delay:number --api-version:version {_SHOWN} -v --verbose"
+    "--params:json --page-all --page-limit:number --page-delay:number --api-version:version "
+    f"{_OUTPUT_OPTIONS} -v --verbose"
 )
 _HELPERS: tuple[Command, ...] = (
-    command("sheets +read", f"--spreadsheet:text --range:text {_SHOWN}", network=True),
+    command("sheets +read", f"--spreadsheet:text --range:text {_OUTPUT_OPTIONS}", network=True),
     command(
         "calendar +agenda",
-        f"--today --tomorrow --week --days:number --calendar:text --timezone:text {_SHOWN}",
+        f"--today --tomorrow --week --days:number --calendar:text --timezone:text {_OUTPUT_OPTIONS}",
         network=True,
     ),
-    command("gmail +triage", f"--max:number --query:text --labels {_SHOWN}", network=True),
-    command("gmail +read", f"--id:text --message-id:text --headers --html {_SHOWN}", network=True),
-    command("workflow +standup-report", _SHOWN, network=True),
-    command("workflow +meeting-prep", f"--calendar:text {_SHOWN}", network=True),
-    command("workflow +weekly-digest", _SHOWN, network=True),
+    command("gmail +triage", f"--max:number --query:text --labels {_OUTPUT_OPTIONS}", network=True),
+    command("gmail +read", f"--id:text --message-id:text --headers --html {_OUTPUT_OPTIONS}", network=True),
+    command("workflow +standup-report", _OUTPUT_OPTIONS, network=True),
+    command("workflow +meeting-prep", f"--calendar:text {_OUTPUT_OPTIONS}", network=True),
+    command("workflow +weekly-digest", _OUTPUT_OPTIONS, network=True),
     command(
         "gmail +send",
         "--to:text --cc:text --bcc:text --subject:text --body:text --html --dry-run",
@@ -144,11 +145,13 @@ def judge_gws(words: Sequence[str]) -> Verdict:
         return judge(GWS, words)
     if len(path) < 3 or len(path) > 7:
         raise ArgumentsRefused(
-            f"`gws {shown(path)}` is no call: write SERVICE RESOURCE METHOD, such as `drive files list`"
+            f"`gws {display_command(path)}` is no call: write SERVICE RESOURCE METHOD, such as `drive files list`"
         )
     for word in path[1:]:
         if not (word.isascii() and word.replace("-", "").replace("_", "").isalnum()):
-            raise ArgumentsRefused(f"`gws {shown(path)}`: {shown([word])} is no name of a resource or method")
+            raise ArgumentsRefused(
+                f"`gws {display_command(path)}`: {display_command([word])} is no name of a resource or method"
+            )
     level: Level = "read" if path[-1] in READS else "write"
     options = _METHOD if level == "read" else f"{_METHOD} --json:json"
     row = command(" ".join(path), options, level=level, network=True)
@@ -165,7 +168,8 @@ def _unknown(service: str) -> ArgumentsRefused:
     close = nearest(service, SERVICES, limit=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return ArgumentsRefused(
-        f"`gws {shown([service], 60)}` is not among what may be called: {hint}there are {', '.join(SERVICES)}, schema"
+        f"`gws {display_command([service], 60)}` is not among what may be called: {hint}"
+        f"there are {', '.join(SERVICES)}, schema"
     )
 
 

@@ -30,7 +30,7 @@ from mcpbridge.results.header_line import defused
 from mcpbridge.sandbox.job import SANDBOX, Access, Job, JobResult, Limits, Runner, decoded
 from mcpbridge.sandbox.python.process import PipedProcess
 from mcpbridge.tools.builtin.programs.allow_list import Verdict
-from mcpbridge.tools.builtin.programs.command_line import shown
+from mcpbridge.tools.builtin.programs.command_line import display_command
 from mcpbridge.tools.builtin.programs.settings import CliSettings, InSandbox
 
 _PATIENCE = 1.0
@@ -78,7 +78,7 @@ async def _run(job: Job, folder: str) -> JobResult:
     process = piped.process
     assert process.stdout is not None
     assert process.stderr is not None
-    streams = [_Kept(process.stdout, job.limits.output), _Kept(process.stderr, job.limits.output)]
+    streams = [_BoundedStream(process.stdout, job.limits.output), _BoundedStream(process.stderr, job.limits.output)]
     readers = [asyncio.ensure_future(stream.read()) for stream in streams]
     is_late = False
     try:
@@ -113,7 +113,7 @@ async def _run(job: Job, folder: str) -> JobResult:
     )
 
 
-class _Kept:
+class _BoundedStream:
     """One stream, of which the beginning is kept."""
 
     def __init__(self, stream: asyncio.StreamReader, limit: int) -> None:
@@ -154,7 +154,7 @@ def _least(folder: str) -> Mapping[str, str]:
     return least
 
 
-_MEMORY, _PIDS, _FILE, _KEPT = 1 << 30, 256, 8 << 30, 4 << 20
+_MEMORY, _PIDS, _FILE, _OUTPUT_LIMIT = 1 << 30, 256, 8 << 30, 4 << 20
 """Programs in Go reserve far more memory than they use; git starts several processes, and what it fetches is one file.
 """
 _MARGIN = 5.0
@@ -184,7 +184,7 @@ class Running:
             call_timeout=self._settings.timeout + _MARGIN,
         )
 
-    def found(self) -> str:
+    def program_file(self) -> str:
         """The program's file. Only absolute entries of PATH count: nothing of a working directory is ever started.
 
         Raises:
@@ -220,7 +220,7 @@ class Running:
             return ""
         reaches = " over the network" if verdict.command.network else ""
         place = f" in {where}" if where else ""
-        return f"it changes something{reaches}{place}: {self._program} {shown(verdict.argv, 1000)}"
+        return f"it changes something{reaches}{place}: {self._program} {display_command(verdict.argv, 1000)}"
 
     async def run(
         self,
@@ -231,15 +231,15 @@ class Running:
         cwd: str = "",
         access: Access | None = None,
         files: Mapping[str, bytes] | None = None,
-        kept: int = _KEPT,
+        output_limit: int = _OUTPUT_LIMIT,
     ) -> JobResult:
-        """Run the program with these arguments. In a sandbox it reaches `access`. `kept`: bytes of its output.
+        """Run the program with these arguments. In a sandbox it reaches `access`. `output_limit`: bytes of its output.
 
         Raises:
             ToolInactive: it is not there, or the sandbox that it needs is not.
         """
-        limits = Limits(self._settings.timeout, _MEMORY, _PIDS, file_size=_FILE, disk=_FILE, output=kept)
-        job = Job((self.found(), *argv), env, cwd, files=files or {}, limits=limits, access=access or Access())
+        limits = Limits(self._settings.timeout, _MEMORY, _PIDS, file_size=_FILE, disk=_FILE, output=output_limit)
+        job = Job((self.program_file(), *argv), env, cwd, files=files or {}, limits=limits, access=access or Access())
         try:
             if in_sandbox != "never":
                 try:
@@ -318,15 +318,16 @@ def _cut(data: bytes, dropped: int, limit: int) -> str:
     data = _PASSWORD.sub(b"***", data)
     if len(data) <= limit and not dropped:
         return data.decode("utf-8", "replace")
-    kept = data[:limit]
-    line = kept.rfind(b"\n")
+    beginning = data[:limit]
+    line = beginning.rfind(b"\n")
     if line > limit * 3 // 4:
-        kept = kept[: line + 1]
+        beginning = beginning[: line + 1]
     whole = len(data) + dropped
-    text = decoded(kept, is_cut=True).rstrip("\n")
+    text = decoded(beginning, is_cut=True).rstrip("\n")
+    length = len(beginning)
     return (
-        f"{text}\n[cut: these are the first {len(kept):,} of {whole:,} bytes; {whole - len(kept):,} bytes "
-        f"({show_bytes(whole - len(kept))}) are missing: narrow the command, such as with a limit, a path or a summary]"
+        f"{text}\n[cut: these are the first {length:,} of {whole:,} bytes; {whole - length:,} bytes "
+        f"({show_bytes(whole - length)}) are missing: narrow the command, such as with a limit, a path or a summary]"
     )
 
 

@@ -69,11 +69,11 @@ class Apart:
 
     async def _by_process(self, reading: Reading, params: Body, *, is_bound: bool) -> Source | None:
         """What a process says of it; None if there is none to be had here."""
-        kept = {handle: len(data) for handle, data in reading.kept.items()}
-        question = Question(bytes(params.data), kept, reading.room, is_bound)
+        results = {handle: len(data) for handle, data in reading.results.items()}
+        question = Question(bytes(params.data), results, reading.room, is_bound)
         try:
             async with self._processes:
-                reply = await _asked(question, list(reading.kept.values()))
+                reply = await _asked(question, list(reading.results.values()))
         except (_Broken, OSError) as error:
             log.warning("a large result is read in the bridge itself", reason=str(error)[:200])
             return None
@@ -83,7 +83,7 @@ class Apart:
         return Source(text_of(reply.text), binding, text_of(reply.rows))
 
 
-async def _asked(question: Question, kept: list[bytes]) -> Reply:
+async def _asked(question: Question, results: list[bytes]) -> Reply:
     """Start a process, ask it, and see it end; who is cancelled meanwhile ends it.
 
     Raises:
@@ -96,7 +96,7 @@ async def _asked(question: Question, kept: list[bytes]) -> Reply:
     )
     async with process:
         try:
-            answer = await _exchanged(process, question, kept)
+            answer = await _exchanged(process, question, results)
             status = await process.wait()
         except BaseException:
             if process.returncode is None:
@@ -112,11 +112,11 @@ async def _asked(question: Question, kept: list[bytes]) -> Reply:
     raise _Broken(f"its process ended with status {status}")
 
 
-async def _exchanged(process: anyio.abc.Process, question: Question, kept: list[bytes]) -> bytes:
+async def _exchanged(process: anyio.abc.Process, question: Question, results: list[bytes]) -> bytes:
     asked = msgspec.msgpack.encode(question)
     stdin, stdout = cast("Any", process.stdin), cast("Any", process.stdout)
     try:
-        for data in (len(asked).to_bytes(LENGTH, "big"), asked, *kept):
+        for data in (len(asked).to_bytes(LENGTH, "big"), asked, *results):
             whole = memoryview(data)
             for start in range(0, len(whole), _PIECE):
                 await stdin.send(bytes(whole[start : start + _PIECE]))

@@ -37,18 +37,18 @@ class Reading:
     def __init__(
         self,
         wanted: Wanted,
-        kept: Mapping[str, bytes],
+        results: Mapping[str, bytes],
         room: int,
         read: Callable[[bytes], Document] | None = None,
     ) -> None:
-        """`kept`: the results by handle. `read`: the document of one; None: `document_of`."""
+        """`results`: the results by handle. `read`: the document of one; None: `document_of`."""
         self._wanted, self._read = wanted, read or document_of
-        self.kept, self.room = kept, room
+        self.results, self.room = results, room
 
     @property
     def size(self) -> int:
         """Bytes of all results."""
-        return sum(map(len, self.kept.values()))
+        return sum(map(len, self.results.values()))
 
     def answer(self) -> str:
         """What the query says of them, in the room.
@@ -76,10 +76,10 @@ class Reading:
         if query.lines is not None:
             raise QueryRefused("lines and _transform: give one of them")
         if not query.is_empty:
-            return Source(_sayable(selected(query, documents)), "json")
+            return Source(_as_text(selected(query, documents)), "json")
         if len(documents) > 1:
             values = [document.value if document.is_structured else document.text for document in documents.values()]
-            return Source(_sayable(values), "json")
+            return Source(_as_text(values), "json")
         (document,) = documents.values()
         return script_input(document)
 
@@ -91,7 +91,7 @@ class Reading:
         return output[: max(0, self.room - len(last))] + last
 
     def _documents(self) -> dict[str, Document]:
-        read = {handle: self._read(data) for handle, data in self.kept.items()}
+        read = {handle: self._read(data) for handle, data in self.results.items()}
         return {
             f"{handle}#{pointer}" if pointer else handle: _part(read[handle], pointer)
             for handle, pointer in self._wanted.handles
@@ -100,10 +100,10 @@ class Reading:
     def _media(self) -> str:
         """What the results hold that is no text, and where each can be had."""
         parts = [
-            f"{told}: {uri_of(handle)}/content/{place}"
-            for handle, data in self.kept.items()
+            f"{lines}: {uri_of(handle)}/content/{place}"
+            for handle, data in self.results.items()
             for place, block in enumerate(_blocks(data))
-            if (told := _described(block))
+            if (lines := _described(block))
         ]
         if not parts:
             return ""
@@ -121,10 +121,10 @@ def _part(document: Document, pointer: str) -> Document:
         value = pointed_at(document.value, pointer)
     except NotThere as error:
         raise QueryRefused(str(error)) from None
-    return read_text(value) if isinstance(value, str) else Document(_sayable(value), "json", value)
+    return read_text(value) if isinstance(value, str) else Document(_as_text(value), "json", value)
 
 
-def _sayable(value: Any) -> str:
+def _as_text(value: Any) -> str:
     try:
         return written(value)
     except RecursionError:

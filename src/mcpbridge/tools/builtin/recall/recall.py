@@ -94,7 +94,7 @@ class Recall:
 
         if wanted.transform and self._javascript is None:
             raise TransformFailed("_transform: scripts are turned off here; use where, select, aggregate and so on")
-        kept = await self._kept(call, [handle for handle, _ in wanted.handles])
+        kept = await self._results_of(call, [handle for handle, _ in wanted.handles])
         reading = Reading(wanted, kept, self._room(call), self._read)
         if not wanted.transform or self._javascript is None:
             return await self._apart.answer(reading, call.params)
@@ -105,7 +105,7 @@ class Recall:
         )
         return reading.fitted(output)
 
-    async def _kept(self, call: Call, handles: Sequence[str]) -> Mapping[str, bytes]:
+    async def _results_of(self, call: Call, handles: Sequence[str]) -> Mapping[str, bytes]:
         """The results by handle.
 
         Raises:
@@ -113,7 +113,7 @@ class Recall:
         """
         from mcpbridge.results.errors import QueryRefused
 
-        kept: dict[str, bytes] = {}
+        results: dict[str, bytes] = {}
         for handle in dict.fromkeys(handles):
             data = await self._kept_results.get(handle, principal=call.caller.principal)
             if data is None:
@@ -121,10 +121,10 @@ class Recall:
                     f"Nothing is kept under {handle[:60]!r}: handles are 26 characters, and expire. recall without "
                     "arguments lists what is kept; or call the tool again."
                 )
-            kept[handle] = data
-            if sum(map(len, kept.values())) > MOST_BYTES:
+            results[handle] = data
+            if sum(map(len, results.values())) > MOST_BYTES:
                 raise QueryRefused("These results are too large together: give fewer handles.")
-        return kept
+        return results
 
     async def _forget(self, call: Call, handles: Sequence[str]) -> str:
         principal = call.caller.principal
@@ -132,8 +132,8 @@ class Recall:
             handle for handle in dict.fromkeys(handles) if await self._kept_results.drop(handle, principal=principal)
         ]
         missing = [handle[:60] for handle in dict.fromkeys(handles) if handle not in gone]
-        told = f"Forgotten: {', '.join(gone) or 'none'}."
-        return f"{told} Not kept: {', '.join(missing)}." if missing else told
+        text = f"Forgotten: {', '.join(gone) or 'none'}."
+        return f"{text} Not kept: {', '.join(missing)}." if missing else text
 
     async def _list(self, call: Call, wanted: "Wanted") -> str:
         from mcpbridge.tools.builtin.recall.arguments import LOOKED_AT, listing, with_logged

@@ -66,9 +66,9 @@ def _read(size: int) -> bytes:
     return data
 
 
-def _reply(question: Question, kept: Mapping[str, bytes]) -> Reply:
+def _reply(question: Question, results: Mapping[str, bytes]) -> Reply:
     try:
-        reading = Reading(wanted_of(Body(question.params)), kept, question.room)
+        reading = Reading(wanted_of(Body(question.params)), results, question.room)
         found = reading.bound() if question.is_bound else reading.answer()
     except QueryRefused as error:
         return Reply(refused=bytes_of(str(error)))

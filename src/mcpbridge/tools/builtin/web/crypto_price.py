@@ -86,7 +86,7 @@ def coin_of(spoken: str, further: Mapping[str, str]) -> Coin | None:
     return _KNOWN.get(word)
 
 
-_MOST_KEPT = 256
+_CACHE_SIZE = 256
 _PAUSE = 30.0
 """Seconds without a request after the service had too many, where it does not say how long."""
 
@@ -145,7 +145,7 @@ class CryptoPrice:
         """Nothing is loaded before the first call. `now`: seconds, from any beginning."""
         self._settings, self._now = settings, now
         self._fetcher: Fetcher | None = None
-        self._kept: dict[_Key, tuple[float, _Prices]] = {}
+        self._cache: dict[_Key, tuple[float, _Prices]] = {}
         """Until when, and what."""
         self._turns: dict[tuple[str, ...], asyncio.Lock] = {}
         """Whoever asks for the same coins meanwhile waits for the answer to the first."""
@@ -178,7 +178,7 @@ class CryptoPrice:
 
     async def close(self) -> None:
         """Forget what is kept; nothing is open between calls."""
-        self._kept.clear()
+        self._cache.clear()
 
     async def _prices(self, ids: tuple[str, ...], currencies: Sequence[str]) -> _Prices:
         """What the coins cost in each currency: as kept, and what is not kept from one request."""
@@ -197,7 +197,7 @@ class CryptoPrice:
         return merged
 
     def _fresh(self, key: _Key) -> _Prices | None:
-        until, prices = self._kept.get(key, (0.0, None))
+        until, prices = self._cache.get(key, (0.0, None))
         return prices if prices is not None and self._now() < until else None
 
     async def _asked_for(self, ids: tuple[str, ...], currencies: Sequence[str]) -> _Prices:
@@ -223,13 +223,13 @@ class CryptoPrice:
 
     def _keep(self, ids: tuple[str, ...], currencies: Sequence[str], prices: _Prices) -> None:
         now = self._now()
-        if len(self._kept) > _MOST_KEPT:
-            self._kept = {key: kept for key, kept in self._kept.items() if now < kept[0]}
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.clear()
+        if len(self._cache) > _CACHE_SIZE:
+            self._cache = {key: kept for key, kept in self._cache.items() if now < kept[0]}
+        if len(self._cache) > _CACHE_SIZE:
+            self._cache.clear()
         for currency in currencies:
             own = {id_: _of_currency(numbers, currency) for id_, numbers in prices.items()}
-            self._kept[ids, currency] = now + self._settings.cache, own
+            self._cache[ids, currency] = now + self._settings.cache, own
 
     def _credentials(self) -> dict[str, str]:
         key = (self._settings.api_key or "").strip()

@@ -87,7 +87,7 @@ class HttpGet:
         # Not in the event loop: a page of some megabytes takes a while.
         page = await asyncio.to_thread(page_of, fetched.body, content_type, fetched.url, is_raw=asked.raw)
         most = min(asked.max_chars or self._settings.max_chars, self._settings.max_chars)
-        text = "\n\n".join([_about(fetched, page, asked.url), _shown(page, len(fetched.body), asked.start, most)])
+        text = "\n\n".join([_about(fetched, page, asked.url), _page_text(page, len(fetched.body), asked.start, most)])
         result: dict[str, Any] = {"content": [{"type": "text", "text": defused(text)}]}
         if fetched.status not in _GOOD:
             result["isError"] = True
@@ -147,7 +147,7 @@ def _about(fetched: "Fetched", page: "Page", url: str) -> str:
     return "\n".join([f"Title: {page.title}", *lines] if page.title else lines)
 
 
-def _shown(page: "Page", size: int, start: int, most: int) -> str:
+def _page_text(page: "Page", size: int, start: int, most: int) -> str:
     if size == 0:
         return "(The answer is empty.)"
     if page.text is None:
@@ -155,10 +155,10 @@ def _shown(page: "Page", size: int, start: int, most: int) -> str:
     if not page.text.strip():
         return "(The page has no text of its own; it may be made by scripts in a browser. `raw` gives the HTML.)"
     part = page.text[start : start + most]
-    told = f"({start + len(part):,} of {len(page.text):,} characters; `start`: {start + len(part)} goes on.)"
+    note = f"({start + len(part):,} of {len(page.text):,} characters; `start`: {start + len(part)} goes on.)"
     if not part:
         return f"(The text has {len(page.text):,} characters; there is nothing from {start:,} on.)"
-    return part if start + len(part) == len(page.text) else f"{part}\n\n{told}"
+    return part if start + len(part) == len(page.text) else f"{part}\n\n{note}"
 
 
 def _on_line(text: str) -> str:

@@ -85,7 +85,7 @@ class _Result(Struct, frozen=True):
     published_date: str | None = None
 
 
-class _Found(Struct, frozen=True):
+class _ServiceAnswer(Struct, frozen=True):
     """The service's answer."""
 
     results: list[_Result]
@@ -118,10 +118,10 @@ class WebSearch:
 
         asked = _asked(call)
         fetched = await self._fetched(asked, self._key())
-        found = decoded("web-search", fetched, _Found)
+        found = decoded("web-search", fetched, _ServiceAnswer)
         answer = found.answer if asked.answer else None
         result: dict[str, Any] = {
-            "content": [{"type": "text", "text": defused(_told(asked.query, answer, found.results))}],
+            "content": [{"type": "text", "text": defused(_result_list(asked.query, answer, found.results))}],
             "structuredContent": _structured(asked.query, answer, found.results),
         }
         return Body(encode(result))
@@ -208,7 +208,7 @@ def _without(body: bytes, key: str) -> bytes:
     return body.replace(key.encode(), b"***") if len(key) > _SHORTEST_KEY else body
 
 
-def _told(query: str, answer: str | None, results: list[_Result]) -> str:
+def _result_list(query: str, answer: str | None, results: list[_Result]) -> str:
     """The results as a list."""
     parts = [f"Answer of the service: {answer}"] if answer else []
     for number, result in enumerate(results, start=1):

@@ -32,7 +32,7 @@ from mcpbridge.tools.python.run_context.value_types import Misfit, Shape
 MOST_BYTES = 1024**2
 """Bytes that one context may take as JSON."""
 
-Tell = Callable[[bytes], None]
+OnChange = Callable[[bytes], None]
 """Is given the JSON of what a value became."""
 
 ValueT = TypeVar("ValueT")
@@ -70,21 +70,21 @@ class Cell:
             except Misfit as error:
                 raise ContextRefused(self.where, str(error)) from error
 
-    def put(self, value: object, shape: Shape, tell: Tell | None) -> None:
+    def put(self, value: object, shape: Shape, on_change: OnChange | None) -> None:
         """Take a value of a shape in place of the one that is there. Raises ContextRefused."""
         with self._lock:
-            self._put(value, shape, tell)
+            self._put(value, shape, on_change)
 
-    def change(self, changes: dict[str, object], shape: Shape, tell: Tell | None) -> None:
+    def change(self, changes: dict[str, object], shape: Shape, on_change: OnChange | None) -> None:
         """Change fields of the value that is there. Raises ContextRefused."""
         with self._lock:
             try:
                 changed = shape.merged(self.seen_as(shape), changes)
             except Misfit as error:
                 raise ContextRefused(self.where, str(error)) from error
-            self._put(changed, shape, tell)
+            self._put(changed, shape, on_change)
 
-    def settle(self, tell: Tell | None) -> None:
+    def settle(self, on_change: OnChange | None) -> None:
         """Notice what was changed in place.
 
         Raises:
@@ -103,10 +103,10 @@ class Cell:
                 raise error if isinstance(error, ContextRefused) else ContextRefused(self.where, str(error)) from error
             if data != self.data:
                 self.data = data
-                if tell is not None:
-                    tell(data)
+                if on_change is not None:
+                    on_change(data)
 
-    def _put(self, value: object, shape: Shape, tell: Tell | None) -> None:
+    def _put(self, value: object, shape: Shape, on_change: OnChange | None) -> None:
         try:
             data = shape.written(value)
             if shape.kind != self.shape.kind:
@@ -117,8 +117,8 @@ class Cell:
             raise ContextRefused(self.where, str(error)) from error
         self._check_size(data)
         self.value, self.data = found, data
-        if tell is not None:
-            tell(data)
+        if on_change is not None:
+            on_change(data)
 
     def _with(self, part: bytes) -> bytes:
         """The JSON of the value with these members among its own."""
@@ -141,11 +141,11 @@ _members_of = msgspec.json.Decoder(dict[str, Raw]).decode
 class RunValue(Generic[ValueT]):
     """A value of a run, as one call sees it. From any thread."""
 
-    __slots__ = ("_cell", "_is_over", "_shape", "_tell")
+    __slots__ = ("_cell", "_is_over", "_on_change", "_shape")
 
-    def __init__(self, cell: Cell, shape: Shape | None = None, tell: Tell | None = None) -> None:
-        """`shape`: what it is seen as; left out: as what it is. `tell`: hears of every change."""
-        self._cell, self._shape, self._tell = cell, shape or cell.shape, tell
+    def __init__(self, cell: Cell, shape: Shape | None = None, on_change: OnChange | None = None) -> None:
+        """`shape`: what it is seen as; left out: as what it is. `on_change`: hears of every change."""
+        self._cell, self._shape, self._on_change = cell, shape or cell.shape, on_change
         self._is_over = False
 
     @property
@@ -172,12 +172,12 @@ class RunValue(Generic[ValueT]):
             ContextRefused: it does not fit, is too large, or the call is over.
         """
         self._check_open()
-        self._cell.put(value, self._shape, self._tell)
+        self._cell.put(value, self._shape, self._on_change)
 
     def update(self, /, **changes: Any) -> None:
         """Change some fields and leave the others as they are; no other change comes in between. Raises as `set`."""
         self._check_open()
-        self._cell.change(changes, self._shape, self._tell)
+        self._cell.change(changes, self._shape, self._on_change)
 
     def attach(self, cell: Cell) -> None:
         """From now on it is this cell that it shows, as what that is."""
@@ -208,12 +208,12 @@ class Shared(RunValue[ValueT]):
         self,
         cell: Cell,
         shape: Shape | None = None,
-        tell: Tell | None = None,
+        on_change: OnChange | None = None,
         *,
         whole: "Shared[Any] | None" = None,
     ) -> None:
         """`whole`: what this is a view of. The rest is as for `RunValue`."""
-        super().__init__(cell, shape, tell)
+        super().__init__(cell, shape, on_change)
         self._whole = whole
 
     def of(self, kind: type[V]) -> "Shared[V]":
@@ -229,7 +229,7 @@ class Shared(RunValue[ValueT]):
             shape = Shape(kind)
         except Misfit as error:
             raise ContextRefused(self._cell.where, str(error)) from error
-        return Shared(self._cell, shape, self._tell, whole=self._whole or self)
+        return Shared(self._cell, shape, self._on_change, whole=self._whole or self)
 
     @property
     def is_over(self) -> bool:
@@ -380,7 +380,7 @@ class Slot:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.users = 0
-        self.kept = b""
+        self.stored = b""
         """What the store has, or need not have."""
         self.turn = asyncio.Lock()
         """Of who reads or writes the store, or runs the initialiser."""

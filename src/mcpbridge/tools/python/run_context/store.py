@@ -25,12 +25,12 @@ from mcpbridge.tools.python.run_context.context import (
     Context,
     Init,
     Keeps,
+    OnChange,
     RunName,
     RunValue,
     Shared,
     Slot,
     Slots,
-    Tell,
     context_in,
 )
 from mcpbridge.tools.python.run_context.value_types import Misfit, Shape
@@ -80,25 +80,25 @@ class Held(Struct, frozen=True):
         return await self.where.during(self, work)
 
 
-def hold(call: Call, surroundings: CallContext, keeps: Keeps, start: Start) -> Held:
+def open_run_context(call: Call, surroundings: CallContext, keeps: Keeps, start: Start) -> Held:
     """The context of a call, without its values yet. `surroundings`: that of the call, for this try of it."""
     where = call.around.contexts
     contexts = where if isinstance(where, RunContexts) else RunContexts()
     tool = surroundings.events.tool or f"{call.upstream}/{call.target}"
     empty = Cell(keeps.shape, "the context")
-    own = RunValue[Any](empty, tell=_teller(surroundings, tool))
-    shared = Shared[Any](empty, tell=_teller(surroundings, ""))
+    own = RunValue[Any](empty, on_change=_publisher(surroundings, tool))
+    shared = Shared[Any](empty, on_change=_publisher(surroundings, ""))
     context = context_in(surroundings, own, shared)
     run = RunName(call.caller.principal, surroundings.tenant, surroundings.run)
     return Held(context, surroundings, keeps, tool, run, bool(run_of(call.meta)), start, contexts)
 
 
-def _teller(context: CallContext, tool: str) -> Tell:
-    def tell(data: bytes) -> None:
+def _publisher(context: CallContext, tool: str) -> OnChange:
+    def on_change(data: bytes) -> None:
         if context.events.bus.is_heard:
             context.events.publish(UPDATED, {"tool": tool, "value": msgspec.json.decode(data)})
 
-    return tell
+    return on_change
 
 
 class RunContexts:
@@ -162,13 +162,13 @@ class RunContexts:
         slot = self._slots.attach((run, tool), shape)
         try:
             async with slot.turn:
-                slot.cell.put(value, shape, partial(self._tell, run, tool))
+                slot.cell.put(value, shape, partial(self._publish, run, tool))
                 slot.is_loaded = True
                 await self._put(slot, run, tool)
         finally:
             self._slots.let_go((run, tool), slot)
 
-    def _tell(self, run: RunName, tool: str, data: bytes) -> None:
+    def _publish(self, run: RunName, tool: str, data: bytes) -> None:
         if self._events is not None and self._events.is_heard:
             told = {"tool": tool, "value": msgspec.json.decode(data)}
             self._events.publish(UPDATED, told, run=run.run, principal=run.principal, tenant=run.tenant)
@@ -201,21 +201,21 @@ class RunContexts:
                 except Misfit as error:
                     log.warning("a kept context does not fit its type; it begins anew", tool=tool, reason=str(error))
                 else:
-                    slot.kept = data
+                    slot.stored = data
                     return
         if keeps.init is not None:
             slot.cell.fill(await held.start(keeps.init, (held.call,)))
         else:
             slot.cell.fill(keeps.shape.initial())
-            slot.kept = slot.cell.data  # the same without the store's help
+            slot.stored = slot.cell.data  # the same without the store's help
 
     async def _end(self, slot: Slot, held: Held, tool: str, *, is_failing: bool) -> None:
         fault = None
         try:
-            slot.cell.settle(_teller(held.call, tool))
+            slot.cell.settle(_publisher(held.call, tool))
         except ContextRefused as error:
             fault = error
-        if held.is_named and slot.cell.data != slot.kept:
+        if held.is_named and slot.cell.data != slot.stored:
             with anyio.move_on_after(SAVING_SECONDS, shield=True) as saving:  # also of a call that was cancelled
                 async with slot.turn:
                     try:
@@ -231,6 +231,6 @@ class RunContexts:
 
     async def _put(self, slot: Slot, run: RunName, tool: str) -> None:
         data = slot.cell.data
-        if self._store is not None and data != slot.kept:
+        if self._store is not None and data != slot.stored:
             await self._store.put(_KIND, data, principal=run.principal, expires_in=LIFETIME, handle=run.handle(tool))
-            slot.kept = data
+            slot.stored = data

@@ -41,18 +41,18 @@ def readable(hint: Any) -> Any:
     return _readable(hint, {})
 
 
-def _readable(hint: Any, made: dict[type, Any]) -> Any:
+def _readable(hint: Any, converted: dict[type, Any]) -> Any:
     if sys.version_info >= (3, 12):
         return hint
     if _is_plain_typed_dict(hint):
-        return _typed_dict(hint, made)
+        return _typed_dict(hint, converted)
     arguments = get_args(hint)
     if not arguments or get_origin(hint) is typing.Literal:
         return hint
     if get_origin(hint) is Annotated:
-        inner = _readable(arguments[0], made)
+        inner = _readable(arguments[0], converted)
         return Annotated[(inner, *hint.__metadata__)] if inner is not arguments[0] else hint
-    readable = tuple([_readable(one, made) for one in arguments])
+    readable = tuple([_readable(one, converted) for one in arguments])
     if all(new is old for new, old in zip(readable, arguments, strict=True)):
         return hint
     if is_union(hint):
@@ -64,13 +64,13 @@ def _is_plain_typed_dict(hint: object) -> bool:
     return isinstance(hint, type) and type(hint).__module__ == "typing" and typing.is_typeddict(hint)
 
 
-def _typed_dict(kind: Any, made: dict[type, Any]) -> Any:
-    if kind in made:
+def _typed_dict(kind: Any, converted: dict[type, Any]) -> Any:
+    if kind in converted:
         raise TypeError(f"{kind.__name__} leads back to itself: make it a TypedDict of `typing_extensions`")
     fields: dict[str, Any] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         is_marked = get_origin(hint) in (typing.Required, typing.NotRequired)
-        inner = _readable(get_args(hint)[0] if is_marked else hint, {**made, kind: None})
+        inner = _readable(get_args(hint)[0] if is_marked else hint, {**converted, kind: None})
         is_required = get_origin(hint) is typing.Required if is_marked else name in kind.__required_keys__
         fields[name] = inner if is_required else typing_extensions.NotRequired[inner]
     readable = cast("Any", typing_extensions.TypedDict)(kind.__name__, fields)
@@ -79,7 +79,7 @@ def _typed_dict(kind: Any, made: dict[type, Any]) -> Any:
     return readable
 
 
-MOST_TOLD = 5
+MOST_FAULTS = 5
 """Faults of a value that are told."""
 
 
@@ -113,14 +113,14 @@ class Shape:
         try:
             return self._form.written(value)
         except Exception as error:  # types bring code of their own for this
-            raise Misfit(_told(error)) from error
+            raise Misfit(_fault_text(error)) from error
 
     def read(self, data: bytes) -> Any:
         """The value that was written down. Raises Misfit: it does not fit, as of another version of the type."""
         try:
             return self._form.read(data)
         except Exception as error:  # types bring code of their own for this
-            raise Misfit(_told(error)) from error
+            raise Misfit(_fault_text(error)) from error
 
     def initial(self) -> Any:
         """What there is before anything was set: the type's own defaults, else None; UNSET where neither fits."""
@@ -233,16 +233,16 @@ def _none() -> None:
     return None
 
 
-def _told(error: Exception) -> str:
+def _fault_text(error: Exception) -> str:
     """What is wrong, without the values: they may be long, and secret."""
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError):
         return _first_line(error)
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = [": ".join([*filter(None, [".".join(map(str, one["loc"]))]), one["msg"]]) for one in found[:MOST_TOLD]]
-    more = f" (and {len(found) - MOST_TOLD} more)" if len(found) > MOST_TOLD else ""
-    return "; ".join(told) + more
+    lines = [": ".join([*filter(None, [".".join(map(str, one["loc"]))]), one["msg"]]) for one in found[:MOST_FAULTS]]
+    more = f" (and {len(found) - MOST_FAULTS} more)" if len(found) > MOST_FAULTS else ""
+    return "; ".join(lines) + more
 
 
 def _first_line(error: Exception) -> str:

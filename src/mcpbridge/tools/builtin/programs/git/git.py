@@ -82,7 +82,7 @@ class GitCli(CliTool[GitCliSettings]):
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""
         verdict = self._verdict(call)
-        self._running.found()
+        self._running.program_file()
         given = text_argument(call, "directory")
         if verdict.command.words in _ANYWHERE:
             directory = str((await asyncio.to_thread(folder_of, given, self._settings.repositories))[0])
@@ -144,12 +144,17 @@ class GitCli(CliTool[GitCliSettings]):
     async def _read(self, argv: tuple[str, ...], place: Place) -> bytes:
         """What git says to something that reads no content and starts nothing; see `Reader`."""
         fixed = {} if argv == LISTING else settings_for({})  # those would be listed as well
-        kept = _LARGEST_CONFIGURATION if argv == LISTING else _LARGEST_LISTING
+        output_limit = _LARGEST_CONFIGURATION if argv == LISTING else _LARGEST_LISTING
         env = {**environment(_path()), **place.variables, **fixed}
         access = Access(read_only=place.paths)
         in_sandbox = self._settings.sandbox
         ran = await self._running.run(
-            ("--no-pager", *argv), env, in_sandbox=in_sandbox, cwd=place.directory, access=access, kept=kept
+            ("--no-pager", *argv),
+            env,
+            in_sandbox=in_sandbox,
+            cwd=place.directory,
+            access=access,
+            output_limit=output_limit,
         )
         if ran.ended != "exit" or ran.code != 0 or ran.cut[0]:
             raise PathRefused(f"`git {argv[0]}` says nothing of use in {place.directory}: it is broken, or too large")

@@ -180,9 +180,9 @@ def neutral(keys: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def settings_for(found: Mapping[str, str], *more: tuple[str, str]) -> dict[str, str]:
-    """Variables that set `found`, then what holds of every run, then `more`; the last one of a key wins."""
-    pairs = [*found.items(), *_FIXED.items(), *more]
+def settings_for(configured: Mapping[str, str], *more: tuple[str, str]) -> dict[str, str]:
+    """Variables that set `configured`, then what holds of every run, then `more`; the last one of a key wins."""
+    pairs = [*configured.items(), *_FIXED.items(), *more]
     numbered = {"GIT_CONFIG_COUNT": str(len(pairs))}
     for number, (key, value) in enumerate(pairs):
         numbered[f"GIT_CONFIG_KEY_{number}"] = key
