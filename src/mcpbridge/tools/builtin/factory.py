@@ -33,9 +33,9 @@ class BuiltinContext(Struct, frozen=True):
 def make(name: str, section: Any, context: BuiltinContext) -> Builtin:
     """The tool of this name, which runs nothing yet. `section`: its settings, None where it has none."""
     if name in ("brief", "pulse", "context-status"):
-        from mcpbridge.tools.builtin.meta.session_status import StandingTool
+        from mcpbridge.tools.builtin.meta.session_status import StatusTool
 
-        return StandingTool(name, context.read_status)
+        return StatusTool(name, context.read_status)
     if name in META:
         from mcpbridge.tools.builtin.meta.session_status import Deliverable
 

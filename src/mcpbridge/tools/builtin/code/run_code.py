@@ -135,20 +135,12 @@ _DEFINITION: dict[str, Any] = {
 class RunCode:
     """The tool. `close` at the end."""
 
+    definition, treatment = _DEFINITION, _TREATMENT
+
     def __init__(self, settings: CodeSettings, *, find: Find, call_tool: CallTool) -> None:
         """`find` looks a tool up as the client of the call may call it; `call_tool` makes a call within that one."""
         self._settings, self._find, self._call_tool = settings, find, call_tool
         self._programs = Programs()
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return _TREATMENT
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`. Cancelled, the program ends, and so do its calls."""

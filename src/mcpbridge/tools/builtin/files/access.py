@@ -173,6 +173,15 @@ class Files:
             raise refused(path, f"paths begin with a root here, one of {self.root_names()}{hint}")
         return root, parts[1:]
 
+    def places(self, path: str) -> "list[tuple[Root, Parts]]":
+        """What a path means: one place, or all roots where it means them together.
+
+        Raises:
+            PathRefused: it is beneath none of them.
+        """
+        found = self.find(path)
+        return [found] if found is not None else [(root, ()) for root in self.roots.values()]
+
     def root_names(self) -> str:
         """The roots as messages name them."""
         from mcpbridge.sandbox.files.names import display_name

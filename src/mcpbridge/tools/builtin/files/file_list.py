@@ -67,15 +67,13 @@ class FileList(FileTool):
         return await self._files.answer(NAME, wanted.path, lambda stop: self._list(wanted, globs, stop))
 
     def _list(self, wanted: _Wanted, globs: "Globs", stop: Stop) -> Body:
-        found = self._files.find(wanted.path)
         settings = self._files.settings
         listed = _Listed(globs, max(1, min(wanted.limit, settings.max_entries)), settings.max_read)
         hidden = settings.show_hidden if wanted.hidden is None else wanted.hidden
-        if found is None and wanted.depth <= 1:
+        if wanted.depth <= 1 and self._files.find(wanted.path) is None:
             return texts("\n".join(f"{root.path_of(())}/" for root in self._files.roots.values()))
-        places = [found] if found is not None else [(root, ()) for root in self._files.roots.values()]
         try:
-            for root, parts in places:
+            for root, parts in self._files.places(wanted.path):
                 listed.take(root, parts, max(1, min(wanted.depth, 20)), hidden, stop)
         except OutOfTime:
             listed.is_unfinished = True

@@ -125,8 +125,7 @@ class _Search:
 
     def run(self, stop: Stop) -> Body:
         """The answer."""
-        found = self._files.find(self._path)
-        places = [found] if found is not None else [(root, ()) for root in self._files.roots.values()]
+        places = self._files.places(self._path)
         try:
             for root, parts in places:
                 self._within(root, parts, stop)

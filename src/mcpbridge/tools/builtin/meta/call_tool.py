@@ -6,13 +6,11 @@ front unwrapped: those where rules are about `call_tool` itself, or that come fr
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from msgspec import Raw
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.catalog.resolve import inner_call
-from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.pipeline.validation.coercion import object_within
 from mcpbridge.protocol.body import Body
@@ -26,19 +24,11 @@ Within = Callable[[Call, str, Raw], Awaitable[Body]]
 class CallTool:
     """The tool."""
 
+    definition, treatment = CALL_TOOL, UNTREATED
+
     def __init__(self, within: Within) -> None:
         """`within`: how the call is made where rules are about `call_tool` itself, which the outer call has to obey."""
         self._within = within
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return CALL_TOOL
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`. Only calls that no front has unwrapped come here.

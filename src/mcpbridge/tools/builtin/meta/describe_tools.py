@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpbridge.base.errors import UnknownName
 from mcpbridge.catalog.search.visible_tools import Look
-from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.tools.builtin.builtin import UNTREATED
@@ -25,19 +24,11 @@ _TOKENS = 4000
 class DescribeTools:
     """The tool."""
 
+    definition, treatment = DESCRIBE_TOOLS, UNTREATED
+
     def __init__(self, look: Look, *, tokens: int = _TOKENS, has_programs: bool = False) -> None:
         """`look`: what a caller may find. `tokens`: of an answer, about. `has_programs`: there is `run_code`."""
         self._look, self._tokens, self._has_programs = look, tokens, has_programs
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return DESCRIBE_TOOLS
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

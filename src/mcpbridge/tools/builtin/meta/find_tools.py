@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from mcpbridge.catalog.search.visible_tools import Look
-from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.tools.builtin.builtin import UNTREATED
@@ -32,6 +31,8 @@ _DETAILS = ("names", "signatures", "schemas")
 class FindTools:
     """The tool."""
 
+    definition, treatment = FIND_TOOLS, UNTREATED
+
     def __init__(
         self,
         look: Look,
@@ -48,16 +49,6 @@ class FindTools:
         """
         self._on_result = on_result
         self._look, self._limit, self._tokens, self._feedback = look, limit, tokens, feedback
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return FIND_TOOLS
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

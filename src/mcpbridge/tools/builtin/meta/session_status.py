@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
@@ -33,8 +32,10 @@ _TEXTS = {
 }
 
 
-class StandingTool:
-    """One of them; `read_status` gives what it says to a caller: lines of text and the same as data."""
+class StatusTool:
+    """`brief` or `pulse`; `read_status` gives what it says to a caller: lines of text and the same as data."""
+
+    treatment = UNTREATED
 
     def __init__(self, name: str, read_status: ReadStatus) -> None:
         self._name, self._read_status = name, read_status
@@ -50,11 +51,6 @@ class StandingTool:
             "inputSchema": _NO_ARGUMENTS,
             "annotations": _READS,
         }
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""
@@ -122,7 +118,9 @@ _DELIVERABLE_TEXTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 class Deliverable:
-    """One of them."""
+    """`task-complete` or `final-answer`."""
+
+    treatment = UNTREATED
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -138,11 +136,6 @@ class Deliverable:
             "inputSchema": schema,
             "annotations": _ANNOTATIONS,
         }
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

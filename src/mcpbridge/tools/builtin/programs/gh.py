@@ -5,17 +5,16 @@ it starts no git of a repository and reads no file of one.
 """
 
 import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.core.model import Call
-from mcpbridge.protocol.body import Body
-from mcpbridge.sandbox.job import Access
 from mcpbridge.tools.builtin.programs.allow_list import Command, Program, Verdict, command, judge
+from mcpbridge.tools.builtin.programs.cli_tool import CHANGES_ELSEWHERE, ServiceCli, one_command, text_argument
 from mcpbridge.tools.builtin.programs.command_line import words_of
-from mcpbridge.tools.builtin.programs.run import CliTool, present, text_argument
 from mcpbridge.tools.builtin.programs.settings import GhCliSettings
 
 _REPO = "-R:repository --repo:repository"
@@ -244,27 +243,7 @@ NEVER_OPTIONS = {
 GH = Program("gh", {one.words: one for one in (*_READS, *_WRITES)}, NEVER, NEVER_OPTIONS)
 
 
-_PASSED = (
-    "GH_TOKEN",
-    "GITHUB_TOKEN",
-    "GH_HOST",
-    "GH_ENTERPRISE_TOKEN",
-    "GITHUB_ENTERPRISE_TOKEN",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "https_proxy",
-    "http_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "XDG_RUNTIME_DIR",
-    "SYSTEMROOT",
-    "APPDATA",
-    "LOCALAPPDATA",
-)
-"""What gh signs in with, and how it reaches the network."""
+_PASSED = ("GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 
 _QUIET = {
     "GH_PROMPT_DISABLED": "1",
@@ -300,36 +279,26 @@ _DEFINITION: dict[str, Any] = {
         "once; creating, commenting, merging and so on ask a person. Sign-in, configuration, extensions, files and "
         "the browser are refused. Long output is cut."
     ),
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "command": {"type": "string", "minLength": 1, "description": "The sub-command with its options."}
-        },
-        "required": ["command"],
-        "additionalProperties": False,
-    },
-    "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True},
+    "inputSchema": one_command("The sub-command with its options."),
+    "annotations": CHANGES_ELSEWHERE,
 }
 
 
-class GhCli(CliTool[GhCliSettings]):
+class GhCli(ServiceCli[GhCliSettings]):
     """The tool."""
 
     name, program, definition = "gh-cli", "gh", _DEFINITION
+    passed, quiet, folder_variable = _PASSED, _QUIET, "GH_CONFIG_DIR"
 
-    async def run(self, call: Call) -> Body:
-        """See `Builtin`."""
-        verdict = self._verdict(call)
-        settings = _directory()
-        env = {**_QUIET, **{name: os.environ[name] for name in _PASSED if name in os.environ}}
-        env |= {"PATH": os.environ.get("PATH", os.defpath), "GH_CONFIG_DIR": settings}
-        if self._settings.repository:
-            env["GH_REPO"] = self._settings.repository
-        if self._settings.sandbox == "never":
-            env["HOME"] = str(Path.home())  # some systems' keyrings are found by it
-        access = Access(network=True, read_only=present(settings))
-        ran = await self._running.run(verdict.argv, env, in_sandbox=self._settings.sandbox, access=access)
-        return self._running.result(ran, verdict)
+    def _folder(self) -> str:
+        own = os.environ.get("GH_CONFIG_DIR", "")
+        if own:
+            return own
+        base = os.environ.get("XDG_CONFIG_HOME", "")
+        return str(Path(base, "gh") if base else Path.home() / ".config" / "gh")
+
+    def _variables(self) -> Mapping[str, str]:
+        return {"GH_REPO": self._settings.repository} if self._settings.repository else {}
 
     def _verdict(self, call: Call) -> Verdict:
         """What the call means, if it may be run.
@@ -347,12 +316,3 @@ class GhCli(CliTool[GhCliSettings]):
         ):
             raise ArgumentsRefused(f"`gh {' '.join(verdict.command.words)}` needs --repo OWNER/REPO")
         return verdict
-
-
-def _directory() -> str:
-    """Where gh has its configuration, which is left as it is."""
-    own = os.environ.get("GH_CONFIG_DIR", "")
-    if own:
-        return own
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    return str(Path(base, "gh") if base else Path.home() / ".config" / "gh")

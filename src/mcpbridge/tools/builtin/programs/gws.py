@@ -7,18 +7,16 @@ It works in an empty directory: otherwise it takes further variables from a `.en
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mcpbridge.base.errors import ArgumentsRefused
 from mcpbridge.base.suggestions import nearest
 from mcpbridge.core.model import Call
-from mcpbridge.protocol.body import Body
-from mcpbridge.sandbox.job import Access
 from mcpbridge.tools.builtin.programs.allow_list import Command, Level, Program, Verdict, command, judge
+from mcpbridge.tools.builtin.programs.cli_tool import CHANGES_ELSEWHERE, ServiceCli, one_command, text_argument
 from mcpbridge.tools.builtin.programs.command_line import display_command, words_of
-from mcpbridge.tools.builtin.programs.run import CliTool, present, text_argument
 from mcpbridge.tools.builtin.programs.settings import GwsCliSettings
 
 SERVICES = (
@@ -173,14 +171,22 @@ def _unknown(service: str) -> ArgumentsRefused:
     )
 
 
+_CREDENTIALS = "GOOGLE_WORKSPACE_CLI_CREDENTIALS_FILE"
 _PASSED = (
-    "GOOGLE_WORKSPACE_CLI_TOKEN", "GOOGLE_WORKSPACE_CLI_CREDENTIALS_FILE", "GOOGLE_WORKSPACE_CLI_CLIENT_ID",
-    "GOOGLE_WORKSPACE_CLI_CLIENT_SECRET", "GOOGLE_WORKSPACE_CLI_KEYRING_BACKEND", "GOOGLE_WORKSPACE_PROJECT_ID",
-    "GOOGLE_WORKSPACE_CLI_SANITIZE_TEMPLATE", "GOOGLE_WORKSPACE_CLI_SANITIZE_MODE", "HTTPS_PROXY", "HTTP_PROXY",
-    "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "DBUS_SESSION_BUS_ADDRESS",
-    "XDG_RUNTIME_DIR", "SYSTEMROOT", "APPDATA", "LOCALAPPDATA",
-)  # fmt: skip
-"""What gws signs in with, and how it reaches the network."""
+    _CREDENTIALS,
+    *(
+        f"GOOGLE_WORKSPACE_{name}"
+        for name in (
+            "CLI_TOKEN",
+            "CLI_CLIENT_ID",
+            "CLI_CLIENT_SECRET",
+            "CLI_KEYRING_BACKEND",
+            "PROJECT_ID",
+            "CLI_SANITIZE_TEMPLATE",
+            "CLI_SANITIZE_MODE",
+        )
+    ),
+)
 
 _QUIET = {"BROWSER": "false", "PAGER": "cat", "EDITOR": "false", "VISUAL": "false", "NO_COLOR": "1", "TERM": "dumb",
           "LC_ALL": "C.UTF-8"}  # fmt: skip
@@ -194,40 +200,25 @@ _DEFINITION: dict[str, Any] = {
         "drive.files.list` tells of a method. No shell. Methods that list or get run at once; all others ask a person. "
         "Sign-in, uploads and files are refused. Long output is cut."
     ),
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "command": {
-                "type": "string",
-                "minLength": 1,
-                "description": "The command without `gws`; JSON in single quotes.",
-            }
-        },
-        "required": ["command"],
-        "additionalProperties": False,
-    },
-    "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True},
+    "inputSchema": one_command("The command without `gws`; JSON in single quotes."),
+    "annotations": CHANGES_ELSEWHERE,
 }
 
 
-class GwsCli(CliTool[GwsCliSettings]):
+class GwsCli(ServiceCli[GwsCliSettings]):
     """The tool."""
 
     name, program, definition = "gws-cli", "gws", _DEFINITION
+    passed, quiet, folder_variable = _PASSED, _QUIET, "GOOGLE_WORKSPACE_CLI_CONFIG_DIR"
 
-    async def run(self, call: Call) -> Body:
-        """See `Builtin`."""
-        verdict = self._verdict(call)
-        settings = os.environ.get("GOOGLE_WORKSPACE_CLI_CONFIG_DIR") or str(Path.home() / ".config" / "gws")
-        env = {**_QUIET, **{name: os.environ[name] for name in _PASSED if name in os.environ}}
-        env |= {"PATH": os.environ.get("PATH", os.defpath), "GOOGLE_WORKSPACE_CLI_CONFIG_DIR": settings}
-        if self._settings.sandbox == "never":
-            env["HOME"] = str(Path.home())  # some systems' keyrings are found by it
-        places = (settings, os.environ.get("GOOGLE_WORKSPACE_CLI_CREDENTIALS_FILE", ""))
-        access = Access(network=True, read_only=present(*places))
-        files = {".env": b""}  # found first: no other one is looked for in the directories above
-        ran = await self._running.run(verdict.argv, env, in_sandbox=self._settings.sandbox, access=access, files=files)
-        return self._running.result(ran, verdict)
+    def _folder(self) -> str:
+        return os.environ.get(self.folder_variable) or str(Path.home() / ".config" / "gws")
+
+    def _readable(self) -> tuple[str, ...]:
+        return (os.environ.get(_CREDENTIALS, ""),)
+
+    def _files(self) -> Mapping[str, bytes]:
+        return {".env": b""}  # found first: no other one is looked for in the directories above
 
     def _verdict(self, call: Call) -> Verdict:
         """What the call means, if it may be run.

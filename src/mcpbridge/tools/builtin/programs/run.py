@@ -1,8 +1,8 @@
 """Runs a program whose arguments were judged, in the sandbox or without it, and makes a result of its output.
 
-`CliTool` is what `git-cli`, `gh-cli` and `gws-cli` have in common. `PlainRunner` runs without a sandbox: the program
-gets the environment of the job and nothing more, a session of its own, and is killed with its group when its time is
-up. It costs a tenth of a sandbox's interpreter; most calls here are two short runs of git.
+`PlainRunner` runs without a sandbox: the program gets the environment of the job and nothing more, a session of its
+own, and is killed with its group when its time is up. It costs a tenth of a sandbox's interpreter; most calls here are
+two short runs of git.
 """
 
 import asyncio
@@ -13,17 +13,13 @@ import signal
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any
 
-import msgspec
-
-from mcpbridge.base.errors import ArgumentsRefused, BridgeError, NotPermitted, ToolInactive
+from mcpbridge.base.errors import ArgumentsRefused, NotPermitted, ToolInactive
 from mcpbridge.base.units import show_bytes
 from mcpbridge.core.call_settings import CallSettings
-from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.results.header_line import defused
@@ -275,28 +271,6 @@ class Running:
         return Body(encode(result))
 
 
-def present(*paths: str) -> tuple[str, ...]:
-    """Those of these paths that are there."""
-    return tuple(one for one in paths if one and Path(one).exists())
-
-
-def text_argument(call: Call, name: str) -> str:
-    """A text of the call's arguments; empty: it has none.
-
-    Raises:
-        ArgumentsRefused: it is something else.
-    """
-    arguments = call.params.inner("arguments")
-    raw = arguments.get(name) if arguments is not None else None
-    if raw is None:
-        return ""
-    try:
-        value = msgspec.json.decode(raw, type=str | None)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise ArgumentsRefused(f"`{name}` is not a text") from None
-    return value or ""
-
-
 def _ending(called: str, ran: JobResult, *, failed: bool, has_output: bool) -> str:
     if ran.ended == "timeout":
         return f"[{called} took longer than {ran.seconds:.0f} s and was stopped]"
@@ -333,44 +307,3 @@ def _cut(data: bytes, dropped: int, limit: int) -> str:
 
 def _path() -> str:
     return os.environ.get("PATH", os.defpath)
-
-
-_Settings = TypeVar("_Settings", bound=CliSettings)
-
-
-class CliTool(ABC, Generic[_Settings]):
-    """What the tools that run a program have in common: its calls are judged before anything is done."""
-
-    name: ClassVar[str]
-    program: ClassVar[str]
-    definition: ClassVar[dict[str, Any]]
-    """See `Builtin`."""
-
-    def __init__(self, settings: _Settings, runner: Callable[[], Runner]) -> None:
-        """`runner`: the sandbox."""
-        self._settings = settings
-        self._running = Running(self.name, self.program, settings, runner)
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`. The permission of a call is what `asks` says."""
-        return self._running.treatment
-
-    def asks(self, call: Call) -> str:
-        """Why a person must agree to this call; empty: nobody needs to, or `run` refuses it."""
-        try:
-            return self._running.question(self._verdict(call))
-        except BridgeError:
-            return ""
-
-    @abstractmethod
-    async def run(self, call: Call) -> Body:
-        """See `Builtin`."""
-
-    @abstractmethod
-    def _verdict(self, call: Call) -> Verdict:
-        """What the call means, if it may be run.
-
-        Raises:
-            BridgeError: it may not.
-        """

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mcpbridge.core.call_settings import CallSettings
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.jsonrpc import encode
@@ -29,6 +28,8 @@ MOST_BYTES = 256 * 1024**2
 
 class Recall:
     """The tool."""
+
+    treatment = UNTREATED
 
     def __init__(
         self,
@@ -53,11 +54,6 @@ class Recall:
     def definition(self) -> dict[str, Any]:
         """See `Builtin`."""
         return definition(transforms=self._javascript is not None)
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return UNTREATED
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`.

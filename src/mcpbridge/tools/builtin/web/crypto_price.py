@@ -141,6 +141,9 @@ class _Asked(msgspec.Struct, frozen=True):
 class CryptoPrice:
     """The tool."""
 
+    definition = _DEFINITION
+    treatment = CallSettings(permission="allow", risk="low", read_only=True, idempotent=True, call_timeout=30)
+
     def __init__(self, settings: CryptoPriceSettings, *, now: Callable[[], float] = time.monotonic) -> None:
         """Nothing is loaded before the first call. `now`: seconds, from any beginning."""
         self._settings, self._now = settings, now
@@ -151,16 +154,6 @@ class CryptoPrice:
         """Whoever asks for the same coins meanwhile waits for the answer to the first."""
         self._refused: tuple[float, UpstreamHttpError] | None = None
         """Until when the service wants to be left alone, and how it said so."""
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return CallSettings(permission="allow", risk="low", read_only=True, idempotent=True, call_timeout=30)
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

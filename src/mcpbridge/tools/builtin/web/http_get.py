@@ -63,19 +63,13 @@ _GOOD = range(200, 300)
 class HttpGet:
     """The tool."""
 
+    definition = _DEFINITION
+    treatment = CallSettings(permission="allow", risk="medium", read_only=True, idempotent=True, call_timeout=60)
+    """Of medium risk: an address can carry out what a model has read."""
+
     def __init__(self, settings: HttpGetSettings, fetcher: "Fetcher | None" = None) -> None:
         """Nothing is loaded before the first call. `fetcher`: who fetches; None: one by the settings."""
         self._settings, self._fetcher = settings, fetcher
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`. Of medium risk: an address can carry out what a model has read."""
-        return CallSettings(permission="allow", risk="medium", read_only=True, idempotent=True, call_timeout=60)
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

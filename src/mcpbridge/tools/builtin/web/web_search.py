@@ -96,20 +96,13 @@ class _ServiceAnswer(Struct, frozen=True):
 class WebSearch:
     """The tool."""
 
+    definition = _DEFINITION
+    treatment = CallSettings(permission="allow", risk="low", read_only=True, idempotent=True, call_timeout=60)
+
     def __init__(self, settings: WebSearchSettings) -> None:
         """Nothing is loaded, and no key looked for, before the first call."""
         self._settings = settings
         self._fetcher: Fetcher | None = None
-
-    @property
-    def definition(self) -> dict[str, Any]:
-        """See `Builtin`."""
-        return _DEFINITION
-
-    @property
-    def treatment(self) -> CallSettings:
-        """See `Builtin`."""
-        return CallSettings(permission="allow", risk="low", read_only=True, idempotent=True, call_timeout=60)
 
     async def run(self, call: Call) -> Body:
         """See `Builtin`."""

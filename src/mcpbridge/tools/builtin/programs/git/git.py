@@ -17,6 +17,7 @@ from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.sandbox.job import Access
 from mcpbridge.tools.builtin.programs.allow_list import Verdict, judge
+from mcpbridge.tools.builtin.programs.cli_tool import CHANGES_ELSEWHERE, CliTool, present, text_argument
 from mcpbridge.tools.builtin.programs.command_line import words_of
 from mcpbridge.tools.builtin.programs.git.commands import GIT
 from mcpbridge.tools.builtin.programs.git.hardening import (
@@ -29,7 +30,6 @@ from mcpbridge.tools.builtin.programs.git.hardening import (
     submodules_of,
 )
 from mcpbridge.tools.builtin.programs.git.repository import Place, check_files, check_nested, folder_of, place_of, whole
-from mcpbridge.tools.builtin.programs.run import CliTool, present, text_argument
 from mcpbridge.tools.builtin.programs.settings import GitCliSettings
 
 _ANYWHERE = (("clone",), ("init",), ("version",))
@@ -61,7 +61,7 @@ _DEFINITION: dict[str, Any] = {
         "required": ["command"],
         "additionalProperties": False,
     },
-    "annotations": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True},
+    "annotations": CHANGES_ELSEWHERE,
 }
 
 
