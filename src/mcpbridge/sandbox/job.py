@@ -17,7 +17,7 @@ from mcpbridge.base.units import show_bytes, show_seconds
 class Limits(Struct, frozen=True):
     """How much a job may use. The defaults are those of `[sandbox]`, which takes them from here."""
 
-    timeout: float = 30.0
+    timeout: float = 30
     """Seconds, waiting included; then all its processes are killed."""
     memory: int = 256_000_000
     """Bytes that all its processes may hold together."""
