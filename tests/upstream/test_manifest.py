@@ -209,7 +209,7 @@ def test_a_file_that_was_damaged_is_as_good_as_none(tmp_path: Path, data: st.Dat
     if not directory.exists():
         anyio.run(lambda: kept(directory))
     [file] = files(directory)
-    whole = module._encode(module._Kept(module.FORMAT, 1.0, KNOWN))
+    whole = module._encode(module._Entry(module.FORMAT, 1.0, KNOWN))
     kind = data.draw(st.sampled_from(["cut", "replaced", "other"]))
     if kind == "cut":
         file.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])

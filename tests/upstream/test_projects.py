@@ -10,7 +10,7 @@ from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.config.load import read
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.upstream.pool import Pool
-from mcpbridge.upstream.projects import directory_of, told_elsewhere, within
+from mcpbridge.upstream.projects import directory_of, uri_of_elsewhere, within
 from mcpbridge.upstream.settings import ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
 from support.upstreams.scripted_upstream import (
@@ -221,9 +221,9 @@ async def test_a_project_of_a_client_elsewhere_keeps_it_apart_and_names_no_direc
     assert within(inside, allowed) == inside
     for uri in ("file:///etc", link.as_uri(), f"{inside}/../../..", at(tmp_path, "allowed2"), "vscode://x", inside[7:]):
         refused = within(uri, allowed)
-        assert told_elsewhere(refused) == uri
+        assert uri_of_elsewhere(refused) == uri
         assert not directory_of(refused)
-    assert told_elsewhere(within(inside, [])) == inside, "nothing is allowed unless it is said"
+    assert uri_of_elsewhere(within(inside, [])) == inside, "nothing is allowed unless it is said"
     servers = Servers(tmp_path, 'args = ["${PROJECT_ROOT}"]')
     with anyio.fail_after(10):
         async with servers.pool.running():

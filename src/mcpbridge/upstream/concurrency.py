@@ -112,10 +112,10 @@ class WaitingRoom:
     def __init__(self, what: str, *, places: int) -> None:
         """`what` is going on meanwhile, as a clause: `Server 'x' is starting`."""
         self._what, self._places = what, places
-        self._taken = 0
+        self._occupied = 0
 
     def __repr__(self) -> str:
-        return f"<WaitingRoom {self._what}: {self._taken} of {self._places} places taken>"
+        return f"<WaitingRoom {self._what}: {self._occupied} of {self._places} places taken>"
 
     async def __aenter__(self) -> None:
         """Take a place.
@@ -123,11 +123,11 @@ class WaitingRoom:
         Raises:
             Overloaded: there is none.
         """
-        if self._taken >= self._places:
+        if self._occupied >= self._places:
             await asyncio.sleep(0)  # as above
-        if self._taken >= self._places:
-            raise Overloaded(f"{self._what}: {self._taken} calls wait for it, more are not taken")
-        self._taken += 1
+        if self._occupied >= self._places:
+            raise Overloaded(f"{self._what}: {self._occupied} calls wait for it, more are not taken")
+        self._occupied += 1
 
     async def __aexit__(self, *_: object) -> None:
-        self._taken -= 1
+        self._occupied -= 1

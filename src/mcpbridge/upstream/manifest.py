@@ -76,15 +76,15 @@ class Memory:
     """What is remembered of one server: `known` now, and `keep` for later."""
 
     def __init__(
-        self, manifest: "Manifest", identity: bytes, kept: "_Kept | None", seen: float, history: AskingHistory
+        self, manifest: "Manifest", identity: bytes, entry: "_Entry | None", seen: float, history: AskingHistory
     ) -> None:
         self._manifest, self._identity = manifest, identity
         self.history = history
         """What it was seen to ask of clients; one object for all instances of it."""
         history.keep = self._keep_history
-        self.known = kept.known if kept is not None else None
+        self.known = entry.known if entry is not None else None
         """None: nothing is."""
-        self.changed = kept.changed if kept is not None else 0.0
+        self.changed = entry.changed if entry is not None else 0.0
         """Wall time when the server was first seen like this; 0: never."""
         self.seen = seen
         """Wall time when the server was up last and listed; 0: never."""
@@ -92,23 +92,23 @@ class Memory:
     def keep(self, known: Known) -> None:
         """The server was seen like this, now. Returns at once: it is written later."""
         self.seen = time.time()
-        kept, before = None, self.known
+        entry, before = None, self.known
         if before is None or before != replace(known, asking=before.asking):
             self.changed = self.seen
         known = replace(known, asking=dict(self.history.counts))
         if before != known:
             self.known = known
-            kept = _Kept(FORMAT, self.changed, known)
-        self._manifest.put(self._identity, kept)
+            entry = _Entry(FORMAT, self.changed, known)
+        self._manifest.put(self._identity, entry)
 
     def _keep_history(self) -> None:
         """It was seen to ask, or not to, while it was up. Before it has listed there is nothing to keep that with."""
         if self.known is not None:
             self.known = replace(self.known, asking=dict(self.history.counts))
-            self._manifest.put(self._identity, _Kept(FORMAT, self.changed, self.known))
+            self._manifest.put(self._identity, _Entry(FORMAT, self.changed, self.known))
 
 
-class _Kept(Struct, frozen=True, array_like=True):
+class _Entry(Struct, frozen=True, array_like=True):
     """What stands in a file, as MessagePack."""
 
     format: int
@@ -116,7 +116,7 @@ class _Kept(Struct, frozen=True, array_like=True):
     known: Known
 
 
-_decode = msgspec.msgpack.Decoder(_Kept).decode
+_decode = msgspec.msgpack.Decoder(_Entry).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -127,7 +127,7 @@ class Manifest:
         """`directory` is made when there is something to keep."""
         self._directory = directory
         self._key = b""
-        self._pending: dict[bytes, _Kept | bytes | None] = {}
+        self._pending: dict[bytes, _Entry | bytes | None] = {}
         """By identity, what is to be written; None: only that it was seen."""
         self._used: set[bytes] = set()
         self._histories: dict[bytes, AskingHistory] = {}
@@ -139,14 +139,14 @@ class Manifest:
         identity = _identity(settings)
         self._used.add(identity)
         pending = self._pending.get(identity)
-        is_waiting = isinstance(pending, _Kept)
-        kept, seen = (pending, pending.changed) if is_waiting else self._read(name, identity)
+        is_waiting = isinstance(pending, _Entry)
+        entry, seen = (pending, pending.changed) if is_waiting else self._read(name, identity)
         history = self._histories.get(identity)
         if history is None:
             history = self._histories[identity] = AskingHistory(
-                kept.known.asking if kept is not None else None, learns=True
+                entry.known.asking if entry is not None else None, learns=True
             )
-        return Memory(self, identity, kept, seen, history)
+        return Memory(self, identity, entry, seen, history)
 
     def history(self, name: str, settings: ServerSettings) -> AskingHistory:
         """What the server that is started so was seen to ask of clients."""
@@ -156,10 +156,10 @@ class Manifest:
         """What the file of a server is named after; empty where nothing was ever kept."""
         return self._fingerprint(_identity(settings))
 
-    def put(self, identity: bytes, kept: _Kept | None) -> None:
+    def put(self, identity: bytes, entry: _Entry | None) -> None:
         """Have this written soon, if `run` runs. None: it is as it was, and was seen now."""
-        if kept is not None or identity not in self._pending:
-            self._pending[identity] = kept
+        if entry is not None or identity not in self._pending:
+            self._pending[identity] = entry
         self._news.set()
 
     def aside(self, key: str) -> bytes:
@@ -191,25 +191,25 @@ class Manifest:
                 await anyio.sleep(GATHER_SECONDS)
                 self._news.clear()
                 with anyio.CancelScope(shield=True):  # else an end before the thread begins loses what was taken
-                    await anyio.to_thread.run_sync(self._write, self._taken(), not is_tidy)
+                    await anyio.to_thread.run_sync(self._write, self._take_pending(), not is_tidy)
                 is_tidy = True
         finally:
-            self._write(self._taken())
+            self._write(self._take_pending())
 
     # -- reading
 
-    def _read(self, name: str, identity: bytes) -> tuple[_Kept | None, float]:
+    def _read(self, name: str, identity: bytes) -> tuple[_Entry | None, float]:
         try:
             data, seen = self._bytes_of(identity)
-            kept = _decode(data)
-            if kept.format != FORMAT:
-                raise ValueError(f"of format {kept.format}")
+            entry = _decode(data)
+            if entry.format != FORMAT:
+                raise ValueError(f"of format {entry.format}")
         except FileNotFoundError:
             return None, 0.0
         except (OSError, ValueError, RecursionError) as error:
             log.debug("what a server offered last cannot be read", upstream=name, reason=str(error))
             return None, 0.0
-        return kept, seen if seen <= time.time() + 60 else 1.0  # of the future: it tells nothing
+        return entry, seen if seen <= time.time() + 60 else 1.0  # of the future: it tells nothing
 
     def _bytes_of(self, identity: bytes) -> tuple[bytes, float]:
         """A file and its time. Raises OSError or ValueError: there is none that can be used."""
@@ -236,16 +236,16 @@ class Manifest:
 
     # -- writing; in a thread, one at a time
 
-    def _taken(self) -> dict[bytes, _Kept | bytes | None]:
+    def _take_pending(self) -> dict[bytes, _Entry | bytes | None]:
         pending, self._pending = self._pending, {}
         return pending
 
-    def _write(self, pending: Mapping[bytes, _Kept | bytes | None], tidy: bool = False) -> None:
+    def _write(self, pending: Mapping[bytes, _Entry | bytes | None], tidy: bool = False) -> None:
         try:
             if pending:
                 self._key = self._read_key() or self._make_key()  # as it is now: gone with the directory, perhaps
-            for identity, kept in pending.items():
-                self._write_one(self._directory / f"{self._fingerprint(identity)}{_SUFFIX}", kept)
+            for identity, entry in pending.items():
+                self._write_one(self._directory / f"{self._fingerprint(identity)}{_SUFFIX}", entry)
             if tidy:
                 self._tidy()
         except OSError as error:
@@ -267,13 +267,13 @@ class Manifest:
             draft.unlink(missing_ok=True)
         return self._read_key()
 
-    def _write_one(self, path: Path, kept: _Kept | bytes | None) -> None:
-        if kept is None:
+    def _write_one(self, path: Path, entry: _Entry | bytes | None) -> None:
+        if entry is None:
             with suppress(FileNotFoundError):
                 os.utime(path)
             return
         try:
-            data = kept if isinstance(kept, bytes) else _encode(kept)
+            data = entry if isinstance(entry, bytes) else _encode(entry)
         except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
             data = b""  # a number that MessagePack does not have, or the like
         if not 0 < len(data) <= LARGEST:

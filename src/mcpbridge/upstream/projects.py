@@ -74,7 +74,7 @@ def elsewhere(project: str) -> str:
     return f"{_ELSEWHERE}{project}" if project else ""
 
 
-def told_elsewhere(project: str) -> str:
+def uri_of_elsewhere(project: str) -> str:
     """The URI that was told of a project which counts as one of another machine; empty: it does not."""
     return project.removeprefix(_ELSEWHERE) if project.startswith(_ELSEWHERE) else ""
 

@@ -45,6 +45,17 @@ async def test_requests_in_a_row_share_a_connection_and_those_at_once_do_not() -
             assert server.connections == 3
 
 
+async def test_the_transport_says_how_many_connections_it_has() -> None:
+    async with http_server(echo) as server:
+        transport = LeanTransport()
+        async with httpx2.AsyncClient(transport=transport, timeout=60) as client:
+            with anyio.fail_after(30):
+                assert transport.statistics() == {"connections": 0, "idle": 0}
+                await client.post(server.url, content=b"1")
+            assert transport.statistics() == {"connections": 1, "idle": 1}
+            assert repr(transport) == "<LeanTransport 1 connections, 1 idle>"
+
+
 async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again() -> None:
     async with http_server(echo) as server:
         transport = LeanTransport()

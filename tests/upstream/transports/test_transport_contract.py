@@ -59,6 +59,13 @@ async def test_a_request_is_answered(kind: str) -> None:
         assert not b.got.closings
 
 
+async def test_a_channel_shows_its_state(kind: str) -> None:
+    async with bench(kind) as b:
+        await b.ask(1, b"{}")
+        assert "'up' open" in repr(b.channel)
+    assert "'up' closed" in repr(b.channel)
+
+
 async def test_what_nobody_knows_crosses_byte_for_byte(kind: str) -> None:
     odd = b'{ "big" : 123456789012345678901234567890,"n":null, "\\u00fc":"\xc3\xbc", "x":[1.0,1e400 ] }'
     async with bench(kind) as b:

@@ -27,7 +27,7 @@ from mcpbridge.downstream.elicitation.question_forms import phrase
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR, INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import EMPTY_OBJECT, Frame, encode, encode_notification, encode_request
-from mcpbridge.upstream.projects import told_elsewhere, within
+from mcpbridge.upstream.projects import uri_of_elsewhere, within
 from mcpbridge.upstream.session.tasks import RELATED_TASK
 
 log = get_logger("mcpbridge.questions")
@@ -302,7 +302,7 @@ def _project_of(client: Client, root: str) -> str:
     if client.projects is None:
         return root
     project = within(root, client.projects)
-    if told_elsewhere(project):
+    if uri_of_elsewhere(project):
         log.info("project of a client over HTTP is not below `http.projects`", root=root[:200])
     return project
 

@@ -159,7 +159,7 @@ class Delivery:
             upstream.wanted.want_log_level_once(level)
         for upstream in instances:
             if upstream.session is not None:
-                await upstream.wanted.level_told()
+                await upstream.wanted.level_in_force()
 
     def _run(self, client: Client, call: Call, notify: Notify) -> Awaitable[Body]:
         """The call on its way, with whoever can be asked about it."""

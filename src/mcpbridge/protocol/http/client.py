@@ -52,6 +52,14 @@ class LeanTransport(httpx2.AsyncBaseTransport):
         self._idle: dict[_Origin, list[HttpConnection]] = {}
         self._all: dict[HttpConnection, _Origin] = {}
 
+    def __repr__(self) -> str:
+        numbers = self.statistics()
+        return f"<LeanTransport {numbers['connections']} connections, {numbers['idle']} idle>"
+
+    def statistics(self) -> dict[str, int]:
+        """Its connections in numbers: all that are open, and those that wait for a request."""
+        return {"connections": len(self._all), "idle": sum(map(len, self._idle.values()))}
+
     @property
     def connections(self) -> int:
         """How many connections are open."""

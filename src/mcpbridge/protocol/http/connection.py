@@ -136,6 +136,12 @@ class HttpConnection(asyncio.Protocol):
         self._is_stray = False
         self._writable: asyncio.Future[None] | None = None
 
+    # No warning when it is dropped: the event loop holds it while its socket is open, and asyncio warns of the socket.
+
+    def __repr__(self) -> str:
+        state = "closed" if not self.is_open else "idle" if self._exchange is None else "in use"
+        return f"<HttpConnection {state}{', answer held back' * self._is_paused}>"
+
     @property
     def is_open(self) -> bool:
         """Neither side has closed it, as far as is known."""

@@ -193,7 +193,7 @@ class Authorization:
         """
         was_shown = False
 
-        async def shown(page: Page) -> bool:
+        async def show_and_note(page: Page) -> bool:
             nonlocal was_shown
             was_shown = True
             return await show(page)
@@ -203,7 +203,7 @@ class Authorization:
                 await self.account.load()
                 if not self.account.token or self.account.token == used:
                     log.info("signing in with a person", upstream=self.name)
-                    await self._sign_in_here_or_elsewhere(used, asked, shown)
+                    await self._sign_in_here_or_elsewhere(used, asked, show_and_note)
         except SignInNeeded:
             raise
         except UpstreamError as error:

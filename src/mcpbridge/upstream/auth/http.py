@@ -200,10 +200,10 @@ async def _addresses(url: httpx2.URL) -> list[str]:
     loop = asyncio.get_running_loop()
     port = url.port or (443 if url.scheme == "https" else 80)
     try:
-        found = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+        resolved = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise httpx2.ConnectError(f"the host name {url.host} is not known") from error
-    addresses = [str(address[0]).partition("%")[0] for *_, address in found]
+    addresses = [str(address[0]).partition("%")[0] for *_, address in resolved]
     return list(dict.fromkeys(addresses))
 
 

@@ -54,7 +54,7 @@ async def sign_in_with_person(
         grant_types=["authorization_code", "refresh_token"],
         response_types=["code"],
     )
-    kept = _Kept(client=_client_of(sign_in, redirect_uri))
+    account = _AccountStorage(client=_client_of(sign_in, redirect_uri))
     run: Run
 
     async def redirect(page: str) -> None:
@@ -69,7 +69,7 @@ async def sign_in_with_person(
     provider = OAuthClientProvider(
         server_url=sign_in.url,
         client_metadata=metadata,
-        storage=kept,
+        storage=account,
         redirect_handler=redirect,
         callback_handler=callback,
         client_metadata_url=None if settings.client_id else settings.client_metadata_url,
@@ -99,7 +99,7 @@ async def sign_in_alone(sign_in: SignIn) -> Grant:
             )
             provider = PrivateKeyJWTOAuthProvider(
                 sign_in.url,
-                _Kept(),
+                _AccountStorage(),
                 client_id=settings.client_id,
                 assertion_provider=signing.create_assertion_provider(),
                 issuer=issuer,
@@ -109,7 +109,7 @@ async def sign_in_alone(sign_in: SignIn) -> Grant:
             method = settings.token_endpoint_auth_method
             provider = ClientCredentialsOAuthProvider(
                 sign_in.url,
-                _Kept(),
+                _AccountStorage(),
                 client_id=settings.client_id,
                 client_secret=settings.client_secret,
                 token_endpoint_auth_method="client_secret_post"
@@ -132,9 +132,9 @@ async def refresh(sign_in: SignIn) -> Grant | None:
     if client is None:
         return None
     client.issuer = before.issuer
-    kept = _Kept(client=client, tokens=OAuthToken(access_token="-", refresh_token=before.refresh_token))  # noqa: S106
+    account = _AccountStorage(client=client, tokens=OAuthToken(access_token="-", refresh_token=before.refresh_token))  # noqa: S106
     metadata = OAuthClientMetadata(redirect_uris=None)
-    provider = OAuthClientProvider(server_url=sign_in.url, client_metadata=metadata, storage=kept)
+    provider = OAuthClientProvider(server_url=sign_in.url, client_metadata=metadata, storage=account)
     context = provider.context
     context.token_expiry_time = 1.0  # in 1970: what makes the SDK begin with a refresh
     try:
@@ -155,7 +155,7 @@ async def revoke(sign_in: SignIn) -> bool:
     endpoint = before.authorization_server.get("revocation_endpoint") if before else None
     if before is None or client is None or not isinstance(endpoint, str):
         return False
-    context = OAuthContext(sign_in.url, OAuthClientMetadata(redirect_uris=None), _Kept(), None, None)
+    context = OAuthContext(sign_in.url, OAuthClientMetadata(redirect_uris=None), _AccountStorage(), None, None)
     context.client_info = client
     data, headers = context.prepare_token_auth(
         {"token": before.refresh_token or before.access_token, "client_id": client.client_id},
@@ -168,7 +168,7 @@ async def revoke(sign_in: SignIn) -> bool:
     return answer.status_code == 200
 
 
-class _Kept:
+class _AccountStorage:
     """The SDK's storage for one run; what is worth keeping is taken from it afterwards."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None, tokens: OAuthToken | None = None) -> None:

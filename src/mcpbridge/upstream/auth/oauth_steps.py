@@ -101,11 +101,11 @@ class Run:
             await steps.aclose()
         if self._provider.context.current_tokens is None:
             return None
-        found = self._grant(asked=before.asked)
+        renewed = self._grant(asked=before.asked)
         return msgspec.structs.replace(
-            found,
+            renewed,
             issuer=before.issuer,
-            scope=found.scope or before.scope,
+            scope=renewed.scope or before.scope,
             client=before.client,
             authorization_server=before.authorization_server,
             protected_resource=before.protected_resource,
@@ -162,14 +162,14 @@ class Run:
         if answer.request.method != "GET" or answer.status_code != 200:
             return answer
         try:
-            said = _decode_issuers(answer.content)
+            answered = _decode_issuers(answer.content)
         except (msgspec.DecodeError, RecursionError):
             return answer
-        self._named = said.issuer or self._named
-        if not said.authorization_servers:
+        self._named = answered.issuer or self._named
+        if not answered.authorization_servers:
             return answer
         wanted = self._sign_in.settings.issuer
-        self._advertised = [wanted] if wanted in said.authorization_servers else said.authorization_servers[:1]
+        self._advertised = [wanted] if wanted in answered.authorization_servers else answered.authorization_servers[:1]
         document = {**msgspec.json.decode(answer.content), "authorization_servers": self._advertised}
         return httpx2.Response(200, content=msgspec.json.encode(document), request=answer.request)
 

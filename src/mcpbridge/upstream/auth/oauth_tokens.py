@@ -151,12 +151,12 @@ class Account:
         from mcpbridge.upstream.auth.oauth_flow import refresh
 
         async with open_oauth_http(self.name, self.url, self.settings.issuer, self._network) as http:
-            found = await refresh(self._about(http, asked or Challenge()))
-        if found is None:
+            grant = await refresh(self._about(http, asked or Challenge()))
+        if grant is None:
             log.info("refresh token refused", upstream=self.name)
             return False
         log.debug("token renewed", upstream=self.name)
-        await self._keep(found, came_by="refresh")
+        await self._keep(grant, came_by="refresh")
         return True
 
     async def knock(self, headers: Mapping[str, str], *, is_sse: bool) -> Challenge | None:
@@ -186,12 +186,12 @@ class Account:
 
     async def load(self) -> None:
         """Take over what is stored, if it is something else than what we have."""
-        found = Grant.decode(await self._around.store.load(self._key))
+        stored = Grant.decode(await self._around.store.load(self._key))
         self.is_loaded = True
-        if found is not None:
+        if stored is not None:
             self._is_stored = True
-            if found != self.grant:
-                self._adopt(found, came_by="store")
+            if stored != self.grant:
+                self._adopt(stored, came_by="store")
         elif self._is_stored:
             self.grant, self.token, self._is_stored = None, "", False  # `mcpbridge logout`
 

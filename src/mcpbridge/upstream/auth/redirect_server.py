@@ -74,9 +74,9 @@ class Redirect:
             return "" if not self._answer.exception() else "the sign-in has failed"
         error, code = _one(query, "error"), _one(query, "code")
         if error is not None or not code:
-            said = _one(query, "error_description") or ""
+            description = _one(query, "error_description") or ""
             what = "was declined" if error == "access_denied" else f"failed: {error or 'no code came back'}"
-            text = " ".join(f"the sign-in {what} {said}".split())
+            text = " ".join(f"the sign-in {what} {description}".split())
             text = "".join(c for c in text if c.isprintable())[:_SHOWN]
             self._answer.set_exception(UpstreamUnavailable(self._name, text))
             self._answer.exception()  # seen: perhaps nobody waits any more
@@ -137,9 +137,9 @@ async def listen(name: str, uri: str | None, port: int = 0) -> AsyncGenerator[Re
         if host == "localhost":  # a browser may try IPv6 first
             with suppress(OSError):
                 servers.append(await begin("::1", number))
-        shown = f"[{host}]" if ":" in host else host
+        literal = f"[{host}]" if ":" in host else host
         path = parts.path if parts.path or uri else "/callback"
-        redirect = Redirect(name, f"http://{shown}:{number}{path}")
+        redirect = Redirect(name, f"http://{literal}:{number}{path}")
         yield redirect
     finally:
         for one in servers:

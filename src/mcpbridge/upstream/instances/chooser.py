@@ -16,7 +16,7 @@ from mcpbridge.base.errors import UpstreamUnavailable
 from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities, Elicitor
 from mcpbridge.upstream.instances.on_demand import OnDemandInstances
 from mcpbridge.upstream.instances.primary import PrimaryInstances
-from mcpbridge.upstream.projects import directory_of, is_there, place_of, told_elsewhere
+from mcpbridge.upstream.projects import directory_of, is_there, place_of, uri_of_elsewhere
 from mcpbridge.upstream.supervisor import Upstream
 
 YIELD_SECONDS = 0.02
@@ -46,9 +46,9 @@ class InstanceChooser:
         """See `Pool.serving`."""
         while True:
             base = self._primary.there(base)
-            found = await self._right_one(base, client)
-            if found not in self._primary.left:  # as one that was replaced meanwhile
-                return found
+            chosen = await self._right_one(base, client)
+            if chosen not in self._primary.left:  # as one that was replaced meanwhile
+                return chosen
 
     def expect(self, profile: ClientCapabilities, view: str, project: str, principal: str) -> None:
         """See `Pool.expect`."""
@@ -82,10 +82,10 @@ class InstanceChooser:
             self._adopt(base, client.profile)  # nobody used it yet: better another session than one more
         if base.declared.suits(client.profile):
             return await self._freed(base, base, client)
-        found = self._on_demand.suited(base, client.profile)
-        if found is None:
-            found = self._on_demand.opened(base, (base.name, base.declared.history.declared(client.profile), 0, ""))
-        return await self._freed(found, base, client)
+        chosen = self._on_demand.suited(base, client.profile)
+        if chosen is None:
+            chosen = self._on_demand.opened(base, (base.name, base.declared.history.declared(client.profile), 0, ""))
+        return await self._freed(chosen, base, client)
 
     async def _freed(self, upstream: Upstream, base: Upstream, client: Elicitor) -> Upstream:
         """This instance, once no other client holds it; or another one, if that takes too long.
@@ -102,11 +102,11 @@ class InstanceChooser:
             if clock() >= last or not await upstream.requests.freed(min(FREE_SECONDS, last - clock())):
                 if _is_opening(upstream):
                     continue  # anew
-                found = self._on_demand.of_the_kind(base, client)
-                if found is None and client.give_way(base.name):
+                chosen = self._on_demand.of_the_kind(base, client)
+                if chosen is None and client.give_way(base.name):
                     await anyio.sleep(YIELD_SECONDS)
-                    found = self._on_demand.of_the_kind(base, client)
-                return found or upstream  # there it waits for its turn
+                    chosen = self._on_demand.of_the_kind(base, client)
+                return chosen or upstream  # there it waits for its turn
         return upstream
 
     @staticmethod
@@ -146,8 +146,8 @@ class InstanceChooser:
                 self._adopt(base, profile)
             if base.modern or base.declared.suits(profile):
                 return base
-        if (found := self._on_demand.suited(base, profile, home, home[1])) is not None:
-            return found
+        if (chosen := self._on_demand.suited(base, profile, home, home[1])) is not None:
+            return chosen
         return self._on_demand.opened(
             base, (base.name, base.declared.history.declared(profile), home, home[1]), project
         )
@@ -155,8 +155,8 @@ class InstanceChooser:
     def _require_project(self, base: Upstream, project: str) -> None:
         settings = self._primary.servers[base.name]
         if settings.needs_project and not directory_of(project):
-            told = told_elsewhere(project)
-            raise UpstreamUnavailable(base.name, _NOT_ALLOWED.format(told[:200]) if told else _NO_PROJECT)
+            uri = uri_of_elsewhere(project)
+            raise UpstreamUnavailable(base.name, _NOT_ALLOWED.format(uri[:200]) if uri else _NO_PROJECT)
         if settings.project_texts and not is_there(project):
             raise UpstreamUnavailable(base.name, _NOT_THERE.format(directory_of(project)[:200]))
 

@@ -204,7 +204,7 @@ class Keepalive:
             listening.opened.set()
             self._heard(method, params, b"")
             if is_first:
-                self._follow(listening.uris, told_before=listening.told_before())
+                self._follow(listening.uris, followed_before=listening.followed_before())
 
         with listening.scope:
             try:
@@ -216,14 +216,14 @@ class Keepalive:
         listening.before = None
         self._wanted.changed.set()
 
-    def _follow(self, uris: list[str], *, told_before: Sequence[str] = ()) -> None:
+    def _follow(self, uris: list[str], *, followed_before: Sequence[str] = ()) -> None:
         """The server tells of these resources from now on. What it told before is lost if nobody listened meanwhile.
 
         So such a change is told now, whether there was one or not: it means "look again". But not of those that another
         stream told of until now.
         """
         for uri in uris:
-            if uri in self._wanted.followed and uri not in told_before:
+            if uri in self._wanted.followed and uri not in followed_before:
                 self._heard("notifications/resources/updated", Raw(encode({"uri": uri})), b"")
         self._wanted.follow(uris)
 
@@ -249,7 +249,7 @@ class Keepalive:
                 if (asked := wanted.log_level) != level and session.declares("logging"):
                     await _unless_refused(self._name, session.set_log_level(asked, seconds))
                     level = asked  # another may be wanted by now
-                wanted.level_was_told(asked)
+                wanted.level_sent(asked)
             except BridgeError as error:
                 log.info("subscribing failed", upstream=self._name, error=str(error))
                 await anyio.sleep(RETRY_DELAY)
@@ -274,7 +274,7 @@ class _Listening(Struct, eq=False):
         """The server tells of its resources."""
         return self.opened.is_set() and not self.ended.is_set()
 
-    def told_before(self) -> list[str]:
+    def followed_before(self) -> list[str]:
         """Resources that the server has told of without a gap until now, when this stream is opened."""
         before, self.before = self.before, None  # else each would hold all those before it
         return before.uris if before is not None and not before.ended.is_set() else []

@@ -330,15 +330,16 @@ class UpstreamSession:
             raise UpstreamUnavailable(self._name, 'it does not speak a modern revision; set era = "legacy" or "auto"')
         return verdict
 
-    def _adopt_discovered(self, found: Discovered | Unsupported) -> None:
-        if isinstance(found, Unsupported):
-            raise UpstreamUnavailable(self._name, f"it speaks only {', '.join(found.versions) or 'unknown revisions'}")
-        self._meta = RequestMeta(found.version, self._client_info, _CAPABILITIES)
-        self.modern, self.version = True, found.version
+    def _adopt_discovered(self, discovered: Discovered | Unsupported) -> None:
+        if isinstance(discovered, Unsupported):
+            versions = ", ".join(discovered.versions) or "unknown revisions"
+            raise UpstreamUnavailable(self._name, f"it speaks only {versions}")
+        self._meta = RequestMeta(discovered.version, self._client_info, _CAPABILITIES)
+        self.modern, self.version = True, discovered.version
         # A server that only answered with a modern error has told nothing: ask it for everything.
-        self.capabilities = found.capabilities or {"tools": {}, "resources": {}, "prompts": {}}
-        self.server_info, self.instructions = found.server_info, found.instructions
-        self._channel.negotiated(found.version)
+        self.capabilities = discovered.capabilities or {"tools": {}, "resources": {}, "prompts": {}}
+        self.server_info, self.instructions = discovered.server_info, discovered.instructions
+        self._channel.negotiated(discovered.version)
 
     async def _try_handshake(self, limits: Timeouts) -> BridgeError | None:
         try:

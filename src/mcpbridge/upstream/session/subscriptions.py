@@ -37,8 +37,8 @@ class Wanted:
         """Of it the part of single requests."""
         self.changed = asyncio.Event()
         self._follows_more = asyncio.Event()
-        self._is_told = asyncio.Event()
-        self._is_told.set()
+        self._is_level_sent = asyncio.Event()
+        self._is_level_sent.set()
         self._heir: Wanted | None = None
 
     def hand_over(self, heir: "Wanted") -> None:
@@ -140,16 +140,16 @@ class Wanted:
         level = min(wanted, key=LEVELS.index) if wanted else QUIET_LEVEL if self.log_level else ""
         if level != self.log_level:
             self.log_level = level
-            self._is_told.clear()
+            self._is_level_sent.clear()
             self.changed.set()
 
-    def level_was_told(self, level: str) -> None:
+    def level_sent(self, level: str) -> None:
         """The server has been told this level, or takes none."""
         if level == self.log_level:
-            self._is_told.set()
+            self._is_level_sent.set()
 
-    async def level_told(self) -> None:
+    async def level_in_force(self) -> None:
         """Return when the server has been told the level that is wanted; soon, if it takes too long."""
-        if not self._is_told.is_set():
+        if not self._is_level_sent.is_set():
             with anyio.move_on_after(LEVEL_SECONDS):
-                await self._is_told.wait()
+                await self._is_level_sent.wait()

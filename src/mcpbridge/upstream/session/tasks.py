@@ -45,8 +45,8 @@ def related_task(params: bytes | Raw) -> str:
     """The id of the task that a message says it belongs to; empty when it names none."""
     if _SEARCHED not in bytes(params):
         return ""
-    said = _read(params)
-    return said.meta.related.task_id if said.meta is not None and said.meta.related is not None else ""
+    parsed = _read(params)
+    return parsed.meta.related.task_id if parsed.meta is not None and parsed.meta.related is not None else ""
 
 
 class Followed(Job):

@@ -44,7 +44,7 @@ class TransportMaker:
         self._around = around
         self.authorizations: dict[str, Authorization] = {}
         """Of the servers that may ask for a sign-in: one for all the instances of a server."""
-        self._made_for: dict[str, object] = {}
+        self._authorized_for: dict[str, object] = {}
         """What each of them was made for: with another address or account a server needs another one."""
         self.signed_in: Callable[[str], None] = lambda _: None
         """Told which server there is a token for again; see `Authorization.on_signed_in`."""
@@ -76,19 +76,19 @@ class TransportMaker:
         has_header = any(header.lower() == "authorization" for header in settings.headers)
         if self._around is None or has_header or settings.auth.type == "none":
             return None
-        made_for = settings.url, settings.auth, network
-        if name not in self.authorizations or self._made_for[name] != made_for:
+        identity = settings.url, settings.auth, network
+        if name not in self.authorizations or self._authorized_for[name] != identity:
             # A WebSocket begins as an HTTP request, and its server describes itself over HTTP.
             url = re.sub(r"^ws", "http", settings.url or "", flags=re.IGNORECASE)
             authorization = Authorization(Account(name, url, settings.auth, self._around, network), self._around)
             authorization.on_signed_in = lambda: self.signed_in(name)
-            self.authorizations[name], self._made_for[name] = authorization, made_for
+            self.authorizations[name], self._authorized_for[name] = authorization, identity
         return self.authorizations[name]
 
     def forget(self, name: str) -> None:
         """A server is not configured any more."""
         self.authorizations.pop(name, None)
-        self._made_for.pop(name, None)
+        self._authorized_for.pop(name, None)
 
     def _remote(self, name: str, settings: ServerSettings) -> Transport:
         from mcpbridge.protocol.http.tls_and_proxy import Network, TlsOptions
@@ -121,4 +121,4 @@ class TransportMaker:
             return streamable
         from mcpbridge.upstream.transports.http_detect import HttpOrSse
 
-        return HttpOrSse(name, streamable, sse, is_known=url in self._sse_urls, found=lambda: self._sse_urls.add(url))
+        return HttpOrSse(name, streamable, sse, is_known=url in self._sse_urls, on_sse=lambda: self._sse_urls.add(url))

@@ -20,7 +20,7 @@ _REFUSALS = frozenset({400, 404, 405})
 class HttpOrSse:
     """The one transport or the other, whichever the server turns out to speak.
 
-    `is_known`: SSE, as was found out before; `found` is called when it turns out to be that.
+    `is_known`: SSE, as was found out before; `on_sse` is called when it turns out to be that.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class HttpOrSse:
         sse: Transport,
         *,
         is_known: bool = False,
-        found: Callable[[], None] = lambda: None,
+        on_sse: Callable[[], None] = lambda: None,
     ) -> None:
         self._name = name
         self._streamable, self._sse = streamable, sse
         self._now = sse if is_known else streamable
-        self._found = found
+        self._on_sse = on_sse
         self._refusal: UpstreamHttpError | None = None
         """What `initialize` met over streamable HTTP, while it is not known whether SSE works."""
 
@@ -75,7 +75,7 @@ class HttpOrSse:
                 if refusal is not None:
                     log.info("server speaks HTTP+SSE of 2024-11-05", upstream=self._name)
                     self._refusal = None
-                    self._found()
+                    self._on_sse()
                 yield channel
         except UpstreamError as error:
             if is_open or refusal is None:

@@ -115,10 +115,10 @@ def _normal(directory: str | None) -> str:
 
 
 def _program_path(command: str, environment: Mapping[str, str], cwd: str | None) -> str:
-    """The file of a program, as it is found outside of the sandbox."""
-    found = shutil.which(command, path=environment.get("PATH"))
-    if found is None and os.sep in command:
-        found = shutil.which(str(Path(cwd or ".") / command))
-    if found is None:
+    """The file of a program, as it is program outside of the sandbox."""
+    program = shutil.which(command, path=environment.get("PATH"))
+    if program is None and os.sep in command:
+        program = shutil.which(str(Path(cwd or ".") / command))
+    if program is None:
         raise FileNotFoundError(f"{NOT_FOUND}: {command}")
-    return str(Path(found).absolute())
+    return str(Path(program).absolute())

@@ -5,14 +5,14 @@ channel, and whoever supervises it connects anew. The handshake of the legacy re
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Unpack
 
 import httpx2
 
 from mcpbridge.base.errors import Overloaded, UpstreamError, UpstreamGone, UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.protocol.framing import read_message
 from mcpbridge.protocol.http.bearer_auth import Send
@@ -20,13 +20,12 @@ from mcpbridge.protocol.http.client import open_client
 from mcpbridge.protocol.http.event_stream import Event, EventStreamParser
 from mcpbridge.protocol.http.responses import Failure, failure_of_exception, failure_of_status
 from mcpbridge.protocol.http.same_origin import is_same_origin, redirect_target
-from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
-from mcpbridge.protocol.settings import LARGEST_FRAME
 from mcpbridge.protocol.spoiled import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
 from mcpbridge.upstream.transports.http_streams import content_type, pieces, read_beginning
+from mcpbridge.upstream.transports.remote import RemoteOptions, RemoteTransport
 
 log = get_logger("mcpbridge.sse")
 
@@ -126,10 +125,10 @@ class SseStream:
 
     async def _endpoint(self, url: httpx2.URL, events: AsyncGenerator[list[Event]]) -> httpx2.URL:
         """Where to POST, by the first `endpoint` event. Only to the origin of the stream: we send credentials there."""
-        async for found in events:
-            for number, event in enumerate(found):
+        async for batch in events:
+            for number, event in enumerate(batch):
                 if event.type == b"endpoint":
-                    self._early = found[number + 1 :]
+                    self._early = batch[number + 1 :]
                     return self._checked_endpoint(url, event.data)
         raise UpstreamUnavailable(self._name, "it ended its event stream before it named an endpoint")
 
@@ -177,37 +176,17 @@ _WITHDRAWN_SECONDS = 30.0
 """The POST of a request that was cancelled is waited for so long: its end frees the connection in order."""
 _ORDER_SECONDS = 2.0
 """A notification waits so long for earlier messages; some servers answer a POST only when its work is done."""
-_MAX_POSTS = 256
-"""Requests that may wait to be taken; and as many notifications and answers beside them."""
 _POST_REDIRECTS = frozenset({307, 308})
 
 
-class SseTransport:
+class SseTransport(RemoteTransport):
     """Opens channels to one address. `max_bytes` bounds an event; `connect_timeout` (seconds) includes the endpoint."""
 
     kind: TransportKind = "sse"
 
-    def __init__(
-        self,
-        name: str,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        network: Network | None = None,
-        connect_timeout: float = 10.0,
-        max_bytes: int = LARGEST_FRAME,
-        max_posts: int = _MAX_POSTS,
-        redact: Callable[[str], str] = lambda text: text,
-    ) -> None:
-        self._name = name
-        self._url = url
-        self._headers = dict(headers)
-        self._network = network
-        self._connect_timeout = connect_timeout
-        self._max_bytes = max_bytes
-        self._max_posts = max_posts
-        own = Redactor([part for value in headers.values() for part in (value, value.rpartition(" ")[2])])
-        self._redact: Callable[[str], str] = lambda text: own(redact(text))
+    def __init__(self, name: str, url: str, **options: Unpack[RemoteOptions]) -> None:
+        """See the class."""
+        super().__init__(name, url, **options)
         self._last_words = ""
 
     def last_words(self) -> str:
@@ -228,7 +207,7 @@ class SseTransport:
         self._last_words = ""
         failure: Exception | None = None
         async with open_client(requests.url, None, self._network) as send:
-            stream = SseStream(self._name, send, requests, self._max_bytes, self._redact)
+            stream = SseStream(self.name, send, requests, self._max_bytes, self.redact)
             try:
                 endpoint = await stream.open(self._connect_timeout)
                 async with asyncio.TaskGroup() as tasks:
@@ -249,21 +228,7 @@ class SseTransport:
     def heard_trouble(self, failure: Failure) -> None:
         """Keep what went wrong with a POST."""
         self._last_words = failure.error.what if isinstance(failure.error, UpstreamError) else str(failure.error)
-        log.debug("HTTP trouble", upstream=self._name, reason=self._last_words)
-
-    @property
-    def name(self) -> str:
-        """The name of the server."""
-        return self._name
-
-    @property
-    def max_posts(self) -> int:
-        """Requests that may wait to be taken; and as many notifications and answers beside them."""
-        return self._max_posts
-
-    def redact(self, text: str) -> str:
-        """Mask the secrets that we sent."""
-        return self._redact(text)
+        log.debug("HTTP trouble", upstream=self.name, reason=self._last_words)
 
 
 class _SseChannel:
@@ -292,6 +257,10 @@ class _SseChannel:
         """`notifications/initialized` on its way; what is sent after it waits for that."""
         self._had_answer = False
         self._is_open = True
+
+    def __repr__(self) -> str:
+        state = "open" if self._is_open else "closed"
+        return f"<SseChannel {self._name!r} {state}, {len(self._asking)} requests, {len(self._telling)} others unsent>"
 
     # -- Channel
 

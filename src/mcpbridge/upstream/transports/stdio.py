@@ -130,9 +130,9 @@ class StdioTransport:
     def _keep_noise(self, text: str) -> None:
         if len(text) >= _NOISE_LENGTH:  # perhaps only a beginning, whose last word may be half a secret
             text = text.rpartition(" ")[0]
-        shown = " ".join(self._redact(text).split())[:_NOISE_LENGTH]
-        if shown:
-            self._noise = shown
+        excerpt = " ".join(self._redact(text).split())[:_NOISE_LENGTH]
+        if excerpt:
+            self._noise = excerpt
 
 
 async def _end_when_too_large(process: ServerProcess, limit: int, channel: "_StdioChannel") -> None:

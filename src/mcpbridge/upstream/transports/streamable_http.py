@@ -8,9 +8,9 @@ A POST that fails fails its own request only; nothing here ends the channel but 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 import anyio
 import httpx2
@@ -25,7 +25,6 @@ from mcpbridge.base.errors import (
     UpstreamHttpError,
 )
 from mcpbridge.base.log import get_logger
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.protocol.http.bearer_auth import Send
 from mcpbridge.protocol.http.client import ClientFactory, open_client
@@ -38,19 +37,16 @@ from mcpbridge.protocol.http.responses import (
     is_same_id,
 )
 from mcpbridge.protocol.http.same_origin import redirect_target
-from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame, decode_frame, one_line
-from mcpbridge.protocol.settings import LARGEST_FRAME
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
+from mcpbridge.upstream.transports.remote import RemoteOptions, RemoteTransport
 
 log = get_logger("mcpbridge.http")
 
 _ERROR_BODY = 64 << 10
 """Bytes of an error's body that are looked at."""
-_MAX_POSTS = 256
-"""Requests under way at a time; and as many notifications and answers beside them."""
 _ERROR_SECONDS = 5.0
 """An error's body is waited for so long; the status has said most."""
 _TELL_SECONDS = 30.0
@@ -69,7 +65,7 @@ _REDIRECTS = frozenset({307, 308})
 """Those that keep the method."""
 
 
-class StreamableHttpTransport:
+class StreamableHttpTransport(RemoteTransport):
     """Opens channels to one MCP endpoint.
 
     `client_factory` makes the HTTP client of a channel, for authentication of its own; `max_bytes` bounds a message
@@ -83,31 +79,19 @@ class StreamableHttpTransport:
         name: str,
         url: str,
         *,
-        headers: Mapping[str, str],
-        network: Network | None = None,
         client_factory: ClientFactory | None = None,
-        connect_timeout: float = 10.0,
-        max_bytes: int = LARGEST_FRAME,
-        max_posts: int = _MAX_POSTS,
         reconnect_delay: float = 1.0,
-        redact: Callable[[str], str] = lambda text: text,
+        **options: Unpack[RemoteOptions],
     ) -> None:
-        self._name = name
-        self._url = url
-        self._headers = dict(headers)
-        self._network = network
+        """See the class."""
+        super().__init__(name, url, **options)
         self._client_factory = client_factory
-        self._connect_timeout = connect_timeout
-        self._max_bytes = max_bytes
-        self._max_posts = max_posts
         self._reconnect_delay = reconnect_delay
-        self._redact_known = redact
-        self._redact_own = Redactor([part for value in headers.values() for part in (value, value.rpartition(" ")[2])])
         self._last_words = ""
 
     def last_words(self) -> str:
         """The last trouble over HTTP, secrets masked; or what a person has to do before there can be any."""
-        authorizer = self._network.authorizer if self._network is not None else None
+        authorizer = self._network.authorizer
         return self._last_words or (authorizer.waits_for if authorizer is not None else "")
 
     @asynccontextmanager
@@ -130,16 +114,16 @@ class StreamableHttpTransport:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     channel = _HttpChannel(
-                        self._name,
+                        self.name,
                         send,
                         requests,
                         receiver,
                         tasks,
                         max_bytes=self._max_bytes,
-                        max_posts=self._max_posts,
+                        max_posts=self.max_posts,
                         reconnect_delay=self._reconnect_delay,
                         on_trouble=self._heard_trouble,
-                        redact=self._redact,
+                        redact=self.redact,
                     )
                     try:
                         yield channel
@@ -153,9 +137,6 @@ class StreamableHttpTransport:
                         await channel.end_session()
         if failure is not None:
             raise failure
-
-    def _redact(self, text: str) -> str:
-        return self._redact_own(self._redact_known(text))
 
     def _heard_trouble(self, text: str) -> None:
         self._last_words = text
@@ -198,6 +179,10 @@ class _HttpChannel:
         """Set when the session's own stream is open, or there is none; calls wait for that, once and not for long."""
         self._is_open = True
         self._is_session_lost = False
+
+    def __repr__(self) -> str:
+        state = "closed" if not self._is_open else "lost its session" if self._is_session_lost else "open"
+        return f"<HttpChannel {self._name!r} {state}, {len(self._posts)} requests under way>"
 
     # -- Channel
 

@@ -7,9 +7,9 @@ notification, all streams share the channel.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Unpack, cast
 
 import anyio
 import httpx2
@@ -19,16 +19,14 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from mcpbridge.base.errors import Overloaded, UpstreamGone, UpstreamHttpError, UpstreamUnavailable
-from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.version import __version__
 from mcpbridge.protocol.framing import read_message
 from mcpbridge.protocol.http.connect import connection_failure, dial
 from mcpbridge.protocol.http.proxy_tunnel import open_tunnel
-from mcpbridge.protocol.http.tls_and_proxy import Network
 from mcpbridge.protocol.jsonrpc import Frame
-from mcpbridge.protocol.settings import LARGEST_FRAME
 from mcpbridge.protocol.spoiled import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
+from mcpbridge.upstream.transports.remote import RemoteOptions, RemoteTransport
 from mcpbridge.upstream.transports.websocket_protocol import Assembler, Message, Upgrade, WsProtocol, close_text
 
 _WRITE_LIMIT = 16 << 20
@@ -62,6 +60,11 @@ class WsChannel(asyncio.Protocol):
         self._unsent = 0
         """Bytes that waited when the ping was sent: fewer of them is a sign of life too."""
         self._beat: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        state = "closed" if not self._is_open else "open" if self._is_started else "opening"
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return f"<WsChannel {self._name!r} {state}, {unsent} bytes waiting>"
 
     # -- opening
 
@@ -248,7 +251,7 @@ _PONG_SECONDS = 20.0
 _MAX_REDIRECTS = 3
 
 
-class WebSocketTransport:
+class WebSocketTransport(RemoteTransport):
     """Opens channels to one WebSocket address. `max_bytes` bounds a message; `connect_timeout` is in seconds."""
 
     kind: TransportKind = "websocket"
@@ -258,23 +261,13 @@ class WebSocketTransport:
         name: str,
         url: str,
         *,
-        headers: Mapping[str, str],
-        network: Network | None = None,
-        connect_timeout: float = 10.0,
-        max_bytes: int = LARGEST_FRAME,
         ping_seconds: float = _PING_SECONDS,
         pong_seconds: float = _PONG_SECONDS,
-        redact: Callable[[str], str] = lambda text: text,
+        **options: Unpack[RemoteOptions],
     ) -> None:
-        self._name = name
-        self._url = url
-        self._headers = dict(headers)
-        self._network = network or Network()
-        self._connect_timeout = connect_timeout
-        self._max_bytes = max_bytes
+        """See the class."""
+        super().__init__(name, url, **options)
         self._pings = (ping_seconds, pong_seconds)
-        own = Redactor([part for value in headers.values() for part in (value, value.rpartition(" ")[2])])
-        self._redact: Callable[[str], str] = lambda text: own(redact(text))
 
     def last_words(self) -> str:
         """Nothing: what a server has to say it says in the reason of its close."""
@@ -289,7 +282,7 @@ class WebSocketTransport:
             UpstreamUnavailable, UpstreamHttpError: it cannot be reached, or refuses.
         """
         upgrade = Upgrade(
-            self._name, self._url, self._headers, user_agent=f"mcpbridge/{__version__}", redact=self._redact
+            self.name, self._url, self._headers, user_agent=f"mcpbridge/{__version__}", redact=self.redact
         )
         channel = await self._open_authorized(upgrade, receiver)
         try:
@@ -321,7 +314,7 @@ class WebSocketTransport:
         url = upgrade.url
         for _ in range(_MAX_REDIRECTS):
             protocol = upgrade.protocol(url, self._max_bytes)
-            channel = WsChannel(self._name, protocol, receiver, self._max_bytes, self._redact)
+            channel = WsChannel(self.name, protocol, receiver, self._max_bytes, self.redact)
             try:
                 async with asyncio.timeout(self._connect_timeout):
                     await self._dial(url, channel)
@@ -330,12 +323,12 @@ class WebSocketTransport:
             except TimeoutError:
                 channel.cut()
                 what = f"no connection to {_place(url)} within {self._connect_timeout:g} s"
-                raise UpstreamUnavailable(self._name, what) from None
+                raise UpstreamUnavailable(self.name, what) from None
             except (OSError, ValueError) as error:  # ValueError: a host name that IDNA refuses
                 channel.cut()
                 way = " through its proxy" if self._network.proxy_for(url) else ""
-                what = self._redact(f"{connection_failure(error)}: {_place(url)}{way}")
-                raise UpstreamUnavailable(self._name, what) from error
+                what = self.redact(f"{connection_failure(error)}: {_place(url)}{way}")
+                raise UpstreamUnavailable(self.name, what) from error
             except BaseException:
                 channel.cut()
                 raise
@@ -343,7 +336,7 @@ class WebSocketTransport:
                 return channel
             channel.cut()
             url = target
-        raise UpstreamHttpError(self._name, 308, "it redirects in a circle")
+        raise UpstreamHttpError(self.name, 308, "it redirects in a circle")
 
     async def _dial(self, url: httpx2.URL, channel: WsChannel) -> None:
         is_tls = url.scheme == "wss"

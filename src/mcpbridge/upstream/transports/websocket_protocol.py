@@ -59,9 +59,9 @@ class _SkippingReader(StreamReader):
     def read_exact(self, n: int) -> Generator[None, None, bytearray]:
         if n <= self._limit:
             return (yield from super().read_exact(n))
-        kept = min(_KEPT, n // 2)
-        ends = _Ends((yield from super().read_exact(kept)))
-        left = n - 2 * kept
+        end = min(_KEPT, n // 2)
+        ends = _Ends((yield from super().read_exact(end)))
+        left = n - 2 * end
         while left:
             skipped = min(left, len(self.buffer))
             del self.buffer[:skipped]
@@ -71,7 +71,7 @@ class _SkippingReader(StreamReader):
                     raise EOFError("the stream ended within a frame")
                 yield
         ends += b"\n"
-        ends += yield from super().read_exact(kept)
+        ends += yield from super().read_exact(end)
         return ends
 
 
@@ -134,8 +134,8 @@ def close_text(code: int, reason: str) -> str:
     """A close code in words: `1011 (internal error): out of memory`."""
     meaning = _MEANINGS.get(code, "")
     text = f"{code} ({meaning})" if meaning else str(code)
-    said = " ".join(reason.split())
-    return f"{text}: {said}" if said else text
+    words = " ".join(reason.split())
+    return f"{text}: {words}" if words else text
 
 
 log = get_logger("mcpbridge.websocket")
@@ -222,8 +222,8 @@ class Upgrade:
     def _refusal(self, response: httpx2.Response, body: bytes) -> BridgeError:
         status = response.status_code
         if status < 300:
-            said = f"it answers with HTTP {status} instead of opening a WebSocket: is the URL right?"
-            return UpstreamHttpError(self._name, status, said)
+            words = f"it answers with HTTP {status} instead of opening a WebSocket: is the URL right?"
+            return UpstreamHttpError(self._name, status, words)
         return failure_of_status(self._name, response, body, had_session=False, redact=self._redact).error
 
 
