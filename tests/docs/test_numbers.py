@@ -88,6 +88,7 @@ from mcpbridge.tools.http.settings import HttpToolSettings
 from mcpbridge.tools.openapi import backend as openapi
 from mcpbridge.upstream import manifest
 from mcpbridge.upstream.auth import settings as auth
+from mcpbridge.upstream.concurrency import LearnedSlots
 from mcpbridge.upstream.connection import backoff as lifecycle
 from mcpbridge.upstream.connection import idle_stop as repose
 from mcpbridge.upstream.instances import chooser as choosing
@@ -149,7 +150,7 @@ SAID = {
         f"| a server must be ready within | {SERVER.init_timeout:g} s |",
         f"| no answer and no progress for | {SERVER.timeouts.idle:g} s |",
         f"| one call in all | {SERVER.timeouts.total / 60:g} min |",
-        f"| {SERVER.max_concurrent}, {SERVER.max_queued} | `max_concurrent`, `max_queued` |",
+        f"| learned: {LearnedSlots.FEWEST} to {LearnedSlots.MOST}; {SERVER.max_queued:,} |",
         f"| wait for a place there | {SERVER.queue_timeout:g} s |",
         f"| {Settings().bridge.startup_wait:g} s | `bridge.startup_wait` |",
         f"| {DAEMON.idle_exit / 60:g} min | `daemon.idle_exit` |",
@@ -185,9 +186,10 @@ SAID = {
         f"`approval.grant_lifetime` ({APPROVAL.grant_lifetime / 60:g} min)",
         f"`approval.session_lifetime` ({APPROVAL.session_lifetime / 3600:g} h)",
         f"| **turn** | {CALLS.batch} of one model turn | `calls.batch` |",
-        f"| **server** | {SERVER.max_concurrent} | `max_concurrent` of the server |",
+        f"| **server** | {LearnedSlots.FEWEST} at first, up to {LearnedSlots.MOST} as it ",
+        f"it is learned: {LearnedSlots.FEWEST} at first, up to {LearnedSlots.MOST}",
         f"`calls.max_queued` ({CALLS.max_queued}) calls",
-        f"`max_queued` of the server ({SERVER.max_queued})",
+        f"`max_queued` of the server ({SERVER.max_queued:,})",
         f"`queue_timeout` ({SERVER.queue_timeout:g} s)",
         f"`calls.chain_pause` ({CALLS.chain_pause / 60:g} min)",
         f"without an answer or progress; {SERVER.timeouts.idle:g} s by default",
@@ -393,7 +395,9 @@ SAID = {
         f"within {lifecycle.SOON:g} s, waits for it, at most {SERVER.queue_timeout:g} s (`queue_timeout`)",
         f"{SERVER.timeouts.idle:g} s without an answer (`call_timeout`)",
         f"up to {SERVER.timeouts.total:g} s in all",
-        f"{SERVER.max_concurrent} calls run at one server at a time (`max_concurrent`), {SERVER.max_queued} more",
+        f"{LearnedSlots.FEWEST} at first, and up to {LearnedSlots.MOST} while calls wait",
+        f"within {LearnedSlots.QUICK:g} s, side by side",
+        f"{SERVER.max_queued:,} more wait",
         f"After {SERVER.breaker.failures} calls in a row",
         f"left alone for {SERVER.breaker.open:g} s",
         f"grows by {SERVER.breaker.open:g} s, up to {SERVER.breaker.max_open:g} s",

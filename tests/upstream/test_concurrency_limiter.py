@@ -1,12 +1,15 @@
 """Slots and queue of one upstream."""
 
 import asyncio
+from collections import deque
+from heapq import heappop, heappush
+from typing import Any
 
 import anyio
 import pytest
 
 from mcpbridge.base.errors import Overloaded
-from mcpbridge.upstream.concurrency import ConcurrencyLimiter, WaitingRoom
+from mcpbridge.upstream.concurrency import ConcurrencyLimiter, LearnedSlots, WaitingRoom
 from support.upstreams.scripted_upstream import call_of
 
 pytestmark = pytest.mark.anyio
@@ -146,3 +149,111 @@ async def test_who_comes_with_the_cancelling_of_others_finds_their_place_in_the_
     ends.set()
     with anyio.fail_after(30):
         await second
+
+
+# -- how long one waits, and how many slots a server gets
+
+
+async def test_whoever_has_less_patience_is_refused_first_and_the_others_keep_their_place() -> None:
+    """One timer serves the whole queue: it must follow whoever has the least time left, not whoever came first."""
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=5, patience=600)
+    assert gate.try_enter()
+    patient = asyncio.ensure_future(gate.enter())
+    hasty = asyncio.ensure_future(gate.enter(0.01))
+    hastier = asyncio.ensure_future(gate.enter(0))
+    with anyio.fail_after(30):
+        for refused in (hastier, hasty):
+            with pytest.raises(Overloaded, match="busy for"):
+                await refused
+    assert not patient.done()
+    gate.leave()
+    with anyio.fail_after(30):
+        await patient
+
+
+async def test_one_timer_serves_all_who_wait() -> None:
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=100, patience=600)
+    assert gate.try_enter()
+    loop = asyncio.get_running_loop()
+    timers: list[float] = []
+    call_at = loop.call_at
+
+    def counting(when: float, *args: Any, **how: Any) -> asyncio.TimerHandle:
+        timers.append(when)
+        return call_at(when, *args, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "call_at", counting)
+        waiting = [asyncio.ensure_future(gate.enter()) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert len(gate.queue) == 100
+    assert len(timers) == 1
+    for one in waiting:
+        one.cancel()
+    await asyncio.wait(waiting)
+
+
+class SimulatedServer:
+    """Calls that keep a server busy for some time, by a clock of its own. `workers` of them run side by side."""
+
+    def __init__(self, *, workers: int, durations: list[float]) -> None:
+        self.slots, self.workers, self.durations = LearnedSlots.FEWEST, workers, durations
+        self.best: dict[float, float] = {}
+
+    def run(self, calls: int) -> int:
+        """The slots after so many calls, of which there are always more waiting."""
+        pipe: deque[tuple[int, float]] = deque()  # number and when it was sent, not yet begun
+        running: list[tuple[float, int, float]] = []  # when it ends, number, when it was sent
+        now, sent = 0.0, 0
+        for _ in range(calls):
+            while len(pipe) + len(running) < self.slots:
+                pipe.append((sent, now))
+                sent += 1
+            while pipe and len(running) < self.workers:
+                number, since = pipe.popleft()
+                heappush(running, (now + self.durations[number % len(self.durations)], number, since))
+            now, number, since = heappop(running)
+            in_flight = sorted([number, *(other for _, other, _ in running), *(other for other, _ in pipe)])
+            overtook = number not in in_flight[: 1 + len(in_flight) // 4]
+            kind = self.durations[number % len(self.durations)]  # each is another tool
+            best = self.best[kind] = min(now - since, self.best.get(kind, now - since))
+            self.slots += LearnedSlots.change(self.slots, now - since, best, overtook=overtook)
+        return self.slots
+
+
+@pytest.mark.parametrize("durations", [[0.05], [5.0], [0.01, 5.0], [2.0, 3.0, 9.0]])
+def test_a_server_that_answers_side_by_side_is_given_as_many_calls_as_there_are(durations: list[float]) -> None:
+    assert SimulatedServer(workers=10_000, durations=durations).run(3000) == LearnedSlots.MOST
+
+
+@pytest.mark.parametrize("seconds", [1.0, 5.0])
+def test_a_slow_server_that_answers_one_after_the_other_keeps_its_pipe_short(seconds: float) -> None:
+    """What waits here can be refused unsent; what waits in its pipe times out, and may have taken effect."""
+    assert SimulatedServer(workers=1, durations=[seconds]).run(3000) <= 2 * LearnedSlots.FEWEST
+
+
+def test_a_quick_server_that_answers_one_after_the_other_holds_no_call_for_longer_than_half_a_second() -> None:
+    slots = SimulatedServer(workers=1, durations=[0.01]).run(3000)
+    assert LearnedSlots.FEWEST <= slots <= 0.5 / 0.01
+
+
+def test_a_server_that_becomes_slow_is_given_less_again() -> None:
+    slots = 100
+    for _ in range(200):
+        slots += LearnedSlots.change(slots, 20, 0.2, overtook=False)
+    assert slots == LearnedSlots.FEWEST
+
+
+async def test_a_configured_number_of_slots_is_kept() -> None:
+    gate = ConcurrencyLimiter("Server 'up'", slots=1, places=5, patience=600)
+    assert gate.try_enter()
+    waiting = [asyncio.ensure_future(gate.enter()) for _ in range(3)]
+    await asyncio.sleep(0)
+    gate.answered("tool", 0.001, overtook=True)
+    with anyio.fail_after(30):
+        await waiting[0]
+    assert gate.slots == 1
+    assert len(gate.queue) == 2
+    for one in waiting[1:]:
+        one.cancel()
+    await asyncio.wait(waiting)

@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import islice
 from time import perf_counter
 
 from mcpbridge.base.errors import (
@@ -62,14 +63,14 @@ class UpstreamRequests:
         self._name, self._connection, self._attribution, self._tasks = name, connection, attribution, tasks
         self._declared, self._usage = declared, usage
         self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
-        places = settings.max_concurrent + settings.max_queued
-        self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
         self.limiter = ConcurrencyLimiter(
             f"Server '{name}'",
             slots=settings.max_concurrent,
             places=settings.max_queued,
             patience=settings.queue_timeout,
         )
+        places = self.limiter.slots + settings.max_queued
+        self._waiting_room = WaitingRoom(f"Server '{name}' is starting", places=places)
         self._queue_timeout = settings.queue_timeout
         self._is_apart = settings.share != "shared"
         self._lock = SessionLock(name, places=settings.max_queued, patience=settings.queue_timeout)
@@ -117,7 +118,7 @@ class UpstreamRequests:
             raise
         self._running[call] = None
         usage.has_served = True
-        sent_at = 0.0
+        sent_at, is_answered = 0.0, False
         try:
             session = connection.session
             if session is None:
@@ -140,6 +141,7 @@ class UpstreamRequests:
                     raise  # not from itself: nothing that follows the causes would come to an end
                 failed = error
             else:
+                is_answered = True
                 if breaker.is_troubled:
                     breaker.succeeded()
                 if declared.learns_of is not None and call.method == "tools/call":
@@ -147,8 +149,15 @@ class UpstreamRequests:
                 return Body(result)
             return await self._again(session, call, failed)
         finally:
-            if sent_at:
-                call.upstream_seconds += perf_counter() - sent_at
+            seconds = perf_counter() - sent_at if sent_at else 0.0
+            call.upstream_seconds += seconds
+            if has_slot:
+                if not limiter.queue:
+                    limiter.free += 1
+                elif is_answered:
+                    self._learn(call, seconds)
+                else:
+                    limiter.leave()
             self._running.pop(call, None)
             questions = connection.questions
             if questions is not None and questions.open and not call.needs_task and not call.takes_task:
@@ -156,11 +165,6 @@ class UpstreamRequests:
             usage.idle_since = self._loop.time()
             if takes_turns:
                 self._lock.leave()
-            if has_slot:
-                if limiter.queue:
-                    limiter.leave()
-                else:
-                    limiter.free += 1
             if usage.quiet is not None:
                 usage.recheck()
 
@@ -245,6 +249,12 @@ class UpstreamRequests:
                 "for a next try, or for a start"
             )
         return Timeouts(timeouts.idle, timeouts.total, used) if used > _NOTICEABLE else timeouts
+
+    def _learn(self, call: Call, seconds: float) -> None:
+        """Give back the slot of a call that was answered while others wait for one."""
+        earlier = islice(self._running, 1 + len(self._running) // 4)
+        kind = call.method if call.tool is None else call.tool.name
+        self.limiter.answered(kind, seconds, overtook=call not in earlier)
 
     # -- outcomes
 

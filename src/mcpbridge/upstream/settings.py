@@ -189,10 +189,12 @@ class ServerSettings(OfferSettings, BaseModel):
     ping_interval: Seconds = Field(default=30, ge=0)
     """Seconds of silence, with no call running, after which the server is asked whether it lives. 0: never."""
 
-    max_concurrent: int = Field(default=16, ge=1)
-    """Calls that it may have in flight."""
+    max_concurrent: int | None = Field(default=None, ge=1)
+    """Calls that it may have in flight. Without a number it is learned: 16 at first, up to 512 for a server that
+    answers at once or side by side.
+    """
 
-    max_queued: int = Field(default=64, ge=0)
+    max_queued: int = Field(default=1024, ge=0)
     """Calls that may wait for one of those places; further ones are refused."""
 
     queue_timeout: Seconds = 10

@@ -401,3 +401,13 @@ async def test_a_call_that_asks_back_counts_once(tmp_path: Path) -> None:
         refused = await person.calls("up__rounds", lambda _: ACCEPT, rounds=[])
         assert refused.failed
         assert len(around.sent("up", "tools/call")) == 2
+
+
+async def test_hundreds_of_calls_at_once_to_a_server_that_answers_at_once_are_all_taken(place: Place) -> None:
+    """On plain defaults: what a server can take is learned, and the rest waits its turn."""
+    async with place.bridge({"up": python_server("plain")}) as client:
+        with anyio.fail_after(120):
+            replies = await asyncio.gather(
+                *(client.call("up__echo", within=120, text=f"no. {at}") for at in range(600))
+            )
+    assert [reply.text for reply in replies] == [f"no. {at}" for at in range(600)]
