@@ -57,10 +57,11 @@ class HttpSettings(BaseModel):
     """Who may enter. Empty: anyone who reaches the address, which is then allowed on loopback only."""
 
     allowed_hosts: list[Annotated[str, Field(min_length=1)]] = []
-    """`Host` headers to accept besides the loopback names: `bridge.example.com`, or with a port `:8808`."""
+    """`Host` headers to accept besides the loopback names with the port that is served: `bridge.example.com`, or with
+    the port that a container publishes: `localhost:9000`."""
 
     allowed_origins: list[Annotated[str, Field(min_length=1)]] = []
-    """`Origin` headers of web pages that may call, such as `https://app.example.com`, besides those on loopback."""
+    """`Origin` headers of web pages that may call, such as `https://app.example.com` or `http://localhost:6274`."""
 
     projects: list[Annotated[str, Field(min_length=1)]] = []
     """Directories below which the project counts that a client over HTTP, SSE or WebSocket tells (its first root): for

@@ -28,30 +28,6 @@ async def status_with(http: Http, **headers: str) -> int:
     return (await http.post(request("initialize", protocolVersion="2025-06-18"), **headers)).status_code
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:8808", "127.9.9.9:8808"])
-async def test_a_host_that_means_this_machine_is_accepted(host: str) -> None:
-    async with serving() as http:
-        assert await status_with(http, host=host) == 200
-
-
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8808", "localhost.evil.example", "127.0.0.1.nip.io", ""]
-)
-async def test_a_foreign_host_is_refused_on_loopback(host: str) -> None:
-    """A rebound name reaches this machine, but the browser still says which name it was."""
-    async with serving() as http:
-        assert await status_with(http, host=host) == 421
-        assert http.core.asked == []
-
-
-async def test_allowed_hosts_are_accepted_with_any_port_or_with_the_one_they_name() -> None:
-    async with serving(HttpSettings(allowed_hosts=["bridge.example", "other.example:81"])) as http:
-        assert await status_with(http, host="bridge.example") == 200
-        assert await status_with(http, host="Bridge.example:9999") == 200
-        assert await status_with(http, host="other.example:81") == 200
-        assert await status_with(http, host="other.example:82") == 421
-
-
 async def test_elsewhere_than_on_loopback_any_host_is_accepted_until_some_are_listed() -> None:
     async with serving(host="0.0.0.0", no_auth=True) as http:
         assert await status_with(http, host="bridge.lan") == 200
@@ -59,20 +35,9 @@ async def test_elsewhere_than_on_loopback_any_host_is_accepted_until_some_are_li
         assert await status_with(http, host="evil.example") == 421
 
 
-@pytest.mark.parametrize("origin", ["http://localhost:6274", "http://127.0.0.1", "https://[::1]:9"])
-async def test_a_loopback_origin_is_accepted_on_loopback(origin: str) -> None:
+async def test_a_page_that_is_served_here_itself_may_call() -> None:
     async with serving() as http:
-        assert await status_with(http, origin=origin) == 200
-
-
-@pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost.evil.example", "file://localhost", "http://[", ""]
-)
-async def test_any_other_origin_is_refused(origin: str) -> None:
-    """Spec, transports: a present Origin that is not allowed MUST get 403."""
-    async with serving() as http:
-        assert await status_with(http, origin=origin) == 403
-        assert http.core.asked == []
+        assert await status_with(http, origin=http.root) == 200
 
 
 async def test_an_allowed_origin_may_read_the_answer_and_the_session_id() -> None:
@@ -84,11 +49,11 @@ async def test_an_allowed_origin_may_read_the_answer_and_the_session_id() -> Non
 
 async def test_a_browsers_question_before_the_request_is_answered_without_credentials() -> None:
     asked = {
-        "origin": "http://localhost:6274",
+        "origin": "https://app.example",
         "access-control-request-method": "POST",
         "access-control-request-headers": "authorization,mcp-session-id",
     }
-    async with serving(token="secret") as http:
+    async with serving(HttpSettings(allowed_origins=["https://app.example"]), token="secret") as http:
         response = await http.client.request("OPTIONS", http.url, headers=asked)
         assert response.status_code == 204
         assert response.headers["access-control-allow-headers"] == "authorization,mcp-session-id"

@@ -160,10 +160,12 @@ def make_app(
     auth: Authenticator,
     *,
     reach: Reach = "loopback",
+    address: str = "",
+    port: int | None = None,
     mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
 ) -> "HttpFront":
-    """The ASGI application. `reach` decides which `Host` and `Origin` are right where none are configured."""
-    return HttpFront(bridge, settings, auth, reach=reach, mounts=mounts)
+    """The ASGI application. `reach`, `address` and `port`: see `HostCheck`."""
+    return HttpFront(bridge, settings, auth, reach=reach, address=address, port=port, mounts=mounts)
 
 
 class HttpFront:
@@ -176,6 +178,8 @@ class HttpFront:
         auth: Authenticator,
         *,
         reach: Reach = "loopback",
+        address: str = "",
+        port: int | None = None,
         body_seconds: float = 30,
         mounts: Mapping[str, Callable[[], App]] = _NO_MOUNTS,
     ) -> None:
@@ -185,7 +189,11 @@ class HttpFront:
         self._auth = auth
         self._body_deadline = Deadline(body_seconds)
         self._host_check = HostCheck(
-            reach=reach, allowed_hosts=settings.allowed_hosts, allowed_origins=settings.allowed_origins
+            reach=reach,
+            allowed_hosts=settings.allowed_hosts,
+            allowed_origins=settings.allowed_origins,
+            address=address,
+            port=port,
         )
         self._routes = Routes(
             settings,

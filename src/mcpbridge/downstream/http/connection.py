@@ -8,6 +8,7 @@ than the reading (12 µs with `asyncio.timeout`, a tenth of a whole request).
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
@@ -65,6 +66,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._is_in_head = False
         if self._head_timer is not None:
             self._stop_timer()
+        if not self.url.startswith(b"/"):
+            self._take_host_of_target()
         super().on_headers_complete()
 
     def handle_websocket_upgrade(self) -> None:
@@ -91,6 +94,16 @@ class BoundedConnection(HttpToolsProtocol):
         except httptools.HttpParserInvalidURLError:
             return None
         return unquote(path.decode("ascii", "replace")) if path else None
+
+    def _take_host_of_target(self) -> None:
+        """A target that is a whole URL names the host (RFC 9112, absolute-form): it must not be another than `Host`.
+
+        One that differs is added as a second `Host`, which is refused where the headers are checked.
+        """
+        _, slashes, rest = self.url.partition(b"://")
+        host = re.split(rb"[/?#]", rest, maxsplit=1)[0] if slashes else b""
+        if host not in [value for name, value in self.headers if name == b"host"]:
+            self.headers.append((b"host", host))
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._refuse, b"408 Request Timeout")

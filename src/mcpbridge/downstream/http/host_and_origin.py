@@ -1,15 +1,27 @@
-"""Which `Host` and `Origin` headers are accepted: the rules against DNS rebinding and foreign web pages. Pure.
+"""Which `Host` and `Origin` are accepted: the rules against DNS rebinding and foreign web pages. Pure.
 
 Any web page that the user visits can send requests to loopback addresses. If it rebinds its own name to 127.0.0.1, it
-can even read the answers. Its `Origin` and its `Host` give it away (MCP, transports: an `Origin` that is present and
-not allowed gets 403). Who is calling is checked in `bearer_tokens.py`.
+can even read the answers. Its `Host`, its `Origin` and its `Sec-Fetch-Site` give it away (MCP, transports: an `Origin`
+that is present and not allowed gets 403). Who is calling is checked in `bearer_tokens.py`.
+
+On loopback, in this order:
+
+1. `Host` names this machine, with the port that is served or none (no browser leaves it out), or stands in
+   `http.allowed_hosts`; else 421.
+2. `Origin`, if there is one, is the very address that is served: scheme, name and port. Another port of this machine
+   is another program's, whose pages are as foreign as any. Or it stands in `http.allowed_origins`; else 403.
+3. `Sec-Fetch-Site`, if there is one, says `same-origin`, or `none` (the user typed the address). A browser sends it
+   with every request, also with those that have no `Origin`; else 403. An allowed `Origin` may be of any site.
+
+Elsewhere than on loopback the names that lead here are the operator's to know: without `http.allowed_hosts` any `Host`
+is right there, and only listed origins are.
 """
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
-from urllib.parse import urlsplit
+from typing import Literal, NamedTuple
 
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Headers, Refused
 
@@ -20,9 +32,28 @@ No web page can open a path, so any `Host` is right there: programs make one up,
 """
 
 _SINGLE = frozenset(
-    {b"host", b"origin", b"authorization", b"content-type", b"content-length", b"mcp-session-id", b"last-event-id"}
+    {
+        *(b"host", b"origin", b"sec-fetch-site", b"authorization", b"content-type", b"content-length"),
+        *(b"mcp-session-id", b"last-event-id"),
+    }
 )
 """Headers that two readers of a request would read differently if they came twice."""
+
+_AUTHORITY = re.compile(r"(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^\s/?#@:\[\]]+)(?::([1-9][0-9]{0,4})?)?")
+"""A host with or without a port, in lower case: nothing before or after it (RFC 9110, Host)."""
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://(.+)")
+_DEFAULT_PORTS: Mapping[str, int] = {"http": 80, "https": 443}
+_OUR_SITES = frozenset({b"same-origin", b"none"})
+_LONGEST_SHOWN = 100
+
+
+class _Authority(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    """Without brackets."""
+    port: int | None
+    """None: none is named."""
 
 
 def is_loopback(host: str) -> bool:
@@ -30,21 +61,33 @@ def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return "%" not in host and ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
 class HostCheck:
-    """Decides by `Host` and `Origin`. Knows no methods and no paths."""
+    """Decides by `Host`, `Origin` and `Sec-Fetch-Site`. Knows no methods and no paths."""
 
-    def __init__(self, *, reach: Reach, allowed_hosts: Sequence[str], allowed_origins: Sequence[str]) -> None:
-        self._reach = reach
-        self._hosts = frozenset(host.lower() for host in allowed_hosts)
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in allowed_origins)
+    def __init__(
+        self,
+        *,
+        reach: Reach,
+        allowed_hosts: Sequence[str],
+        allowed_origins: Sequence[str],
+        address: str = "",
+        port: int | None = None,
+    ) -> None:
+        """`address`, `port`: what is listened on; a `port` of None is not known, so any will do."""
+        self._reach, self._port = reach, port
+        self._own_names = {"localhost", address} - {""}
+        self._hosts = frozenset(filter(None, map(_read_allowed, allowed_hosts)))
+        self._lists_hosts = bool(allowed_hosts)
+        self._origins = frozenset(_normal(origin.lower().rstrip("/")) for origin in allowed_origins)
         # The same few values come with every request.
         self._is_host_allowed = lru_cache(maxsize=256)(self._decide_host)
-        self._is_origin_allowed = lru_cache(maxsize=256)(self._decide_origin)
+        self._is_origin_listed = lru_cache(maxsize=256)(self._decide_listed)
+        self._is_own_origin = lru_cache(maxsize=256)(self._decide_own)
 
     def check(self, headers: Mapping[bytes, bytes], count: int, raw: Sequence[tuple[bytes, bytes]]) -> Headers:
         """Let the request pass and return the headers its response must carry, or refuse it.
@@ -56,13 +99,19 @@ class HostCheck:
         """
         if count != len(raw):
             _refuse_repeated(raw)
-        if not self._is_host_allowed(headers.get(b"host", b"")):
-            raise Refused(421, "This Host header is not allowed here; see `http.allowed_hosts`", close=True)
-        origin = headers.get(b"origin")
+        host = headers.get(b"host", b"")
+        if not self._is_host_allowed(host):
+            raise Refused(421, self._host_refusal(host), close=True)
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site")
         if origin is None:
+            if site is not None:
+                _require_own_site(site)
             return NO_HEADERS
-        if not self._is_origin_allowed(origin):
-            raise Refused(403, "This Origin is not allowed here; see `http.allowed_origins`", close=True)
+        if not self._is_origin_listed(origin):
+            if not self._is_own_origin(origin, host):
+                raise Refused(403, _origin_refusal(origin), close=True)
+            if site is not None:
+                _require_own_site(site)
         return (
             (b"access-control-allow-origin", origin),
             (b"access-control-expose-headers", b"Mcp-Session-Id, WWW-Authenticate"),
@@ -70,26 +119,86 @@ class HostCheck:
         )
 
     def _decide_host(self, value: bytes) -> bool:
-        text = value.decode("latin-1").strip().lower()
-        name = _without_port(text)
-        if is_loopback(name) or text in self._hosts or name in self._hosts:
-            return True
-        # On other addresses the names that lead here are the operator's to know: no list, no check. What
-        # rebinding could reach there is behind a token, or deliberately open.
-        return self._reach != "loopback" and not self._hosts
+        at = _read_authority(_text(value))
+        if at is not None:
+            if at in self._hosts or at._replace(port=None) in self._hosts:
+                return True
+            if is_loopback(at.host) and (at.port is None or self._is_own_port(at.port)):
+                return True
+        # What rebinding could reach on other addresses is behind a token, or deliberately open.
+        return self._reach != "loopback" and not self._lists_hosts
 
-    def _decide_origin(self, value: bytes) -> bool:
-        text = value.decode("latin-1").strip().lower()
-        if text in self._origins:
-            return True
+    def _host_refusal(self, value: bytes) -> str:
+        shown = _shown(value) or "none"
+        served = f"; port {self._port} is served" if self._port is not None else ""
+        why = f"This Host header is not allowed here ({shown}){served}"
+        return f"{why}. If it leads here (a published port, a proxy), add it to `http.allowed_hosts`"
+
+    def _decide_listed(self, value: bytes) -> bool:
+        return _normal(_text(value)) in self._origins
+
+    def _decide_own(self, value: bytes, host: bytes) -> bool:
+        """Whether an origin is the address that is served, as `host` names it or by a name of its own."""
         if self._reach == "network":
             return False
-        try:
-            parts = urlsplit(text)
-            host = parts.hostname
-        except ValueError:
+        match = _ORIGIN.fullmatch(_text(value))
+        at = _read_authority(match[2]) if match is not None else None
+        if match is None or at is None or not is_loopback(at.host):
             return False
-        return parts.scheme in ("http", "https") and host is not None and is_loopback(host)
+        if self._reach == "path":  # through a proxy, whose port nobody here knows
+            return match[1] in _DEFAULT_PORTS and _same(at, _read_authority(_text(host)), _DEFAULT_PORTS[match[1]])
+        is_own_name = at.host in self._own_names or _same(at, _read_authority(_text(host)), 80)
+        return match[1] == "http" and is_own_name and self._is_own_port(at.port or 80)
+
+    def _is_own_port(self, port: int) -> bool:
+        return self._reach != "loopback" or self._port in (None, port)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1").strip(" \t").lower()
+
+
+def _read_authority(text: str) -> _Authority | None:
+    """None: it is no host with or without a port."""
+    match = _AUTHORITY.fullmatch(text) if text.isascii() else None
+    if match is None:
+        return None
+    port = int(match[2]) if match[2] else None
+    return _Authority(match[1].strip("[]"), port) if (port or 0) < 65536 else None
+
+
+def _read_allowed(entry: str) -> _Authority | None:
+    text = entry.strip().lower()
+    return _read_authority(text) or _read_authority(f"[{text}]")  # an IPv6 address may stand there without brackets
+
+
+def _same(one: _Authority, other: _Authority | None, default: int) -> bool:
+    return other is not None and (one.host, one.port or default) == (other.host, other.port or default)
+
+
+def _normal(origin: str) -> str:
+    """An origin without the port that its scheme has anyway."""
+    match = _ORIGIN.fullmatch(origin)
+    default = _DEFAULT_PORTS.get(match[1]) if match is not None else None
+    return origin.removesuffix(f":{default}") if default is not None else origin
+
+
+def _require_own_site(site: bytes) -> None:
+    """Raise Refused for what a browser says another site asked for. Another port of a host is the same site only."""
+    if site.strip().lower() not in _OUR_SITES:
+        said = _shown(site)
+        raise Refused(
+            403, f"A web page of another origin asks for this (Sec-Fetch-Site: {said}); see `http.allowed_origins`"
+        )
+
+
+def _origin_refusal(value: bytes) -> str:
+    return f"This Origin is not allowed here ({_shown(value) or 'none'}); see `http.allowed_origins`"
+
+
+def _shown(value: bytes) -> str:
+    text = value[:_LONGEST_SHOWN].decode("latin-1")
+    return "".join(char if char.isascii() and char.isprintable() else "?" for char in text)
 
 
 def preflight_headers(headers: Mapping[bytes, bytes]) -> Headers | None:
@@ -102,13 +211,6 @@ def preflight_headers(headers: Mapping[bytes, bytes]) -> Headers | None:
         (b"access-control-allow-headers", wanted),
         (b"access-control-max-age", b"600"),
     )
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    name, _, port = host.rpartition(":")
-    return name if port.isdigit() else host
 
 
 def _refuse_repeated(raw: Sequence[tuple[bytes, bytes]]) -> None:

@@ -151,6 +151,10 @@ class ListenAddress(Struct, frozen=True):
     """From where it can be reached."""
     origin: str
     """`http://HOST:PORT` with the port that was taken, or `unix:PATH`."""
+    address: str = ""
+    """The IP address; empty for a path."""
+    port: int | None = None
+    """None for a path."""
 
     def url(self, path: str) -> str:
         """How to tell people where `path` is served."""
@@ -186,7 +190,8 @@ def bind_port(
                 hint="Make one with `mcpbridge token new`, listen on 127.0.0.1, or allow anyone with `--no-auth`.",
             )
         shown_host = f"[{address}]" if ":" in address else address
-        yield ListenAddress(listener, auth, "loopback" if loopback else "network", f"http://{shown_host}:{actual_port}")
+        origin = f"http://{shown_host}:{actual_port}"
+        yield ListenAddress(listener, auth, "loopback" if loopback else "network", origin, address, actual_port)
 
 
 @contextmanager
@@ -216,7 +221,7 @@ async def serve_http(
 
     `on_ready` gets the URL. `mounts`: what makes further applications, by the path that theirs begin with.
     """
-    app = make_app(bridge, settings, at.auth, reach=at.reach, mounts=mounts)
+    app = make_app(bridge, settings, at.auth, reach=at.reach, address=at.address, port=at.port, mounts=mounts)
     await _serve(app, at.listener, lambda: on_ready(at.url(settings.path)))
 
 
