@@ -68,6 +68,7 @@ docs: .venv/.ready ## write anew what is written from docstrings: pages of the d
 	$(BIN)/python scripts/sync_methods.py
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/api_reference.py
+	PYTHONPATH=tests $(BIN)/python -m support.client_frames --write
 
 format: .venv/.ready ## put the code into its form
 	$(BIN)/ruff format --quiet .

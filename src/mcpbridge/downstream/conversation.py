@@ -16,11 +16,12 @@ from mcpbridge.downstream.revisions.request_meta import ENVELOPE, modern_client,
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
-from mcpbridge.protocol.error_codes import INVALID_REQUEST, PARSE_ERROR
+from mcpbridge.protocol.client_messages import VERSION, encode_refusal, validated
+from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.revisions import BATCHING
 from mcpbridge.protocol.salvage import Item
-from mcpbridge.protocol.spoiled import Noise, Spoiled
+from mcpbridge.protocol.spoiled import Spoiled
 
 log = get_logger("mcpbridge.front")
 
@@ -81,7 +82,17 @@ class Conversation:
 
     def take(self, items: Iterable[Item]) -> None:
         """What the client sent, in its order."""
-        for item in items:
+        for read in items:
+            item = read
+            if isinstance(item, Frame) and not (
+                # The usual request, known without a further function; `validated` decides about all others.
+                item.jsonrpc == VERSION
+                and item.method
+                and bytes(item.id).isdigit()
+                and len(item.id) < _USUAL_ID
+                and bytes(memoryview(item.params)[:1]) in _USUAL_PARAMS
+            ):
+                item = validated(item)
             if isinstance(item, Frame):
                 if item.method and bytes(item.id):
                     task = self._tasks[id(item)] = self._loop.create_task(self._answer(item))
@@ -91,12 +102,12 @@ class Conversation:
                 elif item.method:
                     # A request begins in the first turn of its task: what may concern it must not overtake it.
                     self._loop.call_soon(self._core.notification, self._client, item)
-                elif stray := self._take_other(item):
-                    self._send(stray)
+                else:
+                    self._core.answered(self._client, item)
             elif isinstance(item, Batch):
                 self._tasks[id(item)] = self._loop.create_task(self._answer_batch(item))
-            else:
-                self._send(_refusal(item))
+            elif refusal := encode_refusal(item):
+                self._send(refusal)
 
     # -- the end
 
@@ -201,14 +212,13 @@ class Conversation:
         async with asyncio.TaskGroup() as tasks:
             for member in batch.members:
                 if isinstance(member, Spoiled):
-                    id_ = member.ids[0] if member.ids else b"null"
-                    said.append(encode_error(id_, INVALID_REQUEST, member.reason))
+                    said.append(encode_refusal(member))
                 elif member.method and bytes(member.id):
                     said.append(tasks.create_task(self._gather(member)))
                 elif member.method:
                     self._core.notification(self._client, member)
-                elif stray := self._take_other(member):
-                    said.append(stray)
+                else:
+                    self._core.answered(self._client, member)
         answers = [data for one in said if (data := one if isinstance(one, bytes) else one.result())]
         if answers and self._send(encode_batch(answers)) is False:
             for answer in answers:  # together they were too much for the channel
@@ -217,14 +227,6 @@ class Conversation:
     async def _gather(self, frame: Frame) -> bytes:
         data = (await self._ask(frame)).data
         return self._fit(data, frame) if data and self._fit is not None else data
-
-    def _take_other(self, frame: Frame) -> bytes:
-        """A message without a method: an answer to what the bridge asked, or what to say to one that is no message."""
-        if bytes(frame.id) and (bytes(frame.result) or bytes(frame.error)):
-            self._core.answered(self._client, frame)
-            return b""
-        error = BadRequest(INVALID_REQUEST, "Not a JSON-RPC message: it has neither a method nor a result")
-        return to_answer(error, bytes(frame.id) or b"null", "", modern=False).data
 
     # -- out
 
@@ -235,10 +237,6 @@ class Conversation:
         return self._send(message) is not False and self._hears
 
 
-def _refusal(item: Spoiled | Noise) -> bytes:
-    if isinstance(item, Noise):
-        return encode_error(b"null", PARSE_ERROR, "Parse error: the line is no JSON object")
-    id_ = item.ids[0] if item.ids else b"null"
-    code = INVALID_REQUEST if item.reason.startswith("not a JSON-RPC") else PARSE_ERROR
-    what = "Invalid request" if code == INVALID_REQUEST else "Parse error"
-    return encode_error(id_, code, f"{what}: {item.reason}")
+_USUAL_ID = 20
+"""Bytes of an id."""
+_USUAL_PARAMS = (b"{", b"")

@@ -13,6 +13,7 @@ from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.downstream.client import Client
 from mcpbridge.downstream.conversation import READ_LIMIT, Conversation, FinalAnswer
 from mcpbridge.downstream.services import Core
+from mcpbridge.protocol.client_messages import find_client_ids, refuse_client_line
 from mcpbridge.protocol.framing import LineReader
 from mcpbridge.protocol.settings import LARGEST_FRAME
 
@@ -32,7 +33,7 @@ class LineChannel:
         self._loop = asyncio.get_running_loop()
         self._out_fd = out_fd
         self._is_gone = False
-        self._lines = LineReader(max_frame)
+        self._lines = LineReader(max_frame, rescue=refuse_client_line, find_ids=find_client_ids)
         self._ended = asyncio.Event()
         self._drained = asyncio.Event()
         self._pretty_timer: asyncio.TimerHandle | None = None

@@ -7,28 +7,37 @@ over the limit is skipped while it arrives; only its ends are kept, to find out 
 hold, but there is no noise: text that is no message stands where a message was meant to be, so it counts as spoiled.
 """
 
-import re
+from collections.abc import Callable
 
 import msgspec
 
 from mcpbridge.protocol.batches import Batch
-from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_frame, one_line
+from mcpbridge.protocol.error_codes import INVALID_REQUEST
+from mcpbridge.protocol.jsonrpc import Frame, decode_frame, decode_utf8_frame, one_line
 from mcpbridge.protocol.salvage import Item, Unfinished, salvage
-from mcpbridge.protocol.spoiled import Noise, Spoiled, clean_utf8, find_ids, noise_of
+from mcpbridge.protocol.spoiled import Noise, Spoiled, bracket_balance, find_ids
 
 _ENDS_OF_OVERSIZED = 4096
 _STARTS = frozenset(b"{[ \t\r\xef")
 """First bytes of lines that may be messages; any other line is noise and not worth a look, however much of it comes."""
+_CUT = "Input data was truncated"
 _NOISE_A_FEED = 8
 """Lines of noise that are told of in one chunk; a program that prints without end must not cost a look each."""
-_OUTSIDE_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"?')
 
 
 class LineReader:
     """Feed it chunks as they come; it returns the messages that they complete, in order."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        *,
+        rescue: Callable[[bytes], list[Item] | Unfinished] = salvage,
+        find_ids: Callable[[bytes], list[bytes]] = find_ids,
+    ) -> None:
+        """`rescue` says what a line is that the decoder refused; `find_ids`, whose it was. Clients have their own."""
         self._max_bytes = max_bytes
+        self._rescue, self._find_ids = rescue, find_ids
         self._parts: list[bytes] = []
         self._held = 0
         self._oversized_head = b""
@@ -48,7 +57,7 @@ class LineReader:
             noise = 0
             for line in lines:
                 if len(line) > self._max_bytes:
-                    items.append(self._too_long(find_ids(line)))
+                    items.append(self._too_long(self._find_ids(line)))
                 elif line:
                     if self.unfinished:
                         self._take(line, items)
@@ -59,9 +68,9 @@ class LineReader:
                         try:  # as `_take`, which nearly every line would enter here
                             items.append(decode_frame(line))
                         except (msgspec.DecodeError, RecursionError):
-                            self._rescue(line, items)
+                            self._take_refused(line, items)
                     elif (noise := noise + 1) <= _NOISE_A_FEED:
-                        items.append(noise_of(line.strip()))
+                        self._take_refused(line, items)
         if rest:
             self._hold(rest)
         return items
@@ -83,29 +92,23 @@ class LineReader:
         self.unfinished.clear()
         if b'"' not in held:
             return [Noise(held[:200].decode("utf-8", "replace"))]
-        return [Spoiled(find_ids(held), "Input data was truncated")]
+        return [Spoiled(self._find_ids(held), _CUT)]
 
     def _take(self, line: bytes, items: list[Item]) -> None:
         if self.unfinished:
             self._go_on(line, items)
             return
         try:
-            frame = decode_frame(line)
+            items.append(decode_utf8_frame(line))
         except (msgspec.DecodeError, RecursionError):
-            self._rescue(line, items)
-            return
-        if not line.isascii():
-            clean = clean_utf8(line)
-            if clean is not line:
-                frame = decode_frame(clean)
-        items.append(frame)
+            self._take_refused(line, items)
 
-    def _rescue(self, line: bytes, items: list[Item]) -> None:
-        saved = salvage(line)
+    def _take_refused(self, line: bytes, items: list[Item]) -> None:
+        saved = self._rescue(line)
         if isinstance(saved, Unfinished):
             self.unfinished = [saved.line]
             self._unfinished_bytes = len(saved.line)
-            self._open_brackets = _depth_change(saved.line)
+            self._open_brackets = bracket_balance(saved.line)
         else:
             items += saved
 
@@ -118,19 +121,19 @@ class LineReader:
             return
         self.unfinished.append(line)
         self._unfinished_bytes += len(line)
-        self._open_brackets += _depth_change(line)
+        self._open_brackets += bracket_balance(line)
         if self._unfinished_bytes > self._max_bytes:
-            items.append(self._too_long(find_ids(b" ".join(self.unfinished))))
+            items.append(self._too_long(self._find_ids(b" ".join(self.unfinished))))
             self.unfinished.clear()
         elif self._open_brackets <= 0:
-            whole = b" ".join(self.unfinished)
+            whole = b"\n".join(self.unfinished)  # within a string, a line break is no JSON
             self.unfinished.clear()
             try:
-                items.append(decode_frame(clean_utf8(whole)))
-            except RecursionError:
-                items.append(Spoiled(find_ids(whole), DEPTH_LIMIT_TEXT))
-            except msgspec.DecodeError as error:
-                items.append(Spoiled(find_ids(whole), str(error)))
+                decode_utf8_frame(whole)
+                items.append(decode_frame(one_line(whole)))
+            except (msgspec.DecodeError, RecursionError):
+                saved = self._rescue(whole)
+                items += [Spoiled(self._find_ids(whole), _CUT)] if isinstance(saved, Unfinished) else saved
 
     def _hold(self, rest: bytes) -> None:
         self._held += len(rest)
@@ -150,7 +153,7 @@ class LineReader:
         self._held = 0
         if was_oversized:
             tail = (self._oversized_tail + last)[-_ENDS_OF_OVERSIZED:]
-            items.append(self._too_long(find_ids(self._oversized_head + b"\n" + tail)))
+            items.append(self._too_long(self._find_ids(self._oversized_head + b"\n" + tail)))
             self._oversized_head = self._oversized_tail = b""
             return b""
         line = b"".join([*self._parts, last])
@@ -158,20 +161,16 @@ class LineReader:
         return line
 
     def _too_long(self, ids: list[bytes]) -> Spoiled:
-        return Spoiled(ids, f"larger than the limit of {self._max_bytes / 2**20:g} MiB for one message")
+        text = f"larger than the limit of {self._max_bytes / 2**20:g} MiB for one message"
+        return Spoiled(ids, text, INVALID_REQUEST)
 
 
 def _whole_message(line: bytes) -> Frame | None:
     try:
-        frame = decode_frame(line)
+        frame = decode_utf8_frame(line)
     except (msgspec.DecodeError, RecursionError):
         return None
     return frame if frame.method or frame.id else None
-
-
-def _depth_change(line: bytes) -> int:
-    bare = _OUTSIDE_STRINGS.sub(b"", line)
-    return bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
 
 
 _EXCERPT_LENGTH = 80
@@ -182,14 +181,9 @@ def read_message(data: bytes) -> list[Frame | Spoiled]:
     """The messages in `data`: one; the members of a batch in order; none in blanks."""
     line = one_line(data)
     try:
-        frame = decode_frame(line)
+        return [decode_utf8_frame(line)]
     except (msgspec.DecodeError, RecursionError):
         return _rescued(line)
-    if not line.isascii():
-        clean = clean_utf8(line)
-        if clean is not line:
-            frame = decode_frame(clean)
-    return [frame]
 
 
 def _rescued(line: bytes) -> list[Frame | Spoiled]:

@@ -43,6 +43,20 @@ _encoder = msgspec.json.Encoder()
 decode_frame = _frame_decoder.decode
 """Bytes of one object to a `Frame`. Raises msgspec.DecodeError, or RecursionError when nested too deeply."""
 
+
+def decode_utf8_frame(data: bytes) -> Frame:
+    """As `decode_frame`; also raises msgspec.DecodeError where the bytes are not UTF-8.
+
+    The decoder reads the UTF-8 of the method alone. What it leaves unparsed must be UTF-8 as well: it travels on.
+    """
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError(f"not UTF-8 (byte {error.start})") from None
+    return decode_frame(data)
+
+
 decode_array = _array_decoder.decode
 """Bytes of an array to its members' bytes; same errors as `decode_frame`."""
 

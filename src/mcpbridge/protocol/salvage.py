@@ -25,7 +25,8 @@ class Unfinished(Struct, frozen=True):
 Item = Frame | Batch | Spoiled | Noise
 """What one line of a channel can turn out to be."""
 
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
+"""A byte order mark in UTF-8, which JSON does not have but some programs write (RFC 8259, section 8.1)."""
 _ESCAPE = re.compile(
     rb"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)"
 )
@@ -37,7 +38,7 @@ _STRING_OR_NOT_A_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\
 
 def salvage(line: bytes) -> list[Item] | Unfinished:
     """Make the most of one line that `decode_frame` refused."""
-    line = line.strip().removeprefix(_BOM).strip()
+    line = line.strip().removeprefix(BOM).strip()
     if not line:
         return []
     if line[:1] == b"[":
@@ -54,7 +55,7 @@ def salvage(line: bytes) -> list[Item] | Unfinished:
     except msgspec.DecodeError as error:
         if "trailing characters" in str(error):
             return _several(repaired)
-        if "truncated" in str(error) and _string_ends(repaired):
+        if "truncated" in str(error) and is_cut_between_tokens(repaired):
             return Unfinished(line)
         if not _looks_like_a_message(line):
             return [noise_of(line)]
@@ -68,11 +69,15 @@ def _looks_like_a_message(line: bytes) -> bool:
 
 def _repair(line: bytes) -> bytes:
     line = clean_utf8(line)
-    if b"\\u" in line:
-        line = _ESCAPE.sub(_whole_pairs_only, line)
+    line = replace_lone_surrogates(line)
     if b"NaN" in line or b"Infinity" in line:
         line = _STRING_OR_NOT_A_NUMBER.sub(_null_for_not_a_number, line)
     return line
+
+
+def replace_lone_surrogates(line: bytes) -> bytes:
+    """The line with U+FFFD for each escaped half of a surrogate pair: it means no character, and few can read it."""
+    return _ESCAPE.sub(_whole_pairs_only, line) if b"\\u" in line else line
 
 
 def _whole_pairs_only(match: re.Match[bytes]) -> bytes:
@@ -86,8 +91,8 @@ def _null_for_not_a_number(match: re.Match[bytes]) -> bytes:
     return text if text[:1] == b'"' else b"null"
 
 
-def _string_ends(text: bytes) -> bool:
-    """No string is left open at the end: JSON strings cannot go on in the next line."""
+def is_cut_between_tokens(text: bytes) -> bool:
+    """Whether no string is left open at the end: JSON strings cannot go on in the next line."""
     return all(match.group(1) for match in _STRING.finditer(text))
 
 

@@ -8,15 +8,21 @@ import re
 
 from msgspec import Struct
 
+from mcpbridge.protocol.error_codes import PARSE_ERROR
+
 
 class Spoiled(Struct, frozen=True):
     """A protocol message that cannot be read. `ids`: raw request ids found in it, most likely first."""
 
     ids: list[bytes]
     reason: str
+    code: int = PARSE_ERROR
+    """The JSON-RPC error code for it."""
+    silent: bool = False
+    """It gets no answer: it is an answer itself, or a notification."""
 
 
-ID_PATTERN = re.compile(rb'"id"\s*:\s*(-?\d{1,18}(?![\d.eE])|"(?:[^"\\]|\\.){0,256}")')
+ID_PATTERN = re.compile(rb'"id"\s*:\s*(-?(?:0|[1-9]\d{0,17})(?![\d.eE])|"(?:[^"\\]|\\.){0,256}")')
 _ID_WINDOW = 65_536
 
 
@@ -40,6 +46,15 @@ def clean_utf8(line: bytes) -> bytes:
     except UnicodeDecodeError:
         return line.decode("utf-8", "replace").encode()
     return line
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?')
+
+
+def bracket_balance(text: bytes) -> int:
+    """How many brackets are opened outside of strings, less those that are closed."""
+    bare = _STRING.sub(b"", text)
+    return bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
 
 
 class Noise(Struct, frozen=True):

@@ -118,11 +118,12 @@ async def test_an_incomplete_envelope_is_refused(meta: dict[str, Any]) -> None:
         assert (response.status_code, response.json()["error"]["code"], response.json()["id"]) == (400, -32602, 9)
 
 
-@pytest.mark.parametrize("params", [[], "x", None, 1])
-async def test_params_that_are_no_object_are_refused(params: object) -> None:
+@pytest.mark.parametrize(("params", "code"), [([], -32602), ("x", -32600), (None, -32602), (1, -32600)])
+async def test_params_that_are_no_object_are_refused(params: object, code: int) -> None:
+    """JSON-RPC 2.0, section 4.2: they are a structured value, or it is no request at all."""
     async with serving() as http:
         body = {"jsonrpc": "2.0", "id": 1, "method": "echo", "params": params}
-        assert (await http.post(body, **modern_headers("echo", {}))).json()["error"]["code"] == -32602
+        assert (await http.post(body, **modern_headers("echo", {}))).json()["error"]["code"] == code
 
 
 @pytest.mark.parametrize(("code", "status"), [(-32601, 404), (-32602, 400), (-32021, 400), (-32603, 200), (7, 200)])

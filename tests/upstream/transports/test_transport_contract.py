@@ -214,6 +214,48 @@ async def test_a_server_that_takes_nothing_is_sent_no_more_than_fits(kind: str) 
             await flood()
 
 
+HOSTILE = [
+    b'{"jsonrpc":"2.0","method":"notifications/\xff"}',
+    b'{"jsonrpc":"2.0","id":"q","method":"p\xc0\x80"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"\\ud800","result":{}}',
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"\xed\xa0\x80"}}',
+    b'{"jsonrpc":"2.0","\xff":1,"method":"notifications/message"}',
+    b'{"jsonrpc":"2.0","method":7}',
+    b'{"jsonrpc":"2.0","method":{"a":NaN}}',
+    b'{"jsonrpc":"2.0","id":01,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":{"a":1},"method":"roots/list"}',
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":"x"}',
+    b'[{"jsonrpc":"2.0","method":"\xff"},7,[[]]]',
+    b"[[[[",
+    b"[]",
+    b"null",
+    b'"\xff"',
+]
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+async def test_no_frame_of_a_server_ends_the_session(kind: str, number: int) -> None:
+    """What is wrong with one message stays with that message: the next request is answered on the same channel."""
+    frame = HOSTILE[number]
+    if kind == "websocket":
+        frame = frame.decode("utf-8", "replace").encode()  # else the library ends it, as RFC 6455 wants
+    async with bench(kind) as b:
+        b.channel.send(request(1))
+        await b.far.hears("tools/call")
+        await b.far.say(frame, during=1)
+        b.channel.send(request(2))
+        await b.far.hears("tools/call", times=2)
+        await b.far.answer(2, b'{"ok":true}')
+        outcome = await b.got.outcome(b"2")
+        assert isinstance(outcome, Frame)
+        assert bytes(outcome.result) == b'{"ok":true}'
+        assert not b.got.closings
+        for seen, _ in b.got.messages:
+            bytes(seen.params).decode()
+            seen.method.encode()
+
+
 async def test_a_cancellation_follows_its_request(kind: str) -> None:
     async with bench(kind) as b:
         b.channel.negotiated("2025-06-18")

@@ -18,9 +18,13 @@ from msgspec import Struct
 from mcpbridge.downstream.client import Answer, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
+from mcpbridge.protocol.batches import Batch
+from mcpbridge.protocol.client_messages import read_client_message
 from mcpbridge.protocol.error_codes import PARSE_ERROR
-from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_array, decode_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, decode_array, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
+from mcpbridge.protocol.salvage import BOM, replace_lone_surrogates
+from mcpbridge.protocol.spoiled import Spoiled
 
 _PATIENCE = 0.02
 """Seconds before a call is worth a task that watches for its client's leaving."""
@@ -273,7 +277,6 @@ def _id_of(request: Request) -> bytes:
     return bytes(request.id) if isinstance(request, Frame) else b""
 
 
-_ID_STARTS = frozenset(b'"-0123456789')
 _KEY = PROTOCOL_VERSION.split("/")[-1].encode()
 """The slash before it may be escaped."""
 
@@ -291,35 +294,26 @@ _decode_envelope = msgspec.json.Decoder(Envelope).decode
 
 
 def decode_body(body: bytes) -> Frame | list[bytes]:
-    """One message, or the members of a batch as their bytes.
+    """One valid message, or the members of a batch as their bytes, of which nobody knows whether they are valid.
 
     Raises:
         Refused: 400 with the JSON-RPC code for what is wrong.
     """
-    body = body.strip()
-    if body[:1] != b"[":
-        return decode_message(body)
-    try:
-        return [bytes(member) for member in decode_array(_checked(body))]
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _unreadable(error) from None
-
-
-def decode_message(body: bytes) -> Frame:
-    """One message, with an id that can be answered if it has one.
-
-    Raises:
-        Refused: 400 with the JSON-RPC code for what is wrong.
-    """
-    try:
-        frame = decode_frame(_checked(body))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _unreadable(error) from None
-    if frame.id and memoryview(frame.id)[0] not in _ID_STARTS:
-        raise Refused(400, "A request id must be a string or an integer")
-    if not frame.method and not (frame.id and (frame.result or frame.error)):
-        raise Refused(400, "This is no JSON-RPC request, notification or response")
-    return frame
+    items = read_client_message(body)
+    if not items:
+        raise Refused(400, "The body is empty", code=PARSE_ERROR)
+    match items[0]:
+        case Frame() as frame:
+            return frame
+        case Batch():
+            text = replace_lone_surrogates(one_line(body).strip().removeprefix(BOM))
+            return [bytes(member) for member in decode_array(text)]
+        case Spoiled() as spoiled:
+            # Here an answer finds its request without an id: one that was read out of broken JSON may be wrong.
+            id_ = spoiled.ids[0] if spoiled.ids and spoiled.code != PARSE_ERROR else b""
+            raise Refused(400, f"This is no valid message: {spoiled.reason}", code=spoiled.code, id_=id_)
+        case _:
+            raise Refused(400, "The body is not JSON", code=PARSE_ERROR)
 
 
 def declares_modern(body: bytes, frame: Frame) -> bool:
@@ -337,21 +331,3 @@ def envelope_of(frame: Frame) -> Envelope:
 
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - keys are JSON's
-
-
-def _checked(body: bytes) -> bytes:
-    # The decoder leaves payloads unread; wrong UTF-8 in them would reach an upstream and break its reader.
-    if not body.isascii():
-        try:
-            body.decode()
-        except UnicodeDecodeError as error:
-            raise Refused(400, f"The body is not UTF-8 (byte {error.start})", code=PARSE_ERROR) from None
-    return one_line(body)  # slices of it may travel on a line-delimited channel
-
-
-def _unreadable(error: Exception) -> Refused:
-    if isinstance(error, RecursionError):
-        return Refused(400, f"The message is {DEPTH_LIMIT_TEXT}")
-    if isinstance(error, msgspec.ValidationError):
-        return Refused(400, f"This is no JSON-RPC message: {error}")
-    return Refused(400, f"The body is not JSON: {error}", code=PARSE_ERROR)

@@ -20,13 +20,16 @@ from msgspec.structs import replace
 from mcpbridge.downstream.client import Answer, Client, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, Streams, carry
 from mcpbridge.downstream.http.exchange import MERGED, NO_HEADERS, Endpoint, Exchange, Refused
-from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions, decode_message
+from mcpbridge.downstream.http.reply import OpenReplies, Reply, ReplyOptions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.batches import MAX_MEMBERS, encode_batch
+from mcpbridge.protocol.client_messages import encode_refusal, read_client_member
+from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
 from mcpbridge.protocol.revisions import BATCHING, LEGACY
+from mcpbridge.protocol.spoiled import Spoiled
 
 
 class Session:
@@ -366,10 +369,7 @@ class LegacyFront:
 
 def _decoded(member: bytes) -> Frame | bytes:
     """One member of a batch, or the answer to one that is refused as it is."""
-    try:
-        frame = decode_message(member)
-        if frame.method == "initialize":
-            raise Refused(400, "initialize must not be part of a batch", id_=bytes(frame.id))
-    except Refused as refused:
-        return encode_error(refused.id, refused.code, str(refused))
-    return frame
+    item = read_client_member(member)
+    if isinstance(item, Frame) and item.method == "initialize":
+        item = Spoiled([bytes(item.id)], "initialize must not be part of a batch", INVALID_REQUEST)
+    return encode_refusal(item) if isinstance(item, Spoiled) else item

@@ -14,13 +14,13 @@ from mcpbridge.downstream.conversation import READ_LIMIT, Conversation
 from mcpbridge.downstream.http.connection import Deadline
 from mcpbridge.downstream.http.event_streams import Stream, carry, fits, fitting
 from mcpbridge.downstream.http.exchange import Exchange, Refused, is_json
-from mcpbridge.downstream.http.reply import decode_body, decode_message
+from mcpbridge.downstream.http.reply import decode_body
 from mcpbridge.downstream.http.sessions import Session, Sessions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.batches import Batch
+from mcpbridge.protocol.client_messages import read_client_member
 from mcpbridge.protocol.jsonrpc import Frame
-from mcpbridge.protocol.spoiled import Spoiled
 
 log = get_logger("mcpbridge.http")
 
@@ -90,7 +90,9 @@ class SseFront:
         message = decode_body(await exchange.body(self._settings.max_body, self._body_deadline))
         if session.is_ended:  # while the body came
             raise _over()
-        conversation.take([message if isinstance(message, Frame) else Batch([_member(part) for part in message])])
+        conversation.take(
+            [message if isinstance(message, Frame) else Batch([read_client_member(part) for part in message])]
+        )
         await exchange.send_empty(202)
 
     async def stop(self, seconds: float) -> None:
@@ -122,10 +124,3 @@ class SseFront:
 
 def _over() -> Refused:
     return Refused(404, "This session is unknown or over; open a new stream")
-
-
-def _member(part: bytes) -> Frame | Spoiled:
-    try:
-        return decode_message(part)
-    except Refused as refused:
-        return Spoiled([refused.id] if refused.id else [], str(refused))

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import msgspec
 from websockets.datastructures import Headers
 from websockets.exceptions import NegotiationError
 from websockets.frames import CloseCode, Frame, Opcode
@@ -25,9 +24,7 @@ from mcpbridge.downstream.http.exchange import Headers as RawHeaders
 from mcpbridge.downstream.http.exchange import Refused
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.protocol.jsonrpc import decode_frame, one_line
-from mcpbridge.protocol.salvage import Item, Unfinished, salvage
-from mcpbridge.protocol.spoiled import Spoiled, find_ids
+from mcpbridge.protocol.client_messages import read_client_message
 
 log = get_logger("mcpbridge.websocket_front")
 
@@ -177,7 +174,7 @@ class _Connection(asyncio.Protocol):
             except UnicodeDecodeError:
                 self._frames.fail(CloseCode.INVALID_DATA, "a text frame is UTF-8")
                 return
-        self._conversation.take(_items(one_line(data)))
+        self._conversation.take(read_client_message(data))
 
     # -- out
 
@@ -235,14 +232,3 @@ def _choose(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol | 
     if offered:
         raise NegotiationError(f"the subprotocol is {SUBPROTOCOL}")
     return None
-
-
-def _items(message: bytes) -> list[Item]:
-    """What a whole message turns out to be."""
-    try:
-        return [decode_frame(message)]
-    except (msgspec.DecodeError, RecursionError):
-        saved = salvage(message)
-        if isinstance(saved, Unfinished):
-            return [Spoiled(find_ids(saved.line), "Input data was truncated")]
-        return list(saved)

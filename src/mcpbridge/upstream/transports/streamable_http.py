@@ -37,7 +37,7 @@ from mcpbridge.protocol.http.responses import (
     is_same_id,
 )
 from mcpbridge.protocol.http.same_origin import redirect_target
-from mcpbridge.protocol.jsonrpc import Frame, decode_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, decode_utf8_frame, one_line
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
@@ -405,7 +405,7 @@ class _HttpChannel:
 def _answer_in(body: bytes, id_: bytes, status: int) -> Frame | None:
     """The JSON-RPC answer to the request `id_` in the body of an error status, if it is one."""
     try:
-        frame = decode_frame(one_line(body))
+        frame = decode_utf8_frame(one_line(body))
     except (msgspec.DecodeError, RecursionError):
         return None
     return frame if is_answer_to(frame, id_, status) else None
