@@ -6,7 +6,7 @@ JSON-RPC 2.0, sections 4 to 6; RFC 8259; MCP 2025-11-25, Base Protocol. The case
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -64,7 +64,7 @@ class Line:
         with anyio.fail_after(30):
             while not is_alive or len(answers) < count:
                 message = await self._arrived.get()
-                if isinstance(message, dict) and message.get("id") == id_:
+                if not isinstance(message, list) and message["id"] == id_:
                     is_alive = True
                 else:
                     answers.append(message)
@@ -79,7 +79,7 @@ def strictly(data: bytes | str) -> Any:
 
 
 @asynccontextmanager
-async def on_stdio(bridge: Any) -> AsyncIterator[Exchange]:
+async def on_stdio(bridge: Any) -> AsyncGenerator[Exchange]:
     into_read, into_write = os.pipe()
     out_read, out_write = os.pipe()
     loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ async def on_stdio(bridge: Any) -> AsyncIterator[Exchange]:
 
 
 @asynccontextmanager
-async def on_websocket(origin: str) -> AsyncIterator[Exchange]:
+async def on_websocket(origin: str) -> AsyncGenerator[Exchange]:
     url = origin.replace("http", "ws", 1) + "/ws"
     async with connect(url, subprotocols=[websockets.Subprotocol("mcp")], max_size=None, proxy=None) as socket:
         line = Line(lambda data: socket.send(data, text=True))
@@ -133,7 +133,7 @@ async def on_websocket(origin: str) -> AsyncIterator[Exchange]:
 
 
 @asynccontextmanager
-async def on_sse(origin: str) -> AsyncIterator[Exchange]:
+async def on_sse(origin: str) -> AsyncGenerator[Exchange]:
     async with (
         httpx2.AsyncClient(trust_env=False, timeout=30) as http,
         http.stream("GET", origin + "/sse", headers={"accept": "text/event-stream"}) as response,
@@ -166,7 +166,7 @@ async def on_sse(origin: str) -> AsyncIterator[Exchange]:
 
 
 @asynccontextmanager
-async def on_http(origin: str) -> AsyncIterator[Exchange]:
+async def on_http(origin: str) -> AsyncGenerator[Exchange]:
     async with httpx2.AsyncClient(trust_env=False, timeout=30) as http:
         session: dict[str, str] = {}
 
@@ -196,7 +196,7 @@ async def on_http(origin: str) -> AsyncIterator[Exchange]:
 
 
 @asynccontextmanager
-async def opened(kind: str, revision: str = "2025-11-25") -> AsyncIterator[Exchange]:
+async def opened(kind: str, revision: str = "2025-11-25") -> AsyncGenerator[Exchange]:
     """A client of this front, in session."""
     async with AsyncExitStack() as stack:
         bridge = await stack.enter_async_context(bridged({"up": ScriptedTransport(LEGACY_SERVER)}))

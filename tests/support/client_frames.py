@@ -5,6 +5,7 @@ support.client_frames --write` writes the page anew.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -250,7 +251,7 @@ CASES: dict[str, list[Case]] = {
     ],
 }
 
-BATCHES: dict[str, tuple[bytes, list[tuple[Any, Outcome]] | int | None]] = {
+BATCHES: dict[str, tuple[bytes, Sequence[tuple[Any, Outcome]] | int | None]] = {
     "of two requests": (b"[" + ping() + b"," + ping(b'"b"') + b"]", [(7, "served"), ("b", "served")]),
     "with a notification": (b"[" + note(b"{}") + b"," + ping() + b"]", [(7, "served")]),
     "of notifications alone": (b"[" + note(b"{}") + b"," + note(b"{}") + b"]", None),
@@ -327,7 +328,7 @@ def _id(case: Case) -> str:
     return "null" if case.id is None else "its own"
 
 
-def _of_batch(answers: list[tuple[Any, Outcome]] | int | None) -> str:
+def _of_batch(answers: Sequence[tuple[Any, Outcome]] | int | None) -> str:
     if answers is None:
         return "none"
     if isinstance(answers, int):
