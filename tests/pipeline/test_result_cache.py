@@ -267,3 +267,95 @@ async def test_without_an_owner_it_runs_in_place() -> None:
     run = Run()
     run.may_end.set()
     assert await SharedRuns().lead("k", run, ignore_update) is run.result
+
+
+# -- what a run leaves behind
+
+NOBODY = {"known": 0, "running": 0, "done": 0, "waiting": 0}
+
+
+async def nothing_left(found: SharedRuns) -> dict[str, int]:
+    """The figures once the ends of tasks have been heard of, and whether the next one finds no run."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert found.open("k") is None
+    assert not found
+    return found.statistics()
+
+
+@pytest.mark.parametrize("outcome", [Body(b"{}"), UpstreamTimeout("up", 1), Overloaded("full")])
+async def test_a_run_that_is_over_leaves_nothing_behind(outcome: Body | BridgeError) -> None:
+    async with flights() as found:
+        run = Run()
+        run.result = outcome
+        tasks = await joined(found, run)
+        assert found.statistics() == {"known": 1, "running": 1, "done": 0, "waiting": 2}
+        run.may_end.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await nothing_left(found) == NOBODY
+        assert run.flight.waiting == 0
+        again = await found.lead("k", _at_once, ignore_update)
+        assert again.value() == {"again": True}
+
+
+async def _at_once(_: SharedRun) -> Body:
+    return Body(b'{"again":true}')
+
+
+async def test_a_run_that_all_have_left_is_cancelled_and_leaves_nothing_behind() -> None:
+    async with flights() as found:
+        run = Run()
+        leader, follower = await joined(found, run)
+        leader.cancel()
+        await asyncio.wait([leader])
+        assert found.open("k") is run.flight, "one still waits"
+        assert not run.cancelled.is_set()
+        follower.cancel()
+        await asyncio.wait([follower])
+        assert found.open("k") is None, "nobody joins a run that is being cancelled"
+        await run.cancelled.wait()
+        assert await nothing_left(found) == NOBODY
+        again = await found.lead("k", _at_once, ignore_update)
+        assert again.value() == {"again": True}
+
+
+async def test_who_waits_when_a_run_is_ended_from_outside_gets_an_error_and_nothing_stays() -> None:
+    """As when the bridge ends: whoever waits is not left without an answer."""
+    async with flights() as found:
+        run = Run()
+        leader, follower = await joined(found, run)
+        found.cancel(run.flight)
+        outcomes = await asyncio.gather(leader, follower, return_exceptions=True)
+        assert all(isinstance(one, BridgeError) and "was cancelled" in str(one) for one in outcomes)
+        assert await nothing_left(found) == NOBODY
+
+
+async def test_one_who_has_left_hears_no_more_of_the_progress_of_the_others() -> None:
+    async with flights() as found:
+        run, heard = Run(), list[str]()
+        leader = asyncio.create_task(found.lead("k", run, lambda method, _: heard.append(f"leader {method}")))
+        await run.began.wait()
+        follower = asyncio.create_task(run.flight.join(lambda method, _: heard.append(f"follower {method}")))
+        await asyncio.sleep(0)
+        run.flight.update("one", Raw(b"{}"))
+        follower.cancel()
+        await asyncio.wait([follower])
+        run.flight.update("two", Raw(b"{}"))
+        run.may_end.set()
+        await leader
+        run.flight.update("three", Raw(b"{}"))
+        assert heard == ["leader one", "follower one", "leader two"]
+
+
+async def test_a_run_that_became_personal_lets_the_others_go_and_takes_nobody_more() -> None:
+    async with flights() as found:
+        run = Run()
+        leader, follower = await joined(found, run)
+        run.flight.be_personal()
+        assert await follower is None
+        assert found.open("k") is None
+        other = await found.lead("k", _at_once, ignore_update)
+        assert other.value() == {"again": True}
+        run.may_end.set()
+        assert (await leader).value() == {"a": 1}
+        assert await nothing_left(found) == NOBODY

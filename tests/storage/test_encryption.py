@@ -240,3 +240,93 @@ async def test_the_key_is_a_setting(tmp_path: Path) -> None:
     await store.close()
     with pytest.raises(ValidationError):
         StoreSettings(key="short")
+
+
+# -- the form in which values lie in the file, which no release may change
+
+
+FIXTURES = Path(__file__).parent / "fixtures"
+OLDER = {"passphrase": "a passphrase of an older release", "key": KEY}
+
+
+def older_file(path: Path, name: str) -> Path:
+    """A file as a release of before wrote it, with three sealed values."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((FIXTURES / f"sealed_with_a_{name}.sql").read_text())
+    return path
+
+
+@pytest.mark.parametrize("name", OLDER)
+async def test_what_an_older_release_sealed_can_be_read(tmp_path: Path, name: str) -> None:
+    async with opened(older_file(tmp_path / "a.db", name), OLDER[name]) as store:
+        assert await store.get("result", "short", principal="ann") == b"a short value"
+        assert await store.get("result", "long", principal="ann") == b"a long value, " * 200
+        assert await store.get("grant", "unlabelled", principal="") == b'{"tool":"x"}'
+        labels = {entry.handle: entry.label for entry in await store.entries("result", principal="ann")}
+        assert labels == {"short": b"a label", "long": b"another label"}
+
+
+@pytest.mark.parametrize("name", OLDER)
+async def test_a_key_belongs_to_the_salt_of_its_file(tmp_path: Path, name: str) -> None:
+    """The same secret opens nothing in a file with another salt, so two files never share a key."""
+    path = older_file(tmp_path / "a.db", name)
+    with closing(sqlite3.connect(path)) as connection:
+        (salt,) = connection.execute("SELECT value FROM salt").fetchone()
+        connection.execute("UPDATE salt SET value = ?", (bytes(reversed(salt)),))
+        connection.commit()
+    async with opened(path, OLDER[name]) as store:
+        with capture_logs() as logs:
+            assert await store.get("result", "short", principal="ann") is None
+            assert await store.entries("result", principal="ann") == []
+    [line] = logs
+    assert "3 were written with another key" in line["reason"]
+
+
+async def test_every_new_file_has_a_salt_of_its_own(tmp_path: Path) -> None:
+    salts, seals = set[bytes](), set[int]()
+    for number in range(3):
+        path = tmp_path / f"{number}.db"
+        async with opened(path, KEY) as store:
+            await put_two(store)
+        with closing(sqlite3.connect(path)) as connection:
+            salts |= {salt for (salt,) in connection.execute("SELECT value FROM salt")}
+            seals |= {seal for (seal,) in connection.execute("SELECT seal FROM entry")}
+    assert len(salts) == len(seals) == 3
+    assert {len(salt) for salt in salts} == {16}
+
+
+SALT = bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    ("secret", "number", "sealed"),
+    [
+        (
+            "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a",
+            3238669601,
+            "0d331f258fa16d2b86a8acbeb57e36898917a17d8e28b00622c2384c2caf7b50da4cb5d26ed17cf969816e",
+        ),
+        (
+            "ZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXp7fH1+f4CBgoM=",
+            266698898,
+            "f2efd6900656ef0b5aec925bf4fe8da6a64dbdff3bd4eed4eb6770cceeee011474e5c5e764a73d219c9d9e",
+        ),
+        (
+            "a passphrase",
+            2536695211,
+            "ea3f8d17e74c84b7974a410fcb31c4289460c8cd6c034e666479771bed53691ada317c2375e839ebe28760",
+        ),
+        (
+            "\xe4 long p\xe5ssphrase \ud800",
+            3858134926,
+            "6a0c0170047667651596c19b1dc8d6077fa52702f75082ac4f001a22c19e836d87547b0cbf3a53dc870bf6",
+        ),
+    ],
+)
+def test_the_key_and_the_form_of_a_sealed_value_are_what_they_were(secret: str, number: int, sealed: str) -> None:
+    """Known answers: a change of the derivation, the cipher or what it is bound to loses what people have kept."""
+    seal = Seals(secret).of(SALT)
+    assert seal.id == number
+    assert seal.open(bytes.fromhex(sealed), "body", "result", "ann", "h") == b"what was sealed"
+    with pytest.raises(Unreadable):
+        seal.open(bytes.fromhex(sealed), "body", "result", "bob", "h")

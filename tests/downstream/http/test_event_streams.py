@@ -1,9 +1,16 @@
-"""What a stream keeps and what it lets go; no connection is needed to see that."""
+"""What a stream keeps and what it lets go, and what its readers get; no connection is needed to see that."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbridge.downstream.http.event_streams import Stream, Streams
+from mcpbridge.downstream.http.event_streams import KEEP_ALIVE, Stream, Streams, deliver
+from support.virtual_time import standing_time
 
 
 def event(name: str, number: int, data: str) -> bytes:
@@ -80,3 +87,134 @@ def test_a_change_that_was_not_read_yet_is_announced_once() -> None:
     stream.mark_sent(stream.last)
     stream.notify(changed)
     assert stream.last == 4, "what was read is told again"
+
+
+# -- readers
+
+
+class Connection:
+    """What one reader wrote, and an event for each write."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self._news = asyncio.Event()
+
+    async def write(self, data: bytes) -> None:
+        self.written.append(data)
+        self._news.set()
+
+    async def wrote(self, count: int) -> list[bytes]:
+        """The first so many writes."""
+        with anyio.fail_after(30):
+            while len(self.written) < count:
+                self._news.clear()
+                await self._news.wait()
+        return self.written
+
+
+@asynccontextmanager
+async def reading(
+    stream: Stream, *connections: Connection, position: int = 0
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Readers that wait for what comes; comments to keep a connection alive are a day away."""
+    tasks = list[asyncio.Task[None]]()
+    for connection in connections:
+        tasks.append(asyncio.create_task(deliver(stream, position, connection.write, keep_alive=86400)))
+        while stream.joined < len(tasks):
+            await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize("name", [b"", b"s"])
+async def test_the_end_of_a_stream_wakes_its_reader(name: bytes) -> None:
+    """Else a finished response stays open until the next comment."""
+    stream, connection = Stream(name), Connection()
+    async with reading(stream, connection) as [reader]:
+        assert not reader.done()
+        stream.finish()
+        with anyio.fail_after(30):
+            await reader
+    assert connection.written == []
+    assert (stream.joined, Stream().joined) == (1, 0)
+
+
+async def test_the_end_wakes_every_reader_the_older_ones_too() -> None:
+    stream, connections = Stream(b"s"), [Connection() for _ in range(3)]
+    async with reading(stream, *connections) as readers:
+        stream.put(b"{}")
+        await connections[-1].wrote(1)
+        stream.finish()
+        with anyio.fail_after(30):
+            await asyncio.gather(*readers)
+    assert [len(connection.written) for connection in connections] == [0, 0, 1]
+
+
+async def test_what_came_just_before_the_end_is_written_first() -> None:
+    stream, connection = Stream(b"s"), Connection()
+    async with reading(stream, connection) as [reader]:
+        stream.put(b"1")
+        stream.put(b"2")
+        stream.finish()
+        with anyio.fail_after(30):
+            await reader
+    assert b"".join(connection.written) == event("s", 1, "1") + event("s", 2, "2")
+
+
+async def test_a_message_wakes_the_reader_and_each_is_written_once() -> None:
+    stream, connection = Stream(b"s"), Connection()
+    async with reading(stream, connection):
+        for number in range(1, 4):
+            stream.put(b"%d" % number)
+            assert (await connection.wrote(number))[-1] == event("s", number, str(number))
+    assert stream.sent == 3
+
+
+async def test_a_newer_reader_takes_over_and_the_older_one_goes_on_when_it_leaves() -> None:
+    """No message may go to two connections (MCP 2025-11-25, transports)."""
+    stream, older, newer = Stream(b"s"), Connection(), Connection()
+    async with reading(stream, older):
+        stream.put(b"1")
+        await older.wrote(1)
+        task = asyncio.create_task(deliver(stream, 1, newer.write, keep_alive=86400))
+        while stream.joined < 2:
+            await asyncio.sleep(0)
+        stream.put(b"2")
+        assert await newer.wrote(1) == [event("s", 2, "2")]
+        task.cancel()
+        await asyncio.wait([task])
+        stream.put(b"3")
+        assert (await older.wrote(2))[1:] == [event("s", 3, "3")]
+    assert newer.written == [event("s", 2, "2")]
+
+
+async def test_silence_is_broken_by_a_comment() -> None:
+    stream, connection = Stream(b"s"), Connection()
+    with standing_time() as go_on:
+        task = asyncio.create_task(deliver(stream, 0, connection.write, keep_alive=15))
+        for number in range(1, 4):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert len(connection.written) == number - 1
+            go_on(15.1)
+            assert (await connection.wrote(number))[-1] == KEEP_ALIVE
+    stream.finish()
+    with anyio.fail_after(30):
+        await task
+
+
+async def test_all_streams_of_a_session_end_with_it_and_wake_their_readers() -> None:
+    streams = Streams(keep=30)
+    stream, connections = streams.open(), [Connection(), Connection()]
+    async with reading(stream, connections[0]) as [of_a_response], reading(streams.channel, connections[1]) as [other]:
+        streams.finish_all()
+        with anyio.fail_after(30):
+            await asyncio.gather(of_a_response, other)
+    assert not stream.notify(b"{}")
+    assert not streams.channel.notify(b"{}")

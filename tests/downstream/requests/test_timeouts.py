@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
+from mcpbridge.base.errors import UpstreamTimeout
 from mcpbridge.core.elicitation import ELICIT
-from mcpbridge.downstream.requests.timeouts import says_timeout
+from mcpbridge.core.model import Call
+from mcpbridge.downstream.client import Client
+from mcpbridge.downstream.requests.timeouts import CallTimeouts, says_timeout
+from mcpbridge.pipeline.stages.abandoned_calls import AbandonedCall
 from mcpbridge.storage.memory_store import MemoryStore
 from support.in_process_bridge import Ear, bridged
-from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport
+from support.upstreams.scripted_upstream import LEGACY_SERVER, SILENCE, ScriptedTransport, Someone, call_of
 from support.virtual_time import standing_time
 
 QUESTION = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -268,3 +272,105 @@ async def test_a_call_that_goes_on_with_an_answer_is_kept_like_any_other() -> No
         assert (await ear.ask_modern("tools/call", CALL, b"3", **able))["result"]["_meta"][LATE]
         assert not transport.asked("notifications/cancelled")
         assert len(transport.asked("tools/call")) == 1
+
+
+# -- what is no call of a tool
+
+
+OTHERS: dict[str, Any] = {
+    "prompts/get": {"name": "p"},
+    "resources/read": {"uri": "memo://one"},
+    "completion/complete": {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
+}
+OFFERING = {
+    **LEGACY_SERVER,
+    "initialize": {
+        **LEGACY_SERVER["initialize"],
+        "capabilities": {"tools": {}, "prompts": {}, "resources": {}, "completions": {}},
+    },
+    "prompts/list": {"prompts": [{"name": "p", "arguments": [{"name": "a"}]}]},
+    "resources/list": {"resources": [{"uri": "memo://one", "name": "one"}]},
+    "resources/templates/list": {"resourceTemplates": []},
+}
+
+
+@pytest.mark.parametrize(
+    "reason", ["timed out after 5s", "McpError: MCP error -32001: Request timed out", "not wanted"]
+)
+@pytest.mark.parametrize("method", OTHERS)
+async def test_another_request_that_timed_out_at_its_client_is_cancelled_at_its_server(
+    method: str, reason: str
+) -> None:
+    """Nothing would be done with its result, so the server need not go on; that holds for calls of tools alone."""
+    transport = ScriptedTransport(OFFERING, **{method: SILENCE})
+    async with bridged({"up": transport}, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        asked = asyncio.ensure_future(ear.ask(method, OTHERS[method], b"2"))
+        id_ = (await transport.hears(method))["id"]
+        ear.tell("notifications/cancelled", {"requestId": 2, "reason": reason})
+        assert await asked == {}
+        assert (await transport.hears("notifications/cancelled"))["params"]["requestId"] == id_
+        assert not [m for m in [*ear.told, *ear.meanwhile] if m["method"] == "notifications/message"]
+
+
+async def test_a_call_that_timed_out_before_a_server_worked_on_it_is_cancelled() -> None:
+    """It waits for the one slot of its server: it has done nothing yet, so nothing is kept of it."""
+    transport = ScriptedTransport(LEGACY_SERVER, **{"tools/call": SILENCE})
+    servers = {"up": {"max_concurrent": 1}}
+    async with bridged({"up": transport}, servers=servers, store={"kind": "memory"}) as bridge:
+        ear = Ear(bridge.server)
+        await initialize(ear)
+        first = asyncio.ensure_future(ear.ask("tools/call", CALL, b"1"))
+        await transport.hears("tools/call")
+        second = asyncio.ensure_future(ear.ask("tools/call", {**CALL, "arguments": {"text": "y"}}, b"2"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        give_up(ear)
+        assert await second == {}
+        finish(transport)
+        assert (await first)["result"]["content"] == DONE["content"]
+        third = asyncio.ensure_future(ear.ask("tools/call", {**CALL, "arguments": {"text": "y"}}, b"3"))
+        await transport.hears("tools/call", times=2)
+        finish(transport)
+        assert LATE not in (await third)["result"].get("_meta", {})
+        assert len(transport.asked("tools/call")) == 2
+
+
+async def test_a_call_that_was_given_up_is_its_clients_alone_and_its_server_can_ask_nobody() -> None:
+    """A hook of it may make a call in the same task as another client, who does wait for that one."""
+    failures = list[BaseException]()
+
+    class Book:
+        lifetime = 60.0
+
+        def begin(self, call: Call) -> Any:
+            return AbandonedCall(call, "key")
+
+        def failed(self, call: Call, error: BaseException | None = None) -> None:
+            if error is not None:
+                failures.append(error)
+
+    told: dict[str, list[bytes]] = {"mine": [], "other": []}
+    mine, other = (Client(push=told[name].append) for name in told)
+    for client in (mine, other):
+        client.modern = False
+    timeouts = CallTimeouts(Book(), is_running=lambda call: True)  # type: ignore[arg-type]
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    call = call_of()
+    call.client = Someone(form=True)
+    call.client.relays = True
+    timeouts.calls[task] = call
+    error = UpstreamTimeout("up", 1)
+    assert not timeouts.failed(task, mine, error), "it was not given up yet"
+    assert timeouts.give_up(mine, task)
+    assert not call.client.relays
+    assert not call.client.give_way("up")
+    assert not timeouts.failed(task, other, error)
+    assert not timeouts.failed(asyncio.ensure_future(asyncio.sleep(0)), mine, error)
+    assert timeouts.failed(task, mine, error)
+    assert failures == [error]
+    assert [len(one) for one in told.values()] == [1, 0]
+    task.cancel()
+    await asyncio.wait([task])
+    assert not timeouts.given_up

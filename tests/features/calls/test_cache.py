@@ -204,6 +204,18 @@ async def test_what_is_read_during_a_write_is_forgotten_when_that_ends() -> None
         assert (await client.call("c__get_count")).text == "get_count 2"
 
 
+async def test_what_was_kept_before_a_write_is_not_served_while_it_runs() -> None:
+    """The write may have taken effect long before its answer comes."""
+    async with served({"c": counting()}) as client:
+        assert (await client.call("c__get_count")).text == "get_count 1"
+        write = asyncio.create_task(client.call("c__set_held"))
+        await waiting(client, 1)
+        assert mark(answer := await client.call("c__get_count")) is None
+        assert answer.text == "get_count 2"
+        await client.call("c__get_released")
+        await write
+
+
 async def test_a_changed_list_makes_it_forget() -> None:
     async with served({"c": counting()}) as client:
         assert (await client.call("c__get_count")).text == "get_count 1"

@@ -169,3 +169,102 @@ def test_the_command_line_of_the_library_is_not_imported() -> None:
         "assert condition_of('args.b == 1').holds({'args': {'b': 1}})\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=150)
+
+
+# -- how much a condition may look at
+
+
+@pytest.mark.parametrize(
+    ("source", "nested"),
+    [
+        ("args.a.all(x, x > 0) && args.b.all(x, x > 0) && args.c.exists(x, x > 0)", False),
+        ("args.a.all(x, (x + (1)) > 0) || (args.b.all(y, (y) > 0) && (args.c.map(z, z) == []))", False),
+        ("args.a.all(x, args.b.all(y, x == y)) && args.c.all(z, args.d.all(w, w == z))", False),
+        ("args.a.all(x, size(args.b.filter(y, y == x)) > 0)", False),
+        ("args.a.all(x, args.b.all(y, x == y)) && (args.c.all(z, z > 0))", False),
+        ("args.a.exists_one(x, args.b.map(y, args.c.filter(z, z == x)) == [])", True),
+        ("args.a.all(x, (args.b.all(y, (args.c.all(z, z == x)))))", True),
+        ("args.a . all ( x , args.b.all( y,args.c . exists(z, z == x) ) )", True),
+        ("args.a.map(x, args.b.map(y, y)).all(z, args.c.all(w, w == 1))", False),
+        ("args.a.all(x, x == ') args.b.all(y, args.c.all(z, ')", False),
+        ("args.a.all(x, true) // .all(y, .all(z, .all(w, ", False),
+        ("args.a.all(x, args.b.all(y, args.c.size() == 1 && args.d.all(z, z == x)))", True),
+    ],
+)
+def test_loops_count_as_nested_only_where_one_is_in_another(source: str, nested: bool) -> None:
+    """Side by side they cost the sum, within one another the product."""
+    if nested:
+        with pytest.raises(Faulty, match="more than 2 loops"):
+            Condition(source)
+    else:
+        Condition(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "rows", "characters", "is_too_much"),
+    [
+        # One loop: rows times what is read, which is two members, the rows, and the characters with the names.
+        ("args.rows.all(x, args.text != 'z')", 400, 24_500, False),
+        ("args.rows.all(x, args.text != 'z')", 400, 24_700, True),
+        ("args.rows.all(x, args.text != 'z')", 200, 49_700, False),
+        ("args.rows.all(x, args.text != 'z')", 200, 49_900, True),
+        # Two: the square of the rows.
+        ("args.rows.all(x, args.rows.all(y, args.text != 'z'))", 50, 3_900, False),
+        ("args.rows.all(x, args.rows.all(y, args.text != 'z'))", 50, 4_000, True),
+        ("args.rows.all(x, args.rows.all(y, args.text != 'z'))", 210, 0, False),
+        ("args.rows.all(x, args.rows.all(y, args.text != 'z'))", 220, 0, True),
+        # A pattern is read anew in each round, which counts as a thousand characters.
+        ("args.rows.all(x, !args.text.matches('z'))", 400, 23_500, False),
+        ("args.rows.all(x, !args.text.matches('z'))", 400, 23_700, True),
+        ("args.rows.all(x, args.rows.all(y, !args.text.matches('z')))", 90, 100, False),
+        ("args.rows.all(x, args.rows.all(y, !args.text.matches('z')))", 95, 100, True),
+        # Without a loop none of this counts.
+        ("args.text != 'z' && size(args.rows) < 9999", 490, 1_000_000, False),
+        ("!args.text.matches('z') && size(args.rows) < 9999", 490, 1_000_000, False),
+    ],
+)
+def test_the_work_of_a_condition_has_a_bound(source: str, rows: int, characters: int, is_too_much: bool) -> None:
+    """Rounds, by nesting, times values and characters of what is read: `MOST_WORK`."""
+    values = {"args": {"rows": [0] * rows, "text": "a" * characters}}
+    if is_too_much:
+        with pytest.raises(Undecidable, match="too long for that"):
+            Condition(source).holds(values)
+    else:
+        assert Condition(source).holds(values) is True
+
+
+def test_the_longest_list_and_all_characters_count_at_any_depth() -> None:
+    condition = Condition("args.rows.all(x, args.rows.all(y, args.deep != null))")
+    deep: dict[str, Any] = {"a": [{"b": {"c": [0] * 240}}]}
+    with pytest.raises(Undecidable, match="too long"):
+        condition.holds({"args": {"rows": [0], "deep": deep}})
+    assert condition.holds({"args": {"rows": [0] * 20, "deep": {"a": [{"b": {"c": [0] * 200}}]}}})
+    names = {"n" * 3_000: 0}
+    with pytest.raises(Undecidable, match="too long"):
+        condition.holds({"args": {"rows": [0] * 60, "deep": names}})
+    assert condition.holds({"args": {"rows": [0] * 50, "deep": names}})
+
+
+@pytest.mark.parametrize(
+    ("source", "most", "told"),
+    [
+        ("args.rows.all(x, x == 0)", MOST_VALUES, f"it loops, and the call has more than {MOST_VALUES} values"),
+        ("size(args.rows) > 0", MOST_VALUES_AT_ALL, f"the call has more than {MOST_VALUES_AT_ALL} values"),
+    ],
+)
+def test_so_many_values_are_looked_at_and_not_one_more(source: str, most: int, told: str) -> None:
+    """The list itself is one of them."""
+    condition = Condition(source)
+    assert condition.holds({"args": {"rows": [0] * (most - 1)}})
+    with pytest.raises(Undecidable) as caught:
+        condition.holds({"args": {"rows": [0] * most}})
+    assert str(caught.value) == told
+
+
+def test_what_the_context_has_counts_as_well() -> None:
+    condition = Condition("context.metadata.all(x, x != '')")
+    metadata = {str(number): 1 for number in range(MOST_VALUES)}
+    with pytest.raises(Undecidable, match="more than"):
+        condition.holds({"context": {"metadata": metadata}})
+    metadata.popitem()
+    assert condition.holds({"context": {"metadata": metadata}})
