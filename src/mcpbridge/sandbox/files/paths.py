@@ -10,6 +10,7 @@ lets such a swap through. Only regular files are read, as reading a pipe or devi
 import errno
 import os
 import stat
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +19,7 @@ from threading import Lock
 
 from msgspec import Struct
 
+from mcpbridge.sandbox.files.hard_links import PATIENCE, PAUSE, SEVERAL_NAMES, HardLinks, is_only_name, others_may_write
 from mcpbridge.sandbox.files.names import Parts, Sealed, refused
 from mcpbridge.sandbox.files.rules import Rules
 from mcpbridge.sandbox.files.walk import DIRECTORY, LeadsOut, Place, descend, look, walk
@@ -69,16 +71,18 @@ class Root:
         name: str = "",
         rules: Rules | None = None,
         sealed: Sealed | None = None,
+        hard_links: HardLinks = "auto",
         uses_openat2: bool = True,
     ) -> None:
         """`path`: absolute; links in it count as they are now. `name`: what paths in messages begin with.
 
-        `uses_openat2`: where the kernel has it; without, every step is taken here.
+        `hard_links`: whether files with several names are read. `uses_openat2`: where the kernel has it; without, every
+        step is taken here.
         """
         self.name, self.rules = name, rules or Rules()
         self.path = Path(os.path.realpath(path))
         self._spelt = {tuple(Path(os.path.abspath(path)).parts[1:]), self.path.parts[1:]}  # noqa: PTH100 - keeps links
-        self._sealed, self._uses_openat2 = sealed or Sealed(), uses_openat2
+        self._sealed, self._hard_links, self._uses_openat2 = sealed or Sealed(), hard_links, uses_openat2
         self._held: int | None = None
         self._lock = Lock()
 
@@ -149,6 +153,24 @@ class Root:
         if status is None:
             raise FileNotFoundError(self.path_of(place.parts))
         self._only_regular(place, status)  # before it is opened: opening a device can do something
+        is_strict, until = self.refuses_hard_links(place.directory), time.monotonic() + PATIENCE
+        while True:
+            opened = self._opened_at(place)
+            try:
+                is_only = not is_strict or is_only_name(place.name, place.directory, opened.descriptor)
+            except BaseException:
+                os.close(opened.descriptor)
+                raise
+            if is_only:
+                return opened
+            os.close(opened.descriptor)
+            if is_only is False:
+                raise refused(self.path_of(place.parts), SEVERAL_NAMES)
+            if time.monotonic() > until:
+                raise refused(self.path_of(place.parts), "names change there all the time, so it cannot be checked")
+            time.sleep(PAUSE)
+
+    def _opened_at(self, place: Place) -> Opened:
         descriptor = os.open(place.name, _READ, dir_fd=place.directory)
         try:
             status = os.fstat(descriptor)
@@ -159,6 +181,18 @@ class Root:
             os.close(descriptor)
             raise
         return Opened(descriptor, place.parts, status)
+
+    def refuses_hard_links(self, directory: int) -> bool:
+        """Whether files with several names are not read in a directory beneath this root."""
+        if self._hard_links != "auto":
+            return self._hard_links == "refuse"
+        if others_may_write(os.fstat(directory)):
+            return True
+        top = self._opened()
+        try:
+            return others_may_write(os.fstat(top))
+        finally:
+            os.close(top)
 
     @contextmanager
     def directory(self, parts: Parts) -> Generator[tuple[int, Parts]]:

@@ -137,7 +137,13 @@ class Files:
             )
 
         return {
-            name: Root(path, name=name if several else "", rules=rules(path), sealed=sealed)
+            name: Root(
+                path,
+                name=name if several else "",
+                rules=rules(path),
+                sealed=sealed,
+                hard_links=settings.hard_links,
+            )
             for name, path in settings.roots.items()
         }
 

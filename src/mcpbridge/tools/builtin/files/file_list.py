@@ -129,6 +129,8 @@ def _line(root: "Root", entry: "Entry") -> str:
         return f"{path} -> {display_name(entry.target())}"
     if kind := kind_of(entry.status):
         return f"{path}  ({kind})"
+    if entry.status.st_nlink > 1 and root.refuses_hard_links(entry.directory):
+        return f"{path}  (several names: not read)"
     try:
         changed = datetime.fromtimestamp(entry.status.st_mtime, UTC).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):

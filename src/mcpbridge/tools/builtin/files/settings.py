@@ -6,6 +6,7 @@ from typing import Self, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mcpbridge.base.units import Bytes, Seconds
+from mcpbridge.sandbox.files.hard_links import HardLinks
 
 
 class FilesSettings(BaseModel):
@@ -44,6 +45,11 @@ class FilesSettings(BaseModel):
     read_private: bool = False
     """Whether files are read that by their name hold secrets: `.env`, `.ssh`, `.aws`, `.netrc`, keys, …. They are never
     written."""
+
+    hard_links: HardLinks = "auto"
+    """Whether files with several names (hard links) are read, as one of the names may be outside of the root: `refuse`:
+    never, `allow`: always, `auto`: where nobody beside the bridge's user and root may write, neither in the root nor in
+    the file's directory. They are never written."""
 
     show_hidden: bool = True
     """Whether names that begin with a dot are listed and searched, unless the call says otherwise."""
