@@ -40,6 +40,7 @@ async def test_a_pool_and_an_upstream_show_their_state() -> None:
                 "tasks": 0,
                 "subscriptions": 0,
                 "breaker": "closed",
+                "braked": "",
             }
     assert repr(upstream) == "<Upstream 'up' stopped, 0 running>"
     assert pool.statistics()["servers"]["up"][0]["state"] == "stopped"

@@ -21,6 +21,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.upstream.connection import backoff as lifecycle
 from mcpbridge.upstream.session import keepalive as tending
+from mcpbridge.upstream.session import relisting
 from mcpbridge.upstream.session import session as session_module
 from mcpbridge.upstream.settings import BreakerSettings, ServerSettings
 from mcpbridge.upstream.supervisor import Upstream
@@ -491,7 +492,7 @@ async def test_what_a_server_offers_is_told_once_as_long_as_nothing_changes() ->
         for _ in range(5):
             for _ in range(20):
                 await asyncio.sleep(0)
-            pass_time(2 * tending.RELIST_DELAY)
+            pass_time(2 * relisting.RELIST_DELAY)
         assert len(watcher.offers) == 1
         assert len(transport.asked("tools/list")) == 1
 

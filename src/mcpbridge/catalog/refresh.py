@@ -250,11 +250,15 @@ class Catalog:
 
     def flush(self, view: str = "", audience: Audience | None = None) -> Snapshot:
         """The snapshot (see `view`) with every change up to now in it; listeners are told before this returns."""
+        self.settle()
+        self.is_looked_at = True
+        return self.view(view, audience)
+
+    def settle(self) -> None:
+        """Have every change up to now in the snapshot; listeners are told before this returns."""
         if self._timer is not None:
             self._timer.cancel()
             self._rebuild()
-        self.is_looked_at = True
-        return self.view(view, audience)
 
     def changed(self, server: str, audience: Audience) -> frozenset[Kind]:
         """The kinds whose listing this audience sees otherwise in this view since the snapshot before.

@@ -104,6 +104,8 @@ class NameLookup:
             upstream = self._unlisted(view) if view else self._named_in(name)
         if upstream is not None:
             await upstream.requests.ready()  # its own start alone is waited for
+        else:
+            await self._pool.lists_in_force(view)  # a server may have announced the tool a moment ago
         if view or upstream is not None:
             return look(self._catalog.flush(view, self._audience(seen_by)))
         is_over = False

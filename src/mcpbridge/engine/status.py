@@ -105,6 +105,7 @@ def _server_status(upstream: Upstream, snapshot: Snapshot, metrics: Metrics | No
         **_counted(upstream.name, metrics),
         "restarts": upstream.restarts,
         "breaker": upstream.requests.breaker_state,
+        "braked": upstream.braked,
     }
     if isinstance(transport, StdioTransport):
         if tier := getattr(transport, "tier", ""):

@@ -4,6 +4,7 @@ The first instance of a server is the one that lists (`instances/primary`), and 
 a call needs them (`instances/on_demand`); which is right for a client is decided in `instances/chooser`.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -117,6 +118,19 @@ class Pool:
                     await upstream.connection.stepped()
             return True
         return False
+
+    async def lists_in_force(self, name: str = "") -> None:
+        """Return when what this server announced of its lists is in force; empty: what all of them did.
+
+        That takes a second at most; see `session/relisting`. Cancelling is safe.
+        """
+        due = [
+            upstream.listings.relisting
+            for upstream in self.upstreams.values()
+            if upstream.listings.relisting.is_due and name in ("", upstream.name)
+        ]
+        if due:
+            await asyncio.gather(*(relisting.in_force() for relisting in due))
 
     # -- clients
 

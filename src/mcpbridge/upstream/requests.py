@@ -36,6 +36,7 @@ from mcpbridge.upstream.connection.connection import Connection
 from mcpbridge.upstream.connection.idle_stop import Usage
 from mcpbridge.upstream.session.declared import DeclaredProfile
 from mcpbridge.upstream.session.listings import Attribution
+from mcpbridge.upstream.session.relisting import Relisting
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.tasks import TaskBook
 from mcpbridge.upstream.session_lock import SessionLock
@@ -59,9 +60,10 @@ class UpstreamRequests:
         tasks: TaskBook,
         declared: DeclaredProfile,
         usage: Usage,
+        relisting: Relisting,
     ) -> None:
         self._name, self._connection, self._attribution, self._tasks = name, connection, attribution, tasks
-        self._declared, self._usage = declared, usage
+        self._declared, self._usage, self._relisting = declared, usage, relisting
         self._has_roots, self._may_ask = bool(settings.roots), settings.questions != "never"
         self.limiter = ConcurrencyLimiter(
             f"Server '{name}'",
@@ -135,6 +137,8 @@ class UpstreamRequests:
                 )
             except BaseException as error:
                 self._judge(breaker, error, call, is_probe)
+                if self._relisting.is_due and isinstance(error, UpstreamAnswered):
+                    await self._relisting.in_force()
                 if not self._may_go_again(session, error):
                     if (explained := self._with_reason(error)) is not error:
                         raise explained from error
@@ -146,6 +150,8 @@ class UpstreamRequests:
                     breaker.succeeded()
                 if declared.learns_of is not None and call.method == "tools/call":
                     declared.history.passed(declared.learns_of)
+                if self._relisting.is_due:
+                    await self._relisting.in_force()
                 return Body(result)
             return await self._again(session, call, failed)
         finally:

@@ -42,10 +42,14 @@ class StartupWait:
         news.set()
 
     async def settled(self) -> None:
-        """Return once it is over. Who comes when too many wait gets the catalog as it is, and its changes later."""
+        """Return once it is over, and what servers announced of their lists is in force.
+
+        Who comes when too many wait gets the catalog as it is, and its changes later. Cancelling is safe.
+        """
         with suppress(Overloaded):
             while await self.more():
                 pass
+        await self._pool.lists_in_force()
 
     async def more(self) -> bool:
         """Return when an upstream has changed its state; False when it is over.

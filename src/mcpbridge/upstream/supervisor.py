@@ -125,8 +125,17 @@ class Upstream:
             replace_session=self._replace_session,
         )
         """What its sessions declare that clients can be asked, and what follows from that."""
+        self.listings = Listings(name, settings, self._listed if is_primary else None)
+        """What it offers."""
         self.requests = UpstreamRequests(
-            name, settings, self.connection, self._attribution, self.tasks, self.declared, self.usage
+            name,
+            settings,
+            self.connection,
+            self._attribution,
+            self.tasks,
+            self.declared,
+            self.usage,
+            self.listings.relisting,
         )
         """Passes calls on."""
         self.request = self.requests.request
@@ -137,8 +146,6 @@ class Upstream:
         """When it is stopped because nobody uses it."""
         self.wanted = Wanted(self.idle_stop.subscribers_changed)
         """What the clients want of it besides calls."""
-        self.listings = Listings(name, settings, self._listed if is_primary else None)
-        """What it offers."""
         self._router = NotificationRouter(
             name,
             self._attribution,
@@ -182,7 +189,13 @@ class Upstream:
             "tasks": len(self.tasks.calls),
             "subscriptions": len(self.wanted.uris),
             "breaker": self.requests.breaker_state,
+            "braked": self.braked,
         }
+
+    @property
+    def braked(self) -> str:
+        """What it sends so much of that the bridge reads it at intervals only: `list changes`; empty: nothing."""
+        return "list changes" if self.listings.relisting.is_braked else ""
 
     async def tried(self) -> None:
         """Start it, though it may be known what it offers; return when it is ready or could not be started.

@@ -13,6 +13,8 @@ from mcpbridge.app.exit_codes import UNREACHABLE
         ({"state": "ready", "reason": ""}, "ready"),
         ({"state": "ready", "reason": "", "breaker": "closed"}, "ready"),
         ({"state": "ready", "reason": "", "breaker": "open"}, "ready, breaker open"),
+        ({"state": "ready", "braked": ""}, "ready"),
+        ({"state": "ready", "braked": "list changes"}, "ready, floods the bridge with list changes"),
         ({"state": "retrying", "reason": "retrying in 2 s:\n exit code 1"}, "retrying in 2 s: exit code 1"),
     ],
 )

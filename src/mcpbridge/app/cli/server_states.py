@@ -13,11 +13,14 @@ def is_ready(server: State) -> bool:
 
 
 def describe(server: State) -> str:
-    """A state with its reason, on one line; and whether calls pass, if they do not."""
+    """A state with its reason, on one line; whether calls pass, if they do not; and what it sends too much of."""
     reason = str(server.get("reason") or "")
-    told = " ".join(reason.split()) or str(server["state"])
-    breaker = server.get("breaker") or "closed"
-    return told if breaker == "closed" else f"{told}, breaker {breaker}"
+    parts = [" ".join(reason.split()) or str(server["state"])]
+    if (breaker := server.get("breaker") or "closed") != "closed":
+        parts.append(f"breaker {breaker}")
+    if braked := server.get("braked"):
+        parts.append(f"floods the bridge with {braked}")
+    return ", ".join(parts)
 
 
 def fault(server: State) -> str:

@@ -138,7 +138,8 @@ class Exposed:
     def _own_changes(self, ref: ToolRef) -> Iterator[_Change]:
         traits = self._exposure.traits
         meta: dict[str, object] = {}
-        if traits.loads_marked and self.mode == "search":
+        # `recall` always: previews of results name it, and a tool that the client has not loaded cannot be called.
+        if traits.loads_marked and (self.mode == "search" or ref.name == "recall"):
             meta["anthropic/alwaysLoad"] = True
         if traits.result_length and ref.name == "recall":
             meta["anthropic/maxResultSizeChars"] = traits.result_length

@@ -53,6 +53,8 @@ class UpstreamEvents:
             kind: upstream.listings.ttl_ms[kind] for kind in KINDS if kind in upstream.listings.ttl_ms
         }
         self._catalog.update(Offer(upstream.name, tools, prompts, resources, templates, ttl_ms, upstream.runs_tasks))
+        if upstream.listings.is_relisting:
+            self._catalog.settle()  # clients hear of it before they get the answer that it was announced in
 
     def resource_updated(self, upstream: Upstream, params: Raw) -> None:
         """A resource of an upstream changed."""

@@ -152,6 +152,7 @@ class ConnectionAttempt:
             session,
             self._peer,
             self._wanted,
+            relisting=self._listings.relisting,
             relist=partial(self._listings.again, session),
             lost=connection.closed,
             expired=partial(connection.renew, session),

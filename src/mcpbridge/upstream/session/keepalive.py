@@ -10,6 +10,7 @@ is a hint for caches and no wish to be asked so often, hence the bounds.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import anyio
 import msgspec
@@ -19,6 +20,7 @@ from mcpbridge.base.errors import BridgeError, SessionExpired, UpstreamAnswered,
 from mcpbridge.base.log import get_logger
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.peer import Peer
+from mcpbridge.upstream.session.relisting import Relisting
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.subscriptions import Wanted
 from mcpbridge.upstream.settings import ServerSettings
@@ -43,8 +45,6 @@ log = get_logger("mcpbridge.upstream")
 
 PING_MISSES = 3
 """Pings in a row without an answer after which the upstream counts as hung."""
-RELIST_DELAY = 0.05
-"""Seconds to collect several list_changed notifications into one look."""
 RETRY_DELAY = 5.0
 """Seconds before something that failed is tried again: listing, subscribing, a missed ping."""
 ACKNOWLEDGE_SECONDS = 5.0
@@ -62,13 +62,16 @@ class Keepalive:
         peer: Peer,
         wanted: Wanted,
         *,
+        relisting: Relisting,
         relist: Callable[[list[str]], Awaitable[list[str]]],
         lost: Callable[[str], None],
         expired: Callable[[], None],
         heard: Callable[[str, Raw, bytes], None],
         ttl_ms: Mapping[str, int],
     ) -> None:
-        """`relist` lists kinds anew and returns those that failed; `lost` and `expired` end the session.
+        """`relisting` says which lists are to be read again; `relist` reads them and returns the kinds that failed.
+
+        `lost` and `expired` end the session.
 
         `ttl_ms`: how long the server says its lists stay fresh, by kind, kept up to date by whoever lists.
         """
@@ -76,8 +79,7 @@ class Keepalive:
         self._wanted = wanted
         self._relist, self._lost, self._expired, self._heard = relist, lost, expired, heard
         self._loop = asyncio.get_running_loop()
-        self._stale: set[str] = set()
-        self._has_stale = asyncio.Event()
+        self._relisting = relisting
         self._ttl_ms = ttl_ms
         offers = session.offers_changes
         self._unannounced = {kind for kind in session.lists if not offers(_ANNOUNCED_AS[kind])}
@@ -91,12 +93,6 @@ class Keepalive:
             for kind in self._session.lists if self._session.modern else ():
                 tasks.start_soon(self._keep_polled, kind)
 
-    def mark_stale(self, *kinds: str) -> None:
-        """These lists may have changed."""
-        if kinds:
-            self._stale.update(kinds)
-            self._has_stale.set()
-
     def acknowledged(self, params: Raw) -> None:
         """A listen stream is open. Changes before this moment were announced to nobody: look once more."""
         offers, honoured = self._session.offers_changes, _honoured(params)
@@ -104,26 +100,23 @@ class Keepalive:
         self._unannounced = {kind for kind in self._session.lists if _ANNOUNCED_AS[kind] not in honoured} | (
             set(self._session.lists) - offered
         )
-        self.mark_stale(*offered)
+        self._relisting.mark_stale(*offered)
 
     async def _keep_listed(self) -> None:
+        relisting = self._relisting
         while True:
-            await self._has_stale.wait()
-            await anyio.sleep(RELIST_DELAY)
-            self._has_stale.clear()
-            kinds = sorted(self._stale & set(self._session.lists))
-            self._stale.clear()
+            kinds = await relisting.next_kinds(self._session.lists)
             failed = await self._relist(kinds)
+            relisting.finished()
             if failed:
-                await anyio.sleep(RETRY_DELAY)
-                self.mark_stale(*failed)
+                self._loop.call_later(RETRY_DELAY, partial(relisting.mark_stale, *failed))
 
     async def _keep_polled(self, kind: str) -> None:
         """Modern: look at a list from time to time, as long as its changes are not announced."""
         while True:
             await anyio.sleep(wait_before_looking(self._ttl_ms.get(kind), random.random()))
             if kind in self._unannounced:
-                self.mark_stale(kind)
+                self._relisting.mark_stale(kind)
 
     async def _keep_pinged(self) -> None:
         """Find out that a silent server hangs. A server that works on a call is not silent, only busy."""

@@ -18,6 +18,7 @@ from mcpbridge.core.elicitation import Elicitor
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.deadlines import Timeouts
 from mcpbridge.upstream.session.keepalive import Keepalive
+from mcpbridge.upstream.session.relisting import Relisting
 from mcpbridge.upstream.session.session import UpstreamSession
 from mcpbridge.upstream.session.tasks import TaskBook
 from mcpbridge.upstream.settings import ServerSettings
@@ -47,9 +48,11 @@ class Listings:
         self.lists: Lists = {}
         self.ttl_ms: dict[str, int] = {}
         """Milliseconds that the server says its lists stay fresh, by kind; of those that it says it of."""
+        self.relisting = Relisting(name)
+        """Which lists are to be read again."""
+        self.is_relisting = False
+        """What is published now was read again in a session: somebody may wait for it."""
         self._keepalive: Keepalive | None = None
-        self._stale: set[str] = set()
-        """Kinds to list once the session is kept alive."""
 
     def recall(self, lists: Lists, ttl_ms: dict[str, int]) -> None:
         """It offered this when it was up last."""
@@ -58,19 +61,11 @@ class Listings:
     def begin(self) -> None:
         """Another connection is opened: what was announced on the last one is seen anyway."""
         self._keepalive = None
-        self._stale.clear()
+        self.relisting.begin()
 
     def kept_alive_by(self, keepalive: Keepalive) -> None:
-        """From now on `keepalive` lists what is stale, and first what has become so already."""
+        """From now on `keepalive` reads what is stale, and first what has become so already."""
         self._keepalive = keepalive
-        keepalive.mark_stale(*self._stale)
-
-    def mark_stale(self, *kinds: str) -> None:
-        """These lists may have changed."""
-        if self._keepalive is not None:
-            self._keepalive.mark_stale(*kinds)
-        else:
-            self._stale.update(kinds)
 
     def acknowledged(self, params: Raw) -> None:
         """A listen stream is open: the server tells of changes from now on."""
@@ -87,13 +82,15 @@ class Listings:
         troubles = await self._list(session, session.lists, seconds)
         if troubles and len(troubles) == len(session.lists):
             raise UpstreamUnavailable(self._name, "; ".join(troubles.values()))
-        self._stale.update(troubles)
+        self.relisting.mark_stale(*troubles)
 
     async def again(self, session: UpstreamSession, kinds: list[str]) -> list[str]:
         """List these kinds anew and publish what came; returns those that failed."""
-        return list(await self._list(session, kinds, self.settings.timeouts.idle))
+        return list(await self._list(session, kinds, self.settings.timeouts.idle, is_again=True))
 
-    async def _list(self, session: UpstreamSession, kinds: list[str], seconds: float) -> dict[str, str]:
+    async def _list(
+        self, session: UpstreamSession, kinds: list[str], seconds: float, *, is_again: bool = False
+    ) -> dict[str, str]:
         """List these kinds and publish what came. Returns what failed, and why; of those the last list stays."""
         if self._publish is None:
             return {}
@@ -110,7 +107,9 @@ class Listings:
             if listing.ttl_ms is not None:
                 self.ttl_ms[kind] = listing.ttl_ms
         self.lists, self.are_known = lists, True
+        self.is_relisting = is_again
         self._publish(lists, not failed)
+        self.is_relisting = False
         return failed
 
 
@@ -186,11 +185,11 @@ class NotificationRouter:
         """Take a notification to whom it concerns."""
         match method:
             case "notifications/tools/list_changed":
-                self._listings.mark_stale("tools")
+                self._listings.relisting.announced("tools")
             case "notifications/prompts/list_changed":
-                self._listings.mark_stale("prompts")
+                self._listings.relisting.announced("prompts")
             case "notifications/resources/list_changed":
-                self._listings.mark_stale("resources", "templates")
+                self._listings.relisting.announced("resources", "templates")
             case "notifications/resources/updated":
                 self._resource_updated(params)
             case "notifications/message":
