@@ -227,7 +227,7 @@ async def test_clients_get_the_list_that_suits_them() -> None:
 
 async def test_recall_is_loaded_from_the_start_by_a_client_that_defers_tools() -> None:
     """Previews of results name it, and such a client cannot call what it has not loaded."""
-    async with bridged({"up": _scripted("get")}, results={"strategy": "auto"}) as bridge:
+    async with bridged({"up": _scripted("get")}, results={"strategy": "preview"}) as bridge:
         tools = {tool["name"]: tool for tool in await _tools(bridge, "claude-code")}
         assert tools["recall"]["_meta"]["anthropic/alwaysLoad"] is True
         assert "anthropic/alwaysLoad" not in tools["up__get"].get("_meta", {})
