@@ -123,7 +123,7 @@ class _Routes:
 
     async def health(self, request: Request) -> Response:
         """What the last looks found."""
-        checks = [one.as_json() for one in self._bridge.health_checks.found()]
+        checks = [one.as_json() for one in self._bridge.health_checks.checkups()]
         return JSONResponse({"ok": all(one["ok"] for one in checks), "checks": checks})
 
     async def check(self, request: Request) -> Response:
