@@ -18,6 +18,8 @@ from mcpbridge.base.log import Logger
 from support.harness import Place
 from support.run_summary import WORDS
 
+pytest_plugins = ["support.flaky_tests"]
+
 # How long an example takes is the machine's affair; other tests run beside it.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
