@@ -204,7 +204,11 @@ class UpstreamRequests:
 
     async def freed(self, seconds: float) -> bool:
         """Return when a call is over. False: none was within so many seconds, or somebody is being asked."""
-        return bool(self._running) and not self._connection.is_asking and await self._lock.left(seconds)
+        return bool(self._running) and not self._connection.is_asking and await self.call_ended(seconds)
+
+    async def call_ended(self, seconds: float) -> bool:
+        """Return when a call that takes turns is over. False: none was within so many seconds."""
+        return await self._lock.left(seconds)
 
     # -- waiting
 

@@ -167,6 +167,37 @@ async def test_at_the_limit_an_instance_that_is_there_and_free_is_used(impatient
             await end(held)
 
 
+async def test_a_call_that_finds_every_session_asking_waits_until_one_may_give_way(impatient: None) -> None:
+    """Whoever is asked may be gone for good, which shows only after a while: trying once is not enough."""
+    transport = silent()
+    pool = pool_of({"up": transport}, up={"max_instances": 1, "queue_timeout": 60})
+    people = [Someone(form=True) for _ in range(3)]
+    tried = 0
+
+    def give_way(server: str) -> bool:
+        nonlocal tried
+        tried += 1
+        if tried < 5:
+            return False
+        finish(next(line for line in reversed(transport.lines) if line.asked("tools/call")))
+        return True
+
+    with anyio.fail_after(30):
+        async with pool.running():
+            held: list[asyncio.Task[Body]] = []
+            for times, someone in enumerate(people[:2], 1):
+                held.append(begin(pool, someone))
+                await transport.hears("tools/call", times=times)
+                ask(next(line for line in reversed(transport.lines) if line.asked("tools/call")), "q")
+                while not someone.asked:
+                    await asyncio.sleep(0)
+            people[2].give_way = give_way
+            call = begin(pool, people[2])
+            await transport.hears("tools/call", times=3)
+            assert tried == 5
+            await end(call, *held)
+
+
 async def test_at_the_limit_a_gap_among_the_instances_hides_none(impatient: None) -> None:
     """The second further instance is still found when the first has ended."""
     transport = silent()

@@ -102,12 +102,25 @@ class InstanceChooser:
             if clock() >= last or not await upstream.requests.freed(min(FREE_SECONDS, last - clock())):
                 if _is_opening(upstream):
                     continue  # anew
-                chosen = self._on_demand.of_the_kind(base, client)
-                if chosen is None and client.give_way(base.name):
-                    await anyio.sleep(YIELD_SECONDS)
-                    chosen = self._on_demand.of_the_kind(base, client)
-                return chosen or upstream  # there it waits for its turn
+                return await self._another(upstream, base, client)
         return upstream
+
+    async def _another(self, upstream: Upstream, base: Upstream, client: Elicitor) -> Upstream:
+        """One more instance; or where there are as many as there may be, one whose call gives way to this one.
+
+        A call that waits for a person gives way only after a while, so it is tried again as long as one may wait for a
+        place. Without such a call, or after that, this call waits for its turn on the instance it has.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + base.settings.queue_timeout
+        while (chosen := self._on_demand.of_the_kind(base, client)) is None:
+            if client.give_way(base.name):
+                await anyio.sleep(YIELD_SECONDS)
+                return self._on_demand.of_the_kind(base, client) or upstream
+            if clock() >= until or not upstream.connection.is_asking:
+                return upstream
+            await upstream.requests.call_ended(min(FREE_SECONDS, until - clock()))
+        return chosen
 
     @staticmethod
     def _adopt(upstream: Upstream, profile: ClientCapabilities) -> None:
