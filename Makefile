@@ -42,8 +42,10 @@ WORKERS := $(shell $(PYTHON) -c "import os; print(min(4, (os.cpu_count() or 1) +
 
 # The tests of a file run one after the other in one process, so that what they share is set up once. A test that hangs
 # ends its process, which shows where it was; others do not begin anew. `.venv/bin/pytest tests/…` runs a few, in one.
+# What fails is run once more, alone, at the end: see "Flaky tests" in CONTRIBUTING.md.
+FLAKY := .cache/flaky-tests.txt
 unit: .venv/.ready example ## run the tests, several files at a time
-	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0
+	$(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0 --flaky-report=$(FLAKY)
 
 # The official conformance suite, through the bridge; see tests/conformance/README.md.
 SUITE := $(if $(shell command -v npm),tests/conformance/node/node_modules/.ready,no-suite)

@@ -57,11 +57,11 @@ class FlakyTests:
         """Decide which failures count."""
         reporter: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         failures = [*reporter.stats.get("failed", ()), *reporter.stats.get("error", ())]
-        names = list(dict.fromkeys(one.nodeid for one in failures if isinstance(one, pytest.TestReport)))
+        names = sorted({one.nodeid for one in failures if isinstance(one, pytest.TestReport)})
         # One that was stopped early says nothing of the tests that did not run.
         is_whole = session.exitstatus == pytest.ExitCode.TESTS_FAILED and not (session.shouldstop or session.shouldfail)
         if is_whole and 0 < len(names) <= MOST:
-            reporter.ensure_newline()
+            reporter.write_line("")
             reporter.section("failed tests, once more, alone", sep="-")
             for name in names:
                 passes = passes_alone(self._config, name)
