@@ -180,7 +180,8 @@ class Bridge(_Relay):
         config = site.folder / "servers.toml"
         # The client is one that would be listed four tools in place of thousands; measured is a list of all.
         config.write_text("\n\n".join(['expose.mode = "all"', *sections]) + "\n")
-        http = ("--http", f"127.0.0.1:{site.port}") if site.front == "HTTP" else ()
+        # The other subjects ask for no token either.
+        http = ("--http", f"127.0.0.1:{site.port}", "--no-auth") if site.front == "HTTP" else ()
         # In the process that is started: the daemon's share of a call would be counted nowhere.
         env = {"MCPBRIDGE_STANDALONE": "1", "XDG_CACHE_HOME": str(self.cache_of(site.folder))}
         return Launch((*self._command, "serve", "--config", str(config), *http), _endpoint(site), env)

@@ -21,6 +21,9 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 
+from mcpbridge import Client as BridgeClient
+from mcpbridge.storage.http_token import http_token
+
 ROOT = Path(__file__).resolve().parent.parent
 EVERYTHING = ROOT / "examples/node_modules/.bin/mcp-server-everything"
 
@@ -44,17 +47,17 @@ def main() -> int:
         alone = [*SERVE, "--standalone"]
         stdio = StdioServerParameters(command=sys.executable, args=alone, env=environment)
         print("== mcpbridge serve (stdio) ==\n")
-        failed = anyio.run(visit, stdio)
+        failed = anyio.run(visit, Client(stdio))
         with http_bridge(environment) as url:
             print(f"\n== mcpbridge serve --http ({url}) ==\n")
-            failed += anyio.run(visit, url)
+            failed += anyio.run(visit, BridgeClient(url, token=http_token(os.environ)))
     return 1 if failed else 0
 
 
-async def visit(bridge: StdioServerParameters | str) -> int:
+async def visit(bridge: Client) -> int:
     """List all tools and call one on each server; returns how many of those calls failed."""
     failed = 0
-    async with Client(bridge) as client:
+    async with bridge as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         width = max(map(len, tools), default=0)
         print(f"{len(tools)} tools, as one server:")

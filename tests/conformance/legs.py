@@ -64,7 +64,8 @@ class ServerLeg:
             config.write_text(tomlkit.dumps(whole), "utf-8")
             port = free_port()
             bridge = [sys.executable, "-m", "mcpbridge", "serve", "--config", str(config)]
-            start([*bridge, "--http", f"127.0.0.1:{port}"], port, "readyz")
+            # The suite sends no headers of its own, so it cannot have a token.
+            start([*bridge, "--http", f"127.0.0.1:{port}", "--no-auth"], port, "readyz")
             url = f"http://127.0.0.1:{port}/mcp"
             if (self.upstream, self.era) == ("stdio", "legacy"):
                 _call_once(url)

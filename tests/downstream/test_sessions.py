@@ -142,7 +142,7 @@ async def served(seen: list[CallContext], *, tokens: list[dict[str, str]]) -> As
     async def serve(bridge: Bridge, at: ListenAddress) -> None:
         await serve_http(bridge, settings.http, at, on_ready=ready)
 
-    with anyio.fail_after(90), bind_port(settings.http, host="127.0.0.1", port=0) as at:
+    with anyio.fail_after(90), bind_port(settings.http, host="127.0.0.1", port=0, no_auth=True) as at:
         async with Bridge(settings, hooks=[before(count)]) as bridge, anyio.create_task_group() as tasks:
             assert await bridge.settled(60)
             tasks.start_soon(serve, bridge, at)

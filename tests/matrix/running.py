@@ -158,7 +158,7 @@ async def _http(front: Transport, address: str) -> AsyncIterator[Wire]:
 @asynccontextmanager
 async def _bridge(place: Place, config: Path) -> AsyncIterator[str]:
     """A bridge with all HTTP fronts; its address, without the scheme."""
-    async with place.started("serve", "--config", str(config), "--http", "127.0.0.1:0") as command:
+    async with place.started("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-auth") as command:
         found = await command.logged(r"http://(127\.0\.0\.1:[1-9]\d*)")
         yield found[1]
 

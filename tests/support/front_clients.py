@@ -195,7 +195,7 @@ async def http_server(
 ) -> AsyncIterator["Served"]:
     """The HTTP server, on a free port, or on a path in the folder. `mounts`: see `serve_http`."""
     if folder is None:
-        door = bind_port(settings, host="127.0.0.1", port=0, **access)
+        door = bind_port(settings, host="127.0.0.1", port=0, **{"no_auth": True, **access})
     else:
         door = bind_path(settings, folder / "front.sock", **access)
     with door as at:

@@ -241,9 +241,9 @@ class Place:
     async def http_bridge(
         self, servers: Mapping[str, Mapping[str, Any]], **sections: Mapping[str, Any]
     ) -> AsyncIterator[HttpClient]:
-        """`mcpbridge serve --http` on a free port, and a client of it."""
+        """`mcpbridge serve --http` on a free port, and a client of it. No token is needed unless one is configured."""
         config = self.config(servers, **sections)
-        async with self.started("serve", "--config", str(config), "--http", "127.0.0.1:0") as command:
+        async with self.started("serve", "--config", str(config), "--http", "127.0.0.1:0", "--no-auth") as command:
             found = await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
             async with HttpClient(f"{found[0]}/mcp", command) as client:
                 yield client

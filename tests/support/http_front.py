@@ -195,7 +195,7 @@ def named(headers: dict[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def serving(
-    settings: HttpSettings | None = None, *, host: str = "127.0.0.1", token: str | None = None, no_auth: bool = False
+    settings: HttpSettings | None = None, *, host: str = "127.0.0.1", token: str | None = None, no_auth: bool = True
 ) -> AsyncIterator[Http]:
     """The front on a free port, and a client for it."""
     core = ScriptedCore()

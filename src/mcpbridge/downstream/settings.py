@@ -54,7 +54,7 @@ class HttpSettings(BaseModel):
     """Serve WebSocket clients as well, at `/ws`."""
 
     tokens: list[TokenSettings] = []
-    """Who may enter. Empty: anyone who reaches the address, which is then allowed on loopback only."""
+    """Who may enter. Empty: this user, by the token in a file of theirs, and on loopback only."""
 
     allowed_hosts: list[Annotated[str, Field(min_length=1)]] = []
     """`Host` headers to accept besides the loopback names with the port that is served: `bridge.example.com`, or with

@@ -42,7 +42,7 @@ class KeyFile:
         path = self._path
         try:
             if not path.exists():
-                _create_once(path, base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
+                create_once(path, base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n")
             check_private(path)
             key = base64.b64decode(path.read_bytes(), validate=False)
         except (OSError, binascii.Error) as error:
@@ -103,7 +103,7 @@ def check_private(path: Path) -> None:
         raise ConfigError("others than its user can get at it, and it holds secrets", file=str(path), hint=hint)
 
 
-def _create_once(path: Path, data: bytes) -> None:
+def create_once(path: Path, data: bytes) -> None:
     """Write a new file, whole or not at all; of two processes that do it at once, one wins."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

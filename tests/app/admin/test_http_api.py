@@ -155,9 +155,11 @@ async def test_the_rules_for_web_pages_hold_here_too(tmp_path: Any) -> None:
         assert (await http.get("/api/approvals", headers=page)).status_code == 403
         host = {"host": "evil.example", **bearer(ADMIN)}
         assert (await http.get("/api/approvals", headers=host)).status_code == 421
-        own = {"origin": "http://localhost:3000", **bearer(ADMIN)}
+        neighbour = {"origin": "http://localhost:3000", **bearer(ADMIN)}
+        assert (await http.get("/api/approvals", headers=neighbour)).status_code == 403
+        own = {"origin": str(http.base_url).rstrip("/"), **bearer(ADMIN)}
         response = await http.get("/api/approvals", headers=own)
-        assert response.headers["access-control-allow-origin"] == "http://localhost:3000"
+        assert response.headers["access-control-allow-origin"] == own["origin"]
 
 
 async def test_mcp_may_be_served_below_the_same_path(tmp_path: Any) -> None:

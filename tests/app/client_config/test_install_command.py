@@ -289,21 +289,81 @@ def test_variables_reach_the_bridge_where_the_client_would_keep_them(
     assert "unchanged" in home.run("install", "codex", "--json").out
 
 
-@pytest.mark.parametrize(
-    ("client", "entry"),
-    [
-        ("cursor", {"url": "http://127.0.0.1:8808/mcp"}),
-        ("claude-code", {"type": "http", "url": "http://127.0.0.1:8808/mcp"}),
-        ("gemini", {"httpUrl": "http://127.0.0.1:8808/mcp"}),
-        ("windsurf", {"serverUrl": "http://127.0.0.1:8808/mcp"}),
-        ("codex", {"url": "http://127.0.0.1:8808/mcp", **OF_CODEX}),
-        ("opencode", {"type": "remote", "url": "http://127.0.0.1:8808/mcp", "enabled": True}),
-    ],
-)
-def test_clients_may_visit_a_bridge_instead(home: Home, client: str, entry: dict[str, Any]) -> None:
+ELSEWHERE, HERE = "https://bridge.example/mcp", "http://127.0.0.1:8808/mcp"
+VISITS: list[tuple[str, dict[str, Any], str]] = [
+    ("cursor", {"url": ""}, "headers"),
+    ("claude-code", {"type": "http", "url": ""}, "headers"),
+    ("gemini", {"httpUrl": ""}, "headers"),
+    ("windsurf", {"serverUrl": ""}, "headers"),
+    ("codex", {"url": "", **OF_CODEX}, "http_headers"),
+    ("opencode", {"type": "remote", "url": "", "enabled": True}, "headers"),
+    ("vscode", {"type": "http", "url": ""}, "headers"),
+    ("zed", {"url": ""}, "headers"),
+]
+
+
+@pytest.mark.parametrize(("client", "entry", "_"), VISITS)
+def test_clients_may_visit_a_bridge_instead(home: Home, client: str, entry: dict[str, Any], _: str) -> None:
     path = home.has(client, "")
-    assert home.run("install", client, "--http", "http://127.0.0.1:8808/mcp").code == 0
-    assert table(read(path))["mcpbridge"] == entry
+    assert home.run("install", client, "--http", ELSEWHERE).code == 0
+    found = table(read(path))["mcpbridge"]
+    assert found == {key: value or ELSEWHERE for key, value in entry.items()}
+    assert not token_of(home).exists(), "this machine's token is none of its business"
+
+
+@pytest.mark.parametrize(("client", "entry", "headers"), VISITS)
+def test_a_client_that_visits_a_bridge_of_this_machine_gets_the_token(
+    home: Home, client: str, entry: dict[str, Any], headers: str
+) -> None:
+    """Without a configuration it is asked for; nobody has to know where it is."""
+    path = home.has(client, "")
+    shown = home.run("install", client, "--http", HERE)
+    assert shown.code == 0
+    token = token_of(home).read_text().strip()
+    expected = {key: value or HERE for key, value in entry.items()}
+    assert table(read(path))["mcpbridge"] == {**expected, headers: {"Authorization": f"Bearer {token}"}}
+    assert token not in shown.out + shown.err
+
+
+def test_the_token_is_shown_in_no_plan(home: Home) -> None:
+    home.has("cursor", "{}")
+    for more in ([], ["--json"]):
+        shown = home.run("install", "cursor", "--http", HERE, "--dry-run", *more)
+        assert "Authorization" in shown.out
+        assert token_of(home).read_text().strip() not in shown.out + shown.err
+
+
+def test_a_token_that_was_made_anew_takes_the_place_of_the_old_one_and_leaves_other_headers(home: Home) -> None:
+    path = home.has("cursor", "{}")
+    home.run("install", "cursor", "--http", HERE)
+    entry = table(read(path))["mcpbridge"]
+    entry["headers"]["X-Own"] = "1"
+    path.write_text(json.dumps({"mcpServers": {"mcpbridge": entry}}))
+    token_of(home).unlink()
+    home.run("install", "cursor", "--http", HERE)
+    token = token_of(home).read_text().strip()
+    assert table(read(path))["mcpbridge"]["headers"] == {"Authorization": f"Bearer {token}", "X-Own": "1"}
+
+
+def test_where_tokens_are_configured_people_put_theirs(home: Home, tmp_path: Path) -> None:
+    path = home.has("cursor", "{}")
+    config = tmp_path / "tokens.toml"
+    config.write_text(f'[[http.tokens]]\nname = "me"\nsha256 = "{"0" * 64}"\n')
+    shown = home.run("install", "cursor", "--http", HERE, "--config", str(config))
+    assert "http.tokens" in shown.err
+    assert table(read(path))["mcpbridge"] == {"url": HERE}
+
+
+def test_a_projects_file_gets_no_token(home: Home) -> None:
+    """Others have it too."""
+    shown = home.run("install", "claude-code", "--scope", "project", "--http", HERE, "--force")
+    assert shown.code == 0
+    assert "may be shared" in shown.err
+    assert "Bearer" not in (home.project / ".mcp.json").read_text()
+
+
+def token_of(home: Home) -> Path:
+    return home.state / "http-token"
 
 
 def test_what_is_no_url_and_who_has_none_is_said(home: Home) -> None:

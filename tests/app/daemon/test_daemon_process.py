@@ -210,10 +210,17 @@ async def test_http_is_served_by_the_same_bridge(place: Place) -> None:
         found = await command.logged(r"http://127\.0\.0\.1:[1-9]\d*")
         async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
             assert (await client.get(f"{found[0]}/healthz")).json() == {"status": "ok"}
+            assert (await client.get(f"{found[0]}/readyz")).status_code == 401
+            token = Path(place.folder / ".local/state/mcpbridge/http-token").read_text().strip()
+            headers = {"authorization": f"Bearer {token}"}
+            assert (await client.get(f"{found[0]}/readyz", headers=headers)).status_code in (200, 503)
         async with connected(socket_of(place, config), command) as client:
             await client.initialize()
         [status] = json.loads((await place.run("status", "--json")).out)["bridges"]
         assert status["daemon"]["http"].startswith(found[0])
+        assert Path(status["daemon"]["token_file"]).read_text().strip() == token
+        up = await place.run("up", "--config", str(config))
+        assert f"  token {status['daemon']['token_file']}" in up.out
 
 
 async def test_an_address_in_use_costs_clients_on_stdio_nothing(place: Place) -> None:

@@ -67,11 +67,17 @@ def test_a_file_with_secrets_is_private(tmp_path: Path) -> None:
         ('[servers.a]\nurl = "https://x.example/mcp?api_key=0123456789abcdef"\n', "secret-in-url"),
         ('[servers.a]\nurl = "http://x.example"\nheaders.X-Api-Key = "${K}"\n', "secret-unprotected"),
         ('[servers.a]\ncommand = "x"\ninherit_env = true\n', "environment-handed-over"),
-        ('[daemon]\nhttp = "127.0.0.1:8808"\n', "http-open"),
+        ('[daemon]\nhttp = "0.0.0.0:8808"\n', "http-open"),
+        ('[daemon]\nhttp = "bridge.lan:8808"\n', "http-open"),
     ],
 )
 def test_what_is_careless_is_told(tmp_path: Path, text: str, code: str) -> None:
     assert code in findings(tmp_path, text, K="value-of-k")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8808", "[::1]:8808", "localhost:1", ":8808", "8808", "unix:/tmp/x"])
+def test_where_the_token_of_this_user_is_asked_for_nothing_is_careless(tmp_path: Path, address: str) -> None:
+    assert findings(tmp_path, f'[daemon]\nhttp = "{address}"\n') == {}
 
 
 def test_what_is_on_this_machine_needs_no_tls(tmp_path: Path) -> None:

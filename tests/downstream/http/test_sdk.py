@@ -27,7 +27,7 @@ async def bridged(server: str = "plain", **http: object) -> AsyncIterator[str]:
     how = {"servers": {"up": program}, "http": http, "results": {"strategy": "off"}}
     settings = Settings.model_validate(how)
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    with bind_port(settings.http, host="127.0.0.1", port=0) as at:
+    with bind_port(settings.http, host="127.0.0.1", port=0, no_auth=True) as at:
         async with asyncio.timeout(60), Bridge(settings) as bridge:
             await bridge.settled(10)
             front = asyncio.create_task(serve_http(bridge, settings.http, at, on_ready=ready.set_result))

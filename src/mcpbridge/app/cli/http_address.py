@@ -1,6 +1,11 @@
-"""`--http`: the address to listen on as people write it, and the token of who administers the bridge there."""
+"""`--http`: the address to listen on as people write it, and who is let in there.
+
+Without a configured token the local user's own is asked for (`storage/http_token.py`). `--no-auth` asks for none, and
+says what that means.
+"""
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -60,12 +65,54 @@ def take_admin_token(environ: Mapping[str, str]) -> str | None:
     return token or None
 
 
+def find_local_token(
+    settings: "HttpSettings",
+    address: Address | Path | None,
+    environ: Mapping[str, str],
+    *,
+    token: str | None = None,
+    no_auth: bool = False,
+) -> str | None:
+    """The local user's own token, if that is asked for at this address; None: another one is, or none.
+
+    Raises:
+        ConfigError: there is none, and it cannot be made.
+    """
+    if address is None or isinstance(address, Path) or settings.tokens or token or no_auth:
+        return None
+    if not _is_local(address.host):
+        return None  # who lets other machines in says with which token
+    from mcpbridge.storage.http_token import http_token
+
+    return http_token(environ)
+
+
+def warn_of_open_door(settings: "HttpSettings", address: Address | Path | None, token: str | None) -> None:
+    """Say on standard error what `--no-auth` means; in red, if people read it there."""
+    if address is None or isinstance(address, Path) or settings.tokens or token:
+        return  # a token is asked for, or only this user gets there
+    whom = "Every user and every program of this machine" if _is_local(address.host) else "Everyone in the network"
+    text = (
+        f"mcpbridge: --no-auth: nobody is asked for a token. {whom} who reaches {address.host} port {address.port} can "
+        "call every tool, with your rights."
+    )
+    in_red = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    print(f"\x1b[31m{text}\x1b[0m" if in_red else text, file=sys.stderr)
+
+
+def _is_local(host: str) -> bool:
+    from mcpbridge.downstream.http.host_and_origin import is_loopback
+
+    return is_loopback(host)
+
+
 def open_entrance(
     settings: "HttpSettings",
     address: Address | Path,
     *,
     token: str | None = None,
     admin_token: str | None = None,
+    local_token: str | None = None,
     no_auth: bool = False,
 ) -> "AbstractContextManager[ListenAddress]":
     """The address, to be taken before any server is started: one that is in use must have no other effect.
@@ -77,5 +124,11 @@ def open_entrance(
     if isinstance(address, Path):
         return bind_path(settings, address, token=token, admin_token=admin_token)
     return bind_port(
-        settings, host=address.host, port=address.port, no_auth=no_auth, token=token, admin_token=admin_token
+        settings,
+        host=address.host,
+        port=address.port,
+        no_auth=no_auth,
+        token=token,
+        admin_token=admin_token,
+        local_token=local_token,
     )

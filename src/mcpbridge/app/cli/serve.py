@@ -23,7 +23,15 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from mcpbridge.app.cli.failures import report
-from mcpbridge.app.cli.http_address import DEFAULT_ADDRESS, Address, open_entrance, parse_address, take_admin_token
+from mcpbridge.app.cli.http_address import (
+    DEFAULT_ADDRESS,
+    Address,
+    find_local_token,
+    open_entrance,
+    parse_address,
+    take_admin_token,
+    warn_of_open_door,
+)
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
@@ -54,7 +62,11 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
         loaded = load(options.config, here=is_asked)
         token, address = _access(options, loaded, os.environ)
         admin_token = take_admin_token(os.environ)
-        redact = Redactor([*loaded.secrets, *filter(None, [token, admin_token])])
+        http = loaded.settings.http
+        local_token = find_local_token(http, address, os.environ, token=token, no_auth=options.no_auth)
+        redact = Redactor([*loaded.secrets, *filter(None, [token, admin_token, local_token])])
+        if options.no_auth:
+            warn_of_open_door(http, address, token)
         view = _view(options)
         if view:  # the others are not even started
             loaded = replace(loaded, settings=only_server(loaded.settings, view))
@@ -62,6 +74,7 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
             address,
             token,
             admin_token,
+            local_token,
             options.no_auth,
             view,
             _profile(options, loaded),
@@ -99,7 +112,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "--standalone", action="store_true", help="be the bridge in this process, without the daemon (stdio)"
     )
     parser.add_argument(
-        "--no-auth", action="store_true", help="allow anyone who reaches the address, also from outside"
+        "--no-auth", action="store_true", help="ask for no token: anyone who reaches the address can call every tool"
     )
     parser.add_argument("--token-env", metavar="VAR", help="environment variable that holds a bearer token to ask for")
     levels = ["debug", "info", "warning", "error", "critical"]
@@ -182,6 +195,8 @@ class _Front(NamedTuple):
     """None: standard input and output."""
     token: str | None
     admin_token: str | None
+    local_token: str | None
+    """The local user's own, where no other is asked for."""
     no_auth: bool
     view: str
     profile: str
@@ -236,17 +251,19 @@ async def _serve(
 
     from mcpbridge.app.daemon.process import running, serve_over_http
     from mcpbridge.base.log import get_logger
+    from mcpbridge.storage.http_token import http_token_path
 
     log = get_logger()
     received: list[signal.Signals] = []
     serving = anyio.CancelScope()  # ends the front alone, so that the bridge behind it stops in order
+    token_file = str(http_token_path(os.environ)) if front.local_token else ""
     part = front.view or front.profile
     shown = f"stdio ({part})" if part else "stdio"
 
     def ready(url: str) -> None:
         nonlocal shown
         shown = url
-        log.info("listening", url=url)
+        log.info("listening", url=url, **({"token_file": token_file} if token_file else {}))
 
     def end(number: signal.Signals) -> None:
         received.append(number)
@@ -258,14 +275,19 @@ async def _serve(
         nullcontext()
         if address is None
         else open_entrance(
-            loaded.settings.http, address, token=front.token, admin_token=front.admin_token, no_auth=front.no_auth
+            loaded.settings.http,
+            address,
+            token=front.token,
+            admin_token=front.admin_token,
+            local_token=front.local_token,
+            no_auth=front.no_auth,
         )
     )
     with entrance as at, ended_by_signals(end, within=END_WITHIN + _DRAIN):
         async with running(
             loaded,
             redact,
-            facts=lambda: {"front": shown},
+            facts=lambda: {"front": shown, **({"token_file": token_file} if token_file else {})},
             is_interactive=streams is not None,
             view=front.view,
             log_level=level,

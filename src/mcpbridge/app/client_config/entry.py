@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -36,6 +36,8 @@ class Launch:
     args: tuple[str, ...] = ()
     url: str = ""
     """Of a bridge that serves HTTP; then there is no command."""
+    token: str = field(default="", repr=False)
+    """What that bridge asks for; empty: nothing, or what only people know."""
     variables: tuple[str, ...] = ()
     """Names of variables that the bridge needs from the client's environment."""
 
@@ -66,7 +68,8 @@ def entry_for(dialect: Dialect, client: str, launch: Launch, *, second_version: 
         ConfigError: the client's file holds no URLs.
     """
     if launch.url:
-        return _remote(dialect, client, launch.url, second_version=second_version)
+        entry = _remote(dialect, client, launch.url, second_version=second_version)
+        return {**entry, **_headers(dialect, {"Authorization": f"Bearer {launch.token}"})} if launch.token else entry
     start: Json = {"command": launch.command, "args": list(launch.args)}
     named = list(launch.variables)
     by_dialect: Mapping[Dialect, Callable[[], Json]] = {
@@ -138,6 +141,15 @@ def _remote(dialect: Dialect, client: str, url: str, *, second_version: bool) ->
     return by_client.get(client) or by_dialect.get(dialect) or {"url": url}
 
 
+def _headers(dialect: Dialect, headers: Json) -> Json:
+    """Headers in the words of a client."""
+    if dialect == "codex":
+        return {"http_headers": headers}
+    if dialect == "continue":
+        return {"requestOptions": {"headers": headers}}
+    return {"headers": headers}
+
+
 def _goose(kind: str) -> Json:
     about = "All MCP servers, through mcpbridge"
     return {"enabled": True, "type": kind, "name": NAME, "description": about}
@@ -154,13 +166,18 @@ def with_choices(entry: Json, old: object) -> Json:
         return entry
     kept = {k: v for k, v in cast("Json", old).items() if k not in _HOW_TO_START and _is_plain(v)}
     ours = {
-        key: _both(value, kept[key]) if key in kept and key in _VARIABLES else value for key, value in entry.items()
+        key: _both(value, kept[key])
+        if key in kept and key in _VARIABLES
+        else _both(kept[key], value)
+        if key in kept and key in _HEADERS
+        else value
+        for key, value in entry.items()
     }
     return {**ours, **{key: value for key, value in kept.items() if key not in entry}}
 
 
 def _both(ours: object, theirs: object) -> object:
-    """Our variables, and what people have put beside them; of one that both have, theirs counts."""
+    """Our variables, and what people have put beside them; of one that both have, theirs counts, but for headers."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return {**cast("Json", ours), **cast("Json", theirs)}
     if isinstance(ours, list) and isinstance(theirs, list):
@@ -169,6 +186,8 @@ def _both(ours: object, theirs: object) -> object:
 
 
 _VARIABLES = {"env", "env_vars"}
+_HEADERS = {"headers", "http_headers"}
+"""A token that is written anew must be the one that holds."""
 
 
 _HOW_TO_START = {

@@ -106,6 +106,7 @@ def _is_used(place: Place, around: ClientEnvironment) -> bool:
 Outcome = Literal["installed", "updated", "unchanged", "removed", "restored", "absent"]
 
 _TRIES = 3
+_HIDDEN = "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,8 @@ def plan_install(
             backup = now.record.backup if now.record else ""
             return Change(target, "unchanged", now.data, now.data, backup=backup, notes=notes)
         after = encoded(done.text, now.data or b"")
+        shown = _diff(target, now, base, done)
+        shown = shown.replace(launch.token, _HIDDEN) if launch.token else shown
         old = _lasting(now, taken)
         copy = None if old or now.data is None else encoded(_without_us(now), now.data)
         replaced = (*(now.record.replaced if now.record and now.is_installed else ()), *taken)
@@ -182,7 +185,7 @@ def plan_install(
         "updated" if now.is_installed else "installed",
         now.data,
         after,
-        _diff(target, now, base, done),
+        shown,
         copy,
         Record(target.client.id, str(target.path), now.spot.table, digest(after), old, done.undo, replaced),
         notes=notes,

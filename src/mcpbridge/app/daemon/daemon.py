@@ -73,6 +73,8 @@ class DaemonContext(Struct, frozen=True):
     """Where it serves HTTP as well."""
     http_error: str
     """Why it does not, though the configuration says so."""
+    token_file: str
+    """Where the token is that HTTP clients send; empty: another one, or none."""
     log_level: Level | None
     look_every: float = 5.0
     """Seconds between two looks whether clients still find it."""
@@ -292,6 +294,7 @@ class _Daemon:
                 "is_supervised": around.supervision.is_supervised,
                 "http": self._url,
                 "http_error": around.http_error,
+                "token_file": around.token_file,
                 "idle_exit_s": self._idling.patience,
                 "idle_s": None if idle is None else round(idle, 1),
                 "clients": [

@@ -18,6 +18,7 @@ from mcpbridge.config import line_numbers as position
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.error_messages import place
 from mcpbridge.config.schema import Settings
+from mcpbridge.downstream.http.host_and_origin import is_loopback
 from mcpbridge.upstream.settings import ServerSettings
 
 
@@ -76,17 +77,23 @@ def about_configuration(settings: Settings, source: Source) -> Iterator[Finding]
             yield from _literal(name, written.get(name, {}), source)
             yield from _in_arguments(name, server, source)
             yield from _careless(name, server, source)
-    if settings.daemon.http is not None and not settings.http.tokens:
+    if settings.daemon.http is not None and not settings.http.tokens and not _is_local(settings.daemon.http):
         fix = "Make a token with `mcpbridge token new`, and write it below `[[http.tokens]]`."
-        why = "Every program and every user of this machine can then call every tool."
+        why = "Other machines can reach the address, and without a token they could call every tool."
         where = source.where("daemon", "http")
-        yield Finding("http-open", "warn", "the HTTP front lets anybody in", "", where, why, fix)
+        yield Finding("http-open", "warn", "HTTP is not served: there is no token for it", "", where, why, fix)
     if written and any(_literals(table) for table in written.values()) and _is_readable_by_others(source):
         fix = f"Run `chmod 600 {source.path}`."
         why = "Secrets stand in it."
         yield Finding(
             "config-readable", "warn", "other users can read the configuration", "", str(source.path), why, fix
         )
+
+
+def _is_local(address: str) -> bool:
+    """Only this machine gets there, or only this user; there the token of this user is asked for."""
+    host = address.rpartition(":")[0].strip("[]")
+    return address.startswith("unix:") or not host or is_loopback(host)
 
 
 def secret_arguments(args: Sequence[str]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Who is calling: static bearer tokens, compared by their SHA-256 digests.
 
+Where none is configured it is the local user's own (`storage/http_token.py`), unless `--no-auth` lets everyone in.
+
 A token is as strong as a random key, so a fast hash is enough. Digests are compared in constant time, so their timing
 tells nothing. Tokens are read from the `Authorization` header only, never from the query string (MCP, authorization),
 and are never logged.
@@ -17,14 +19,22 @@ class Authenticator:
     """Turns an `Authorization` header into a principal."""
 
     def __init__(
-        self, tokens: Iterable[TokenSettings], extra_token: str | None = None, admin_token: str | None = None
+        self,
+        tokens: Iterable[TokenSettings],
+        extra_token: str | None = None,
+        admin_token: str | None = None,
+        local_token: str | None = None,
     ) -> None:
         """Plain tokens from the environment: `extra_token`, whose principal is `token`, and `admin_token`.
 
         The latter, whose principal is `admin`, locks nobody out: without others everyone is let in as before.
+        `local_token`: that of the local user, whose principal is empty, as on stdio.
         """
         tokens = list(tokens)
         self._known = [(token.name, bytes.fromhex(token.sha256)) for token in tokens]
+        self._is_local = local_token is not None
+        if local_token is not None:
+            self._known.append(("", hashlib.sha256(local_token.encode()).digest()))
         if extra_token is not None:
             self._known.append(("token", hashlib.sha256(extra_token.encode()).digest()))
         self._admins = [bytes.fromhex(token.sha256) for token in tokens if token.admin]
@@ -48,15 +58,16 @@ class Authenticator:
         if not self._known:
             return ""
         if authorization is None:
-            raise _unauthorized("This server needs a token: send `Authorization: Bearer <token>`", b"Bearer")
+            where = "; `mcpbridge status` names the file with yours" if self._is_local else ""
+            raise _unauthorized(f"This server needs a token: send `Authorization: Bearer <token>`{where}", b"Bearer")
         digest = _digest_of(authorization)
-        found = ""
+        holder: str | None = None
         for name, known in self._known:  # all of them, always: how long it takes tells nothing
             if hmac.compare_digest(digest, known):
-                found = name
-        if not found:
+                holder = name
+        if holder is None:
             raise _unauthorized("This token is not valid here", b'Bearer error="invalid_token"')
-        return found
+        return holder
 
     def is_admin(self, authorization: bytes | None) -> bool:
         """Whether this is the token of somebody who may administer the bridge. Without a token nobody may."""

@@ -170,24 +170,26 @@ def bind_port(
     no_auth: bool = False,
     token: str | None = None,
     admin_token: str | None = None,
+    local_token: str | None = None,
 ) -> Generator[ListenAddress]:
     """Take the address, which can fail, before anything is started that has effects.
 
     `port` 0 takes any free one. `token` is a plain bearer token besides the configured ones, `admin_token` one whose
-    holder may administer the bridge.
+    holder may administer the bridge, `local_token` the local user's own.
 
     Raises:
         ConfigError: the address cannot be used, or would let anyone in without a token.
     """
-    auth = Authenticator(settings.tokens, token, admin_token)
+    auth = Authenticator(settings.tokens, token, admin_token, local_token)
     with listen(host, port) as listener:
         address, actual_port = listener.getsockname()[:2]
         loopback = is_loopback(address)
-        if auth.is_open and not loopback and not no_auth:
+        if auth.is_open and not no_auth:
+            whom = "other programs and web pages" if loopback else "other machines"
             raise ConfigError(
-                f"{host} can be reached from other machines, and no token is configured",
+                f"{host} can be reached from {whom}, and no token is configured",
                 key="http.tokens",
-                hint="Make one with `mcpbridge token new`, listen on 127.0.0.1, or allow anyone with `--no-auth`.",
+                hint="Make one with `mcpbridge token new`, or allow anyone with `--no-auth`.",
             )
         shown_host = f"[{address}]" if ":" in address else address
         origin = f"http://{shown_host}:{actual_port}"

@@ -5,8 +5,9 @@ which others have too, stands no path of this machine.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from mcpbridge.app.cli.config.config_path import absolute
 from mcpbridge.app.cli.output import note
@@ -31,14 +32,19 @@ class Launching:
     url: str = ""
     """Of a bridge to visit; then nothing is started."""
 
+    token: str = field(default="", repr=False)
+    """What it asks for there: that of this user, if it is on this machine and no other is configured."""
+
     is_usual: bool = True
     """Nobody named the configuration, and it is the user's."""
 
     def from_file(self, target: Target, around: ClientEnvironment) -> Launch:
         """The start as one client's file has it."""
-        if self.url:
-            return Launch(url=self.url)
         is_shared = target.file.scope == "project"
+        if self.url:
+            if is_shared and self.token:
+                note(f"{target.shown} may be shared, so the token of this user is not written into it")
+            return Launch(url=self.url, token="" if is_shared else self.token)
         config = self._within(target, around.project) if is_shared else str(self.config)
         arguments = ["serve", *(["--config", config] if config else []), *self.more]
         variables = variables_of(self.config)
@@ -78,7 +84,7 @@ def launching(
     if url is not None:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"no URL: {url!r}", key="--http", hint="For instance http://127.0.0.1:8808/mcp.")
-        return Launching(usual, url=url)
+        return Launching(usual, url=url, token=_token_for(url, config, environ))
     program = launch_of_this_program([]).command
     if is_fleeting(program):
         note(f"{program} is in a cache and will vanish; install mcpbridge (`uv tool install mcpbridge`) first")
@@ -100,6 +106,32 @@ def _configuration(config: str | None, usual: Path, environ: Mapping[str, str]) 
     if path != usual and not config and not environ.get("MCPBRIDGE_CONFIG"):
         note(f"it serves {path}, the configuration of this directory (--config FILE names another)")
     return path
+
+
+def _token_for(url: str, config: str | None, environ: Mapping[str, str]) -> str:
+    """The token of this user, for a bridge on this machine that asks for no other; else empty.
+
+    Raises:
+        ConfigError: it cannot be read or made, or it is no URL.
+    """
+    from mcpbridge.config.load import load
+    from mcpbridge.downstream.http.host_and_origin import is_loopback
+    from mcpbridge.storage.http_token import http_token
+
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError as error:
+        raise ConfigError(f"no URL: {error}", key="--http") from error
+    if not is_loopback(host):
+        return ""
+    try:
+        if load(config).settings.http.tokens:
+            note("a token of `http.tokens` is asked for there: put one into the file by hand")
+            return ""
+    except ConfigError:
+        if config:
+            raise  # without a configuration, or with a broken one, the usual token is asked for
+    return http_token(environ)
 
 
 def _check_profile(config: str | None, profile: str) -> None:

@@ -63,6 +63,8 @@ def show_started(found: RunningBridge, what: str, *, as_json: bool) -> None:
     print(visible(f"the daemon of {daemon.get('config')} {what}: process {found.pid}"))
     if daemon.get("http"):
         print(visible(f"  HTTP  {daemon['http']}"))
+    if daemon.get("http") and daemon.get("token_file"):
+        print(visible(f"  token {daemon['token_file']} (clients send it as `Authorization: Bearer TOKEN`)"))
     if daemon.get("http_error"):
         print(visible(f"  HTTP is not served: {daemon['http_error']}"))
     print(visible(f"  log   {daemon.get('log') or 'standard error'} (mcpbridge logs)"))

@@ -20,12 +20,20 @@ import click
 from msgspec.structs import replace
 
 from mcpbridge.app.cli.failures import report
-from mcpbridge.app.cli.http_address import DEFAULT_ADDRESS, open_entrance, parse_address, take_admin_token
+from mcpbridge.app.cli.http_address import (
+    DEFAULT_ADDRESS,
+    find_local_token,
+    open_entrance,
+    parse_address,
+    take_admin_token,
+    warn_of_open_door,
+)
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, find, read
+from mcpbridge.storage.http_token import http_token_path
 
 if TYPE_CHECKING:
     from mcpbridge.app.daemon.daemon import DaemonContext, Ending
@@ -99,6 +107,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         const=DEFAULT_ADDRESS,
         help=f"serve HTTP as well, there instead of at `daemon.http` (default {DEFAULT_ADDRESS}, or unix:PATH)",
     )
+    parser.add_argument("--no-auth", action="store_true", help="ask for no token over HTTP: anyone can call every tool")
     parser.add_argument("--listen-fd", metavar="N", type=int, help="a listening socket that was handed over")
     parser.add_argument("--lock-fd", metavar="N", type=int, help="the lock that belongs to it")
     parser.add_argument("--managed-socket", action="store_true", help=argparse.SUPPRESS)
@@ -175,11 +184,12 @@ def _run(
         log_file=file_of(2),
         at=None,
         http_error="",
+        token_file="",
         log_level=level,
         look_every=options.look_every,
     )
     with ExitStack() as stack:
-        around = _with_http(around, options.http, loaded, admin_token, stack.enter_context)
+        around = _with_http(around, options, loaded, admin_token, redact, stack.enter_context)
         import anyio
 
         return anyio.run(
@@ -193,9 +203,10 @@ def _run(
 
 def _with_http(
     around: "DaemonContext",
-    asked: str | None,
+    options: argparse.Namespace,
     loaded: Loaded,
     admin_token: str | None,
+    redact: Redactor,
     enter: "Callable[[AbstractContextManager[ListenAddress]], ListenAddress]",
 ) -> "DaemonContext":
     """Take the address, before any server is started.
@@ -206,12 +217,21 @@ def _with_http(
     Raises:
         ConfigError: the address of the command line cannot be used.
     """
-    text = asked or loaded.settings.daemon.http
+    asked: str | None = options.http
+    text, http = asked or loaded.settings.daemon.http, loaded.settings.http
     if not text:
         return around
     try:
         address = parse_address(text, key="--http" if asked else "daemon.http")
-        return replace(around, at=enter(open_entrance(loaded.settings.http, address, admin_token=admin_token)))
+        local_token = find_local_token(http, address, os.environ, no_auth=options.no_auth)
+        redact.know(filter(None, [local_token]))
+        if options.no_auth:
+            warn_of_open_door(http, address, None)
+        entrance = open_entrance(
+            http, address, admin_token=admin_token, local_token=local_token, no_auth=options.no_auth
+        )
+        token_file = str(http_token_path(os.environ)) if local_token else ""
+        return replace(around, at=enter(entrance), token_file=token_file)
     except ConfigError as error:
         if asked:
             raise

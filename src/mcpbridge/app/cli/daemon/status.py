@@ -32,6 +32,8 @@ def _show(bridge: Document) -> None:
     clients = bridge.get("clients", 0)
     since = f"up {up}, {clients} {'client' if clients == 1 else 'clients'}"
     print(visible(f"mcpbridge {bridge.get('version')}, process {bridge.get('pid')}, {bridge.get('front')}, {since}"))
+    if token_file := bridge.get("token_file") or cast("State", bridge.get("daemon") or {}).get("token_file"):
+        print(visible(f"HTTP clients send the token in {token_file}"))
     if bridge.get("config"):
         print(visible(f"configuration: {bridge['config']}"))
     servers = cast("list[State]", bridge.get("servers", []))
