@@ -4,7 +4,7 @@
 FROM python:3.11-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/mcpbridge
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY src ./src
 RUN /opt/mcpbridge/bin/pip install --no-cache-dir --disable-pip-version-check .
 
@@ -23,6 +23,7 @@ RUN apt-get update \
     && useradd --uid 10001 --gid 10001 --create-home --shell /usr/sbin/nologin mcpbridge
 
 COPY --from=build /opt/mcpbridge /opt/mcpbridge
+COPY LICENSE NOTICE /usr/share/doc/mcpbridge/
 ENV PATH="/opt/mcpbridge/bin:$PATH" \
     PYTHONUNBUFFERED=1 \
     MCPBRIDGE_CONFIG=/etc/mcpbridge/servers.toml

@@ -6,8 +6,8 @@ rest as there is room for: it may be the first line, the last one of a trace, in
 object.
 
 This is one function, since large results are read in a thread and huge ones in a process: Python's parsers hold the
-interpreter, so in a thread a result of 100 MB would still stop everything else for seconds. Arguments and results can
-be pickled.
+interpreter, so in a thread a result of 100 MB would still stop everything else for seconds. Arguments and results are
+of types that msgspec can write and read.
 
 The garbage collector pauses meanwhile (`uncollected`): reading a result makes a million small values, none of them
 garbage, and the collector would look through all of them again and again, a third to a half of the time (measured on

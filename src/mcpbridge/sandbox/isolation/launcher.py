@@ -3,6 +3,7 @@
 The program that is started, and what it gives up, is `launcher_main.py`.
 """
 
+import json
 import os
 import platform
 import sys
@@ -155,10 +156,9 @@ def limits_to_set(start: Start, *, already: int | None) -> dict[str, int]:
 
 def launched(orders: Mapping[str, Any]) -> list[str]:
     """The launcher with these orders; the command follows."""
-    import marshal
-
     given = {key: value for key, value in orders.items() if value not in (None, False, {}, 0)}
-    return [interpreter(), "-I", "-S", launcher_file(), marshal.dumps(given).hex()]
+    # Not msgspec: names of files need not be Unicode, and as JSON in ASCII they go through a command line.
+    return [interpreter(), "-I", "-S", launcher_file(), json.dumps(given, separators=(",", ":"))]
 
 
 @cache

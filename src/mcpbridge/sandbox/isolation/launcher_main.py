@@ -2,7 +2,7 @@
 
     python -I -S launcher_main.py ORDERS COMMAND ARG...
 
-`ORDERS` is what `marshal` made of a dict, in hexadecimal: every step of it is optional, see `main`. The sandbox
+`ORDERS` is a JSON object: every step of it is optional, see `main`. The sandbox
 "launcher" is this alone; inside bubblewrap it adds limits and the filter of system calls. Whatever step fails ends it
 before the command runs, with code 126 and a line that begins with `REFUSED`. Standard library alone, and little of it:
 each job waits for this.
@@ -173,11 +173,27 @@ def _filter_calls(program: "list[tuple[int, int, int, int]]") -> None:
     _check(_libc.prctl(_SET_SECCOMP, 2, ctypes.byref(loaded), 0, 0), "seccomp")
 
 
+class _Plain:
+    """How the reader of JSON in C is set up."""
+
+    strict, memo = True, None
+    object_hook = object_pairs_hook = parse_constant = None
+    parse_float, parse_int = float, int
+
+
+def _json_of(text: str) -> "Any":
+    try:
+        from _json import make_scanner  # `json` itself loads `re`, which takes longer than all of this program
+    except ImportError:
+        import json
+
+        return json.loads(text)
+    return make_scanner(_Plain())(text, 0)[0]  # pyright: ignore[reportArgumentType] - whatever has these members
+
+
 def main() -> None:
     """Follow the orders, then become the command."""
-    import marshal
-
-    orders: dict[str, Any] = marshal.loads(bytes.fromhex(sys.argv[1]))  # noqa: S302 - from the one who started us
+    orders: dict[str, Any] = _json_of(sys.argv[1])
     command, *rest = sys.argv[2:]
     step = "starting"
     try:
