@@ -21,6 +21,7 @@ from websockets.asyncio.client import connect
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.downstream.stdio import serve_stdio
 from mcpbridge.protocol.client_messages import encode_refusal, read_client_message
+from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame
 from mcpbridge.protocol.spoiled import Spoiled
 from support.client_frames import BATCHES, CASES, PAGE, PARSE, Case, page
@@ -312,11 +313,13 @@ def test_no_bytes_raise_and_every_refusal_is_json_on_one_line(data: bytes) -> No
     for item in read_client_message(data):
         if isinstance(item, Frame):
             for part in (item.id, item.params):
-                assert not part or bytes(part).decode() is not None
+                if part:
+                    strictly(bytes(part))
         elif isinstance(item, Spoiled) and (written := encode_refusal(item)):
             assert b"\n" not in written
             answer = strictly(written)
-            assert answer["id"] is None or isinstance(answer["id"], (int, str, float))
+            assert isinstance(answer["id"], int | str | float | None)
+            assert answer["error"]["code"] in (PARSE, INVALID_REQUEST)
 
 
 def test_there_are_many_cases() -> None:

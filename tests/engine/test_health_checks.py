@@ -109,7 +109,9 @@ async def test_what_works_no_more_is_found_out_and_the_change_is_logged() -> Non
     assert [fields["name"] for event, fields in logged if event == "health changed"] == ["dead", "dead"]
 
 
-async def test_it_is_looked_at_every_so_often_while_that_is_configured(tmp_path: Path) -> None:
+async def test_it_is_looked_at_every_so_often_while_that_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with registering(tmp_path, FILE + "[health]\nevery = 0.01\n") as at:
 
         async def known() -> set[str]:
@@ -119,9 +121,29 @@ async def test_it_is_looked_at_every_so_often_while_that_is_configured(tmp_path:
         assert await eventually(known, lambda found: found == everything) == everything
         at.path.write_text(at.text.replace("every = 0.01", "every = 0"))
         assert (await at.reloading.reload())["ok"]
-        at.bridge.health_checks.last.clear()
-        await asyncio.sleep(0.1)  # nothing is to come
-        assert await known() <= everything, "one that was under way may have ended"
+
+        async def kinds() -> dict[str, int]:
+            return at.bridge.leases.statistics()["kinds"]
+
+        assert "health" not in await eventually(kinds, lambda found: "health" not in found)
+        looks = list[float]()
+
+        async def look() -> None:
+            looks.append(asyncio.get_running_loop().time())
+
+        monkeypatch.setattr(at.bridge.health_checks, "check_all", look)
+        for _ in range(3):  # the timer of another look would be due
+            pass_time(5)
+            for _ in range(10):
+                await asyncio.sleep(0)
+        assert looks == []
+        at.path.write_text(at.text)
+        assert (await at.reloading.reload())["ok"]
+
+        async def looked() -> bool:
+            return len(looks) > 2
+
+        assert await eventually(looked, bool), "it is looked at again once that is configured again"
 
 
 async def test_a_look_that_fails_is_not_the_last() -> None:

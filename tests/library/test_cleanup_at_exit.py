@@ -146,4 +146,5 @@ async def test_a_forked_child_does_not_keep_servers_alive(place: Place) -> None:
             return {pid: line for pid, line in place.survivors().items() if pid not in child}
 
         await eventually(left, lambda found: not found)
+        assert child
         assert all(Path(f"/proc/{pid}").exists() for pid in child)

@@ -133,7 +133,7 @@ async def test_a_client_is_answered_why_the_bridge_cannot_start(place: Place, al
         [answer] = map(json.loads, said.splitlines())
         assert answer["id"] == "a b"
         assert "servers.toml:2" in answer["error"]["message"]
-        assert "`command`" in answer["error"]["message"] or "'command'" in answer["error"]["message"]
+        assert "`command`" in answer["error"]["message"]
 
         async def left() -> dict[int, str]:
             return place.survivors()

@@ -318,6 +318,9 @@ async def test_the_extension_is_declared_to_modern_servers_alone(tmp_path: Path)
     async with jobs("stdio", tmp_path, {"new": ["modern"], "old": ["legacy"]}) as around:
         person = await around.person()
         await person.calls("new__job", nothing, steps=[{"result": DONE}])
+        assert around.sent("new", "tools/call")
+        assert around.sent("new", "tasks/get")
+        assert around.sent("old", "initialize")
         for message in around.sent("new", "tools/call") + around.sent("new", "tasks/get"):
             declared = message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
             assert name in declared["extensions"]

@@ -225,7 +225,9 @@ async def test_every_try_has_a_span_and_the_server_is_told_of_its_own() -> None:
 async def test_content_is_told_where_the_configuration_says_so() -> None:
     async with traced(observe={"otel": True, "otel_content": True}) as world:
         await call(world)
-        for span in world.bridge.finished():
+        spans = list(world.bridge.finished())
+        assert len(spans) == 2
+        for span in spans:
             attributes = span.attributes or {}
             assert json.loads(str(attributes["gen_ai.tool.call.arguments"])) == {"text": "a secret"}
             assert json.loads(str(attributes["gen_ai.tool.call.result"])) == LEGACY_SERVER["tools/call"]
