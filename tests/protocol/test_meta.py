@@ -140,3 +140,9 @@ def test_what_came_of_answers_is_not_kept() -> None:
     result = Body(b'{"ttlMs":5000,"cacheScope":"public","contents":[]}')
     hints = complete_for_modern(result, SERVER_INFO, cacheable=True, is_of_answers=True).value()
     assert (hints["ttlMs"], hints["cacheScope"]) == (0, "private")
+
+
+@pytest.mark.parametrize("blanks", [b"", b" ", b" " * 98, b" " * 200, b"\t\n\r " * 1000])
+def test_an_empty_result_stays_json_however_many_blanks_it_has(blanks: bytes) -> None:
+    completed = complete_for_modern(Body(b"{" + blanks + b"}"), b'{"name":"up"}')
+    assert set(json.loads(completed.data)) == {"resultType", "_meta"}

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_array, decode_frame
+from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_array, decode_arriving_frame
+from mcpbridge.protocol.plain_names import with_plain_names
 from mcpbridge.protocol.spoiled import Noise, Spoiled, clean_utf8, find_ids, noise_of
 
 MAX_MEMBERS = 100
@@ -26,7 +27,7 @@ class Batch(Struct, frozen=True):
 def decode_batch(line: bytes) -> Batch | Spoiled | Noise:
     """Decode a line that begins as an array does. A member that cannot be read spoils no other."""
     try:
-        members = decode_array(clean_utf8(line))
+        members = decode_array(with_plain_names(clean_utf8(line)))
     except RecursionError:
         return Spoiled(find_ids(line), DEPTH_LIMIT_TEXT)
     except msgspec.DecodeError as error:
@@ -37,7 +38,7 @@ def decode_batch(line: bytes) -> Batch | Spoiled | Noise:
 def decode_member(data: bytes) -> Frame | Spoiled:
     """Decode one message of several that came together."""
     try:
-        return decode_frame(data)
+        return decode_arriving_frame(data)
     except (msgspec.DecodeError, RecursionError) as error:
         return Spoiled(find_ids(data), f"not a JSON-RPC message: {error}")
 

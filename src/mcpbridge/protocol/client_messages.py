@@ -22,12 +22,13 @@ from mcpbridge.protocol.jsonrpc import (
     Fields,
     Frame,
     decode_array,
+    decode_arriving_frame,
     decode_fields,
     decode_frame,
-    decode_utf8_frame,
     encode_error,
     one_line,
 )
+from mcpbridge.protocol.plain_names import with_plain_names
 from mcpbridge.protocol.salvage import BOM, Item, Unfinished, is_cut_between_tokens, replace_lone_surrogates
 from mcpbridge.protocol.spoiled import Noise, Spoiled, bracket_balance
 
@@ -51,12 +52,12 @@ _decode_text = msgspec.json.Decoder(str).decode
 def read_client_message(data: bytes) -> list[Item]:
     """What one whole message of a channel that keeps messages apart is: one item, or none in blanks."""
     try:
-        frame = decode_utf8_frame(data)
+        frame = decode_arriving_frame(data)
     except (msgspec.DecodeError, RecursionError):
         items = refuse_client_line(data)
         return [Spoiled(find_client_ids(data), _CUT)] if isinstance(items, Unfinished) else items
     if b"\n" in data or b"\r" in data:  # slices of it may travel on a line-delimited channel
-        frame = decode_frame(one_line(data))
+        frame = decode_arriving_frame(one_line(data))
     return [validated(frame)]
 
 
@@ -79,16 +80,17 @@ def refuse_client_line(line: bytes) -> list[Item] | Unfinished:
         if "truncated" in str(error) and line[:1] == b"{" and is_cut_between_tokens(text):
             return Unfinished(line)
         return [Spoiled(find_client_ids(line), str(error))]
-    text = one_line(text)
+    is_repaired = text != line
+    text = with_plain_names(one_line(text))
     if text[:1] == b"[":
         return [Batch([read_client_member(bytes(member)) for member in decode_array(text)])]
-    return [_read_value(text, is_repaired=text != one_line(line))]
+    return [_read_value(text, is_repaired=is_repaired)]
 
 
 def read_client_member(data: bytes) -> Frame | Spoiled:
     """What one member of a batch is."""
     try:
-        return validated(decode_frame(data))
+        return validated(decode_arriving_frame(data))
     except msgspec.DecodeError:
         return _read_value(data)
 

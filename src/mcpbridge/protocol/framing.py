@@ -13,7 +13,7 @@ import msgspec
 
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
-from mcpbridge.protocol.jsonrpc import Frame, decode_frame, decode_utf8_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, decode_frame, one_line
 from mcpbridge.protocol.salvage import Item, Unfinished, salvage
 from mcpbridge.protocol.spoiled import Noise, Spoiled, bracket_balance, find_ids
 
@@ -62,7 +62,7 @@ class LineReader:
                     if self.unfinished:
                         self._take(line, items)
                     elif line[0] in _STARTS:
-                        if not line.isascii():
+                        if b"\\u00" in line or b"\\/" in line or not line.isascii():
                             self._take(line, items)
                             continue
                         try:  # as `_take`, which nearly every line would enter here
@@ -99,7 +99,7 @@ class LineReader:
             self._go_on(line, items)
             return
         try:
-            items.append(decode_utf8_frame(line))
+            items.append(decode_arriving_frame(line))
         except (msgspec.DecodeError, RecursionError):
             self._take_refused(line, items)
 
@@ -129,8 +129,8 @@ class LineReader:
             whole = b"\n".join(self.unfinished)  # within a string, a line break is no JSON
             self.unfinished.clear()
             try:
-                decode_utf8_frame(whole)
-                items.append(decode_frame(one_line(whole)))
+                decode_arriving_frame(whole)
+                items.append(decode_arriving_frame(one_line(whole)))
             except (msgspec.DecodeError, RecursionError):
                 saved = self._rescue(whole)
                 items += [Spoiled(self._find_ids(whole), _CUT)] if isinstance(saved, Unfinished) else saved
@@ -167,7 +167,7 @@ class LineReader:
 
 def _whole_message(line: bytes) -> Frame | None:
     try:
-        frame = decode_utf8_frame(line)
+        frame = decode_arriving_frame(line)
     except (msgspec.DecodeError, RecursionError):
         return None
     return frame if frame.method or frame.id else None
@@ -181,7 +181,7 @@ def read_message(data: bytes) -> list[Frame | Spoiled]:
     """The messages in `data`: one; the members of a batch in order; none in blanks."""
     line = one_line(data)
     try:
-        return [decode_utf8_frame(line)]
+        return [decode_arriving_frame(line)]
     except (msgspec.DecodeError, RecursionError):
         return _rescued(line)
 

@@ -11,6 +11,8 @@ import re
 import msgspec
 from msgspec import Raw
 
+from mcpbridge.protocol.plain_names import with_plain_names
+
 EMPTY_OBJECT = b"{}"
 
 DEPTH_LIMIT_TEXT = "nested deeper than the limit of about 900 levels"
@@ -44,17 +46,18 @@ decode_frame = _frame_decoder.decode
 """Bytes of one object to a `Frame`. Raises msgspec.DecodeError, or RecursionError when nested too deeply."""
 
 
-def decode_utf8_frame(data: bytes) -> Frame:
-    """As `decode_frame`; also raises msgspec.DecodeError where the bytes are not UTF-8.
+def decode_arriving_frame(data: bytes) -> Frame:
+    """As `decode_frame`, for bytes of a peer: its names are spelled plainly, and all of it is UTF-8.
 
     The decoder reads the UTF-8 of the method alone. What it leaves unparsed must be UTF-8 as well: it travels on.
+    Raises as `decode_frame` does, msgspec.DecodeError also where the bytes are not UTF-8.
     """
     if not data.isascii():
         try:
             data.decode()
         except UnicodeDecodeError as error:
             raise msgspec.DecodeError(f"not UTF-8 (byte {error.start})") from None
-    return decode_frame(data)
+    return decode_frame(with_plain_names(data))
 
 
 decode_array = _array_decoder.decode

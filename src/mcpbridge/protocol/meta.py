@@ -5,6 +5,8 @@ belong to one hop. Trace context and every vendor's key belong to both ends. Whi
 read here, too, in the raw spelling of the id; it is empty where it names none, or cannot be read.
 """
 
+import re
+
 import msgspec
 from msgspec import Raw
 
@@ -113,7 +115,7 @@ def complete_for_modern(
     if not cacheable and b'"_meta"' not in data and b'"resultType"' not in data:
         # The usual case without a parse: two members put before the first of the upstream's own.
         head = b'{"resultType":"complete","_meta":{"%b":%b}' % (SERVER_INFO.encode(), server_info)
-        is_empty = len(data) < 100 and not data[1:-1].strip()  # `{ }` is empty too
+        is_empty = _BLANK.fullmatch(data) is not None
         return Body(head + (b"}" if is_empty else b"," + data[1:]))
     if "resultType" not in result:
         result.put("resultType", "complete")
@@ -129,6 +131,10 @@ def complete_for_modern(
     meta.put(SERVER_INFO, Raw(server_info))
     result.put("_meta", meta)
     return result
+
+
+_BLANK = re.compile(rb"\{\s*\}")
+"""An empty object, however much stands within its braces."""
 
 
 def strip_for_legacy(result: Body) -> None:

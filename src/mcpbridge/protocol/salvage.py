@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpbridge.protocol.batches import Batch, decode_batch, decode_member
-from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_frame
+from mcpbridge.protocol.jsonrpc import DEPTH_LIMIT_TEXT, Frame, decode_arriving_frame
 from mcpbridge.protocol.spoiled import ID_PATTERN, NOISE_LIMIT, Noise, Spoiled, clean_utf8, find_ids, noise_of
 
 
@@ -47,7 +47,7 @@ def salvage(line: bytes) -> list[Item] | Unfinished:
         return [noise_of(line)]
     repaired = _repair(line)
     try:
-        return [decode_frame(repaired)]
+        return [decode_arriving_frame(repaired)]
     except RecursionError:
         return [Spoiled(find_ids(line), DEPTH_LIMIT_TEXT)]
     except msgspec.ValidationError as error:

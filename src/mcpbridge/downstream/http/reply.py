@@ -23,6 +23,7 @@ from mcpbridge.protocol.client_messages import read_client_message
 from mcpbridge.protocol.error_codes import PARSE_ERROR
 from mcpbridge.protocol.jsonrpc import Frame, decode_array, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
+from mcpbridge.protocol.plain_names import with_plain_names
 from mcpbridge.protocol.salvage import BOM, replace_lone_surrogates
 from mcpbridge.protocol.spoiled import Spoiled
 
@@ -306,7 +307,7 @@ def decode_body(body: bytes) -> Frame | list[bytes]:
         case Frame() as frame:
             return frame
         case Batch():
-            text = replace_lone_surrogates(one_line(body).strip().removeprefix(BOM))
+            text = with_plain_names(replace_lone_surrogates(one_line(body).strip().removeprefix(BOM)))
             return [bytes(member) for member in decode_array(text)]
         case Spoiled() as spoiled:
             # Here an answer finds its request without an id: one that was read out of broken JSON may be wrong.

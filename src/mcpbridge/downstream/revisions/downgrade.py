@@ -23,6 +23,7 @@ from mcpbridge.base.errors import BadRequest, BridgeError, UpstreamAnswered, Url
 from mcpbridge.core.elicitation import ELICIT, URL_SINCE, Question
 from mcpbridge.downstream.client import Client
 from mcpbridge.protocol.body import Body
+from mcpbridge.protocol.error_codes import code_of
 from mcpbridge.protocol.jsonrpc import Fields, decode_array, decode_fields, encode
 from mcpbridge.protocol.meta import strip_for_legacy
 from mcpbridge.protocol.revisions import (
@@ -240,7 +241,7 @@ _decode_url_error = msgspec.json.Decoder(_UrlError).decode
 
 def url_questions(error: UpstreamAnswered) -> list[Question]:
     """The pages that an error of code -32042 (URLElicitationRequired) asks to be visited; empty for other errors."""
-    if b"-32042" not in error.error:
+    if code_of(error.error) != URL_REQUIRED:
         return []
     try:
         said = _decode_url_error(error.error)

@@ -30,7 +30,7 @@ from mcpbridge.base.errors import (
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.http.bearer_auth import Unauthorized
 from mcpbridge.protocol.http.connect import connection_failure
-from mcpbridge.protocol.jsonrpc import Frame, decode_utf8_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
 from mcpbridge.protocol.salvage import Item, Unfinished, salvage
 from mcpbridge.protocol.spoiled import Spoiled
 from mcpbridge.protocol.transport import Receiver
@@ -68,7 +68,7 @@ class Answers:
     def take(self, data: bytes, *, is_whole_body: bool = False) -> None:
         """One message, or a batch of them. `is_whole_body`: nothing else comes, so this must be the answer."""
         try:
-            self._frame(decode_utf8_frame(one_line(data)))
+            self._frame(decode_arriving_frame(one_line(data)))
         except (msgspec.DecodeError, RecursionError):
             self._take_salvaged(salvage(one_line(data)), data, is_whole_body)
 

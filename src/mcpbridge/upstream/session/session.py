@@ -18,6 +18,7 @@ from mcpbridge.core.elicitation import NO_CAPABILITIES, ClientCapabilities
 from mcpbridge.core.model import Call
 from mcpbridge.protocol.body import Body
 from mcpbridge.protocol.deadlines import Timeouts
+from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.extensions import declared_to_servers
 from mcpbridge.protocol.jsonrpc import encode
 from mcpbridge.protocol.meta import RequestMeta
@@ -204,7 +205,7 @@ class UpstreamSession:
                 cursor = _decode_cursor(result.fields["nextCursor"]) if "nextCursor" in result else None
                 hints += _freshness(result)
             except UpstreamAnswered as error:
-                if b"-32601" in error.error and not entries:
+                if code_of(error.error) == METHOD_NOT_FOUND and not entries:
                     return Listing((), "")  # declared, and yet there is no such list
                 return Listing(tuple(entries), f"{method}: {error.error[:200].decode('utf-8', 'replace')}")
             except UpstreamGone:

@@ -26,6 +26,7 @@ from mcpbridge.base.errors import (
 )
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.version import __version__
+from mcpbridge.protocol.error_codes import METHOD_NOT_FOUND, code_of
 from mcpbridge.protocol.http.bearer_auth import Send
 from mcpbridge.protocol.http.client import ClientFactory, open_client
 from mcpbridge.protocol.http.responses import (
@@ -37,7 +38,7 @@ from mcpbridge.protocol.http.responses import (
     is_same_id,
 )
 from mcpbridge.protocol.http.same_origin import redirect_target
-from mcpbridge.protocol.jsonrpc import Frame, decode_utf8_frame, one_line
+from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
 from mcpbridge.upstream.transports.http_streams import EventStreams, content_type, read_beginning, read_body
@@ -316,7 +317,8 @@ class _HttpChannel:
         frame = _answer_in(body, id_, status)
         # With a session, a 404 that names the request is the answer "method not found"; any other means the session.
         if frame is not None and (
-            not is_session_lost or (is_same_id(bytes(frame.id), id_) and b"-32601" in bytes(frame.error))
+            not is_session_lost
+            or (is_same_id(bytes(frame.id), id_) and code_of(bytes(frame.error)) == METHOD_NOT_FOUND)
         ):
             answers.take_answer(frame)
             return None
@@ -405,7 +407,7 @@ class _HttpChannel:
 def _answer_in(body: bytes, id_: bytes, status: int) -> Frame | None:
     """The JSON-RPC answer to the request `id_` in the body of an error status, if it is one."""
     try:
-        frame = decode_utf8_frame(one_line(body))
+        frame = decode_arriving_frame(one_line(body))
     except (msgspec.DecodeError, RecursionError):
         return None
     return frame if is_answer_to(frame, id_, status) else None
