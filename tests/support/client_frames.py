@@ -284,7 +284,7 @@ UTF-8, the envelope is JSON-RPC 2.0, and an id is a string or an integer (MCP, B
 after every one of them.
 
 This page is written from the cases of `tests/downstream/test_client_frames.py`, which sends each over every front; the
-rules are in `src/mcpbridge/protocol/client_messages.py`.
+rules are in `src/mcpbridge/protocol/reading/client_messages.py`.
 
 - −32700: the text is no JSON, or no UTF-8. −32600: it is JSON, but no message. −32601: nobody has the method.
   −32602: the params are wrong.

@@ -16,12 +16,12 @@ from mcpbridge.downstream.revisions.request_meta import ENVELOPE, modern_client,
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.protocol.batches import Batch, encode_batch
-from mcpbridge.protocol.client_messages import VERSION, encode_refusal, validated
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
+from mcpbridge.protocol.reading.client_messages import VERSION, encode_refusal, validated
+from mcpbridge.protocol.reading.salvage import Item
+from mcpbridge.protocol.reading.spoiled import Spoiled
 from mcpbridge.protocol.revisions import BATCHING
-from mcpbridge.protocol.salvage import Item
-from mcpbridge.protocol.spoiled import Spoiled
 
 log = get_logger("mcpbridge.front")
 

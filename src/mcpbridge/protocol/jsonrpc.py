@@ -11,7 +11,7 @@ import re
 import msgspec
 from msgspec import Raw
 
-from mcpbridge.protocol.plain_names import with_plain_names
+from mcpbridge.protocol.reading.plain_names import with_plain_names
 
 EMPTY_OBJECT = b"{}"
 

@@ -19,13 +19,13 @@ from mcpbridge.downstream.client import Answer, Notify
 from mcpbridge.downstream.http.event_streams import Request, Stream, deliver, fitting
 from mcpbridge.downstream.http.exchange import NO_HEADERS, Exchange, Headers, Refused
 from mcpbridge.protocol.batches import Batch
-from mcpbridge.protocol.client_messages import read_client_message
 from mcpbridge.protocol.error_codes import PARSE_ERROR
 from mcpbridge.protocol.jsonrpc import Frame, decode_array, one_line
 from mcpbridge.protocol.meta import PROTOCOL_VERSION
-from mcpbridge.protocol.plain_names import with_plain_names
-from mcpbridge.protocol.salvage import BOM, replace_lone_surrogates
-from mcpbridge.protocol.spoiled import Spoiled
+from mcpbridge.protocol.reading.client_messages import read_client_message
+from mcpbridge.protocol.reading.plain_names import with_plain_names
+from mcpbridge.protocol.reading.salvage import BOM, replace_lone_surrogates
+from mcpbridge.protocol.reading.spoiled import Spoiled
 
 _PATIENCE = 0.02
 """Seconds before a call is worth a task that watches for its client's leaving."""

@@ -25,11 +25,11 @@ from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.sessions import make_one_turn
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.batches import MAX_MEMBERS, encode_batch
-from mcpbridge.protocol.client_messages import encode_refusal, read_client_member
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, encode_error
+from mcpbridge.protocol.reading.client_messages import encode_refusal, read_client_member
+from mcpbridge.protocol.reading.spoiled import Spoiled
 from mcpbridge.protocol.revisions import BATCHING, LEGACY
-from mcpbridge.protocol.spoiled import Spoiled
 
 
 class Session:

@@ -19,8 +19,8 @@ from mcpbridge.downstream.http.sessions import Session, Sessions
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
 from mcpbridge.protocol.batches import Batch
-from mcpbridge.protocol.client_messages import read_client_member
 from mcpbridge.protocol.jsonrpc import Frame
+from mcpbridge.protocol.reading.client_messages import read_client_member
 
 log = get_logger("mcpbridge.http")
 

@@ -24,7 +24,7 @@ from mcpbridge.downstream.http.exchange import Headers as RawHeaders
 from mcpbridge.downstream.http.exchange import Refused
 from mcpbridge.downstream.services import Core
 from mcpbridge.downstream.settings import HttpSettings
-from mcpbridge.protocol.client_messages import read_client_message
+from mcpbridge.protocol.reading.client_messages import read_client_message
 
 log = get_logger("mcpbridge.websocket_front")
 

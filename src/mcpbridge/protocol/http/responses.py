@@ -31,8 +31,8 @@ from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.http.bearer_auth import Unauthorized
 from mcpbridge.protocol.http.connect import connection_failure
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, one_line
-from mcpbridge.protocol.salvage import Item, Unfinished, salvage
-from mcpbridge.protocol.spoiled import Spoiled
+from mcpbridge.protocol.reading.salvage import Item, Unfinished, salvage
+from mcpbridge.protocol.reading.spoiled import Spoiled
 from mcpbridge.protocol.transport import Receiver
 
 _NOISE_EXCERPT = 80

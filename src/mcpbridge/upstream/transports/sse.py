@@ -14,14 +14,14 @@ import httpx2
 from mcpbridge.base.errors import Overloaded, UpstreamError, UpstreamGone, UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.base.log import get_logger
 from mcpbridge.base.version import __version__
-from mcpbridge.protocol.framing import read_message
 from mcpbridge.protocol.http.bearer_auth import Send
 from mcpbridge.protocol.http.client import open_client
 from mcpbridge.protocol.http.event_stream import Event, EventStreamParser
 from mcpbridge.protocol.http.responses import Failure, failure_of_exception, failure_of_status
 from mcpbridge.protocol.http.same_origin import is_same_origin, redirect_target
 from mcpbridge.protocol.jsonrpc import Frame
-from mcpbridge.protocol.spoiled import find_ids
+from mcpbridge.protocol.reading.framing import read_message
+from mcpbridge.protocol.reading.spoiled import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.http_requests import PostMaker
 from mcpbridge.upstream.transports.http_streams import content_type, pieces, read_beginning

@@ -18,10 +18,10 @@ from mcpbridge.base.log import get_logger
 from mcpbridge.base.process.pipes import FdReader, FdWriter
 from mcpbridge.base.process.process import ProcessSpec, ServerProcess
 from mcpbridge.protocol.batches import Batch
-from mcpbridge.protocol.framing import LineReader
 from mcpbridge.protocol.jsonrpc import Frame
-from mcpbridge.protocol.salvage import Item
-from mcpbridge.protocol.spoiled import Noise, Spoiled
+from mcpbridge.protocol.reading.framing import LineReader
+from mcpbridge.protocol.reading.salvage import Item
+from mcpbridge.protocol.reading.spoiled import Noise, Spoiled
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 
 log = get_logger("mcpbridge.stdio")

@@ -20,11 +20,11 @@ from websockets.protocol import State
 
 from mcpbridge.base.errors import Overloaded, UpstreamGone, UpstreamHttpError, UpstreamUnavailable
 from mcpbridge.base.version import __version__
-from mcpbridge.protocol.framing import read_message
 from mcpbridge.protocol.http.connect import connection_failure, dial
 from mcpbridge.protocol.http.proxy_tunnel import open_tunnel
 from mcpbridge.protocol.jsonrpc import Frame
-from mcpbridge.protocol.spoiled import find_ids
+from mcpbridge.protocol.reading.framing import read_message
+from mcpbridge.protocol.reading.spoiled import find_ids
 from mcpbridge.protocol.transport import Channel, Outgoing, Receiver, TransportKind
 from mcpbridge.upstream.transports.remote import RemoteOptions, RemoteTransport
 from mcpbridge.upstream.transports.websocket_protocol import Assembler, Message, Upgrade, WsProtocol, close_text

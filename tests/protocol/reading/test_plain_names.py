@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbridge.protocol.body import Body
-from mcpbridge.protocol.client_messages import read_client_message
-from mcpbridge.protocol.framing import LineReader, read_message
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame
-from mcpbridge.protocol.plain_names import with_plain_names
+from mcpbridge.protocol.reading.client_messages import read_client_message
+from mcpbridge.protocol.reading.framing import LineReader, read_message
+from mcpbridge.protocol.reading.plain_names import with_plain_names
 
 NAMES = [
     "resultType",

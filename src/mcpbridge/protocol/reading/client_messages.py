@@ -28,9 +28,9 @@ from mcpbridge.protocol.jsonrpc import (
     encode_error,
     one_line,
 )
-from mcpbridge.protocol.plain_names import with_plain_names
-from mcpbridge.protocol.salvage import BOM, Item, Unfinished, is_cut_between_tokens, replace_lone_surrogates
-from mcpbridge.protocol.spoiled import Noise, Spoiled, bracket_balance
+from mcpbridge.protocol.reading.plain_names import with_plain_names
+from mcpbridge.protocol.reading.salvage import BOM, Item, Unfinished, is_cut_between_tokens, replace_lone_surrogates
+from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, bracket_balance
 
 VERSION = Raw(b'"2.0"')
 """The `jsonrpc` of every message, as nearly everyone spells it."""

@@ -14,8 +14,8 @@ import msgspec
 from mcpbridge.protocol.batches import Batch
 from mcpbridge.protocol.error_codes import INVALID_REQUEST
 from mcpbridge.protocol.jsonrpc import Frame, decode_arriving_frame, decode_frame, one_line
-from mcpbridge.protocol.salvage import Item, Unfinished, salvage
-from mcpbridge.protocol.spoiled import Noise, Spoiled, bracket_balance, find_ids
+from mcpbridge.protocol.reading.salvage import Item, Unfinished, salvage
+from mcpbridge.protocol.reading.spoiled import Noise, Spoiled, bracket_balance, find_ids
 
 _ENDS_OF_OVERSIZED = 4096
 _STARTS = frozenset(b"{[ \t\r\xef")
