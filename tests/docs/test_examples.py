@@ -36,6 +36,7 @@ from pydantic import BaseModel
 from mcpbridge.app.cli import commands, serve
 from mcpbridge.config.load import read
 from mcpbridge.config.schema import BridgeSettings, Settings
+from mcpbridge.config.trust import TrustStore, whole_content
 from mcpbridge.tools.builtin.settings import BuiltinSettings
 from mcpbridge.tools.factory import KEYS, model_of
 from support.harness import Place
@@ -207,7 +208,10 @@ async def run(place: Place, env: dict[str, str], *command: str) -> str:
 @of_kind("console", "python")
 async def test_an_example_does_what_the_page_says(block: Block, place: Place, reader: dict[str, str]) -> None:
     first = next(other for other in BLOCKS if other.page == block.page and other.kind == "toml")
-    (place.folder / "servers.toml").write_text(first.text)
+    config = place.folder / "servers.toml"
+    config.write_text(first.text)
+    loaded = read(config, reader)  # a person would be asked
+    TrustStore(reader).add(config, whole_content(loaded.settings, loaded.content))
     known = ""
     if block.kind == "python":
         printed = await run(place, reader, sys.executable, "-c", block.text)

@@ -104,6 +104,8 @@ class Checked(Struct, frozen=True):
     """For people."""
     missing: frozenset[str]
     """Variables of the environment that servers are off for."""
+    files: Mapping[str, str]
+    """By path, the texts of other files that went into it; see `Expansion.files`."""
 
 
 def check(document: dict[str, object], path: Path, environ: Mapping[str, str], line_of: LineOf) -> "Checked":
@@ -165,7 +167,7 @@ def check(document: dict[str, object], path: Path, environ: Mapping[str, str], l
     secrets = _secrets(settings, expansion.resolved)
     if "web-search" in settings.builtin.enable and (key := environ.get("TAVILY_API_KEY")):
         secrets.add(key)
-    return Checked(settings, secrets, warnings, missing)
+    return Checked(settings, secrets, warnings, missing, expansion.files)
 
 
 def _about_strangers(settings: Settings, file: str, line_of: LineOf) -> list[str]:

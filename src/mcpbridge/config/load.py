@@ -11,19 +11,21 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from mcpbridge.base.config_file import FILE_NAME, find_config, is_ours, named_config
+from mcpbridge.base.config_file import FILE_NAME, find_config, found_here, is_ours, named_config
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config import line_numbers as position
 from mcpbridge.config import mcp_servers_json as foreign
 from mcpbridge.config.check import check, refuse_what_only_loading_sets
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.trust import NotTrusted, TrustStore, digest, place_of, whole_content
 from mcpbridge.core.model import TOOLS
 from mcpbridge.tools.factory import has_several
 from mcpbridge.tools.settings import pack_name
@@ -41,16 +43,50 @@ class Loaded(Struct, frozen=True):
     """Values to mask wherever text leaves the process."""
     missing: frozenset[str] = frozenset()
     """Variables of the environment that servers are off for."""
+    content: Mapping[str, str] = {}
+    """By path, the digests of the texts that it was read from, as far as they choose what runs; see `trust.py`."""
+    is_found: bool = False
+    """Nobody named the file: it was found in the working directory, and what changes in it waits for a person."""
 
 
-def load(explicit: str | None = None, environ: Mapping[str, str] | None = None, *, here: bool = True) -> Loaded:
+Agree = Callable[[Loaded, TrustStore], bool]
+"""Asks a person whether they trust a configuration that was found in the working directory."""
+
+
+def load(
+    explicit: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    here: bool = True,
+    agree: Agree = lambda loaded, store: False,
+) -> Loaded:
     """The configuration that a command started here and now should use. `here`: see `find`.
 
+    One that was found in the working directory must be trusted; `agree` asks for that, and a yes is kept.
+
     Raises:
+        NotTrusted: a person has to say yes to it first, and has not.
         ConfigError: there is none, it cannot be read, or it is wrong.
     """
     environ = os.environ if environ is None else environ
-    return read(find(explicit, environ, here=here), environ)
+    is_found = here and found_here(explicit, environ)
+    loaded = read(find(explicit, environ, here=here), environ)
+    return require_trust(loaded, environ, agree=agree) if is_found else loaded
+
+
+def require_trust(loaded: Loaded, environ: Mapping[str, str], *, agree: Agree = lambda loaded, store: False) -> Loaded:
+    """The same configuration, known as one that was found, once a person trusts it.
+
+    Raises:
+        NotTrusted: nobody does.
+    """
+    store, path = TrustStore(environ), str(loaded.settings.source)
+    content = whole_content(loaded.settings, loaded.content)
+    if not store.trusts(path, content):
+        if not agree(loaded, store):
+            raise NotTrusted(place_of(path), store.why_not(path, content))
+        store.add(path, content)
+    return replace(loaded, is_found=True)
 
 
 def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True) -> Path:
@@ -72,12 +108,8 @@ def find(explicit: str | None, environ: Mapping[str, str], *, here: bool = True)
     places = [*([Path(FILE_NAME)] if here else []), config_directory(environ) / FILE_NAME]
     looked = " and ".join(str(place) for place in places)
     if Path(FILE_NAME).is_file():
-        why = (
-            "clients start the bridge in whatever directory is\n  opened, and the file says what programs to start"
-            if is_ours(FILE_NAME)
-            else "others could have written it (look at its owner and mode)"
-        )
-        hint = f"{Path(FILE_NAME).absolute()} is not taken unasked: {why}. Name it: --config {FILE_NAME}."
+        why = "nobody named it" if is_ours(FILE_NAME) else "others could have written it (look at its owner and mode)"
+        hint = f"{Path(FILE_NAME).absolute()} is not taken: {why}. Name it: --config {FILE_NAME}."
         raise ConfigError(f"no configuration: looked for {looked}", hint=hint)
     hint = (
         f"Write {FILE_NAME}, for instance:\n\n    [servers.time]\n"
@@ -109,7 +141,9 @@ def read(path: Path, environ: Mapping[str, str], *, text: str | None = None) -> 
     settings = checked.settings
     if not (settings.servers or settings.tools or settings.packs or settings.builtin.enable):
         warnings.append(f"{file}: no servers are configured")
-    return Loaded(checked.settings, tuple(warnings), tuple(sorted(checked.secrets)), checked.missing)
+    texts = {str(path.absolute()): text, **checked.files}
+    content = {place_of(name): digest(one.encode()) for name, one in texts.items()}
+    return Loaded(checked.settings, tuple(warnings), tuple(sorted(checked.secrets)), checked.missing, content)
 
 
 def only_server(settings: Settings, name: str) -> Settings:

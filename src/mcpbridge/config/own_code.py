@@ -28,8 +28,8 @@ class OwnCode:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._directory = Path(settings.source).parent if settings.source else Path()
-        self._has_python = bool(settings.packs) or any(True for _ in _objects(settings))
-        self._modules = {fold(name.partition(":")[0].partition(".")[0]) for name in _objects(settings)}
+        self._has_python = bool(settings.packs) or any(True for _ in python_objects(settings))
+        self._modules = {fold(name.partition(":")[0].partition(".")[0]) for name in python_objects(settings)}
         self._made: tuple[Sealed, tuple[str, ...]] | None = None
 
     def holds(self, path: Sequence[str]) -> bool:
@@ -79,8 +79,8 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _objects(settings: Settings) -> Iterator[str]:
-    """The names of Python objects, `pkg.mod:name`."""
+def python_objects(settings: Settings) -> Iterator[str]:
+    """The names of Python objects that a configuration has: `pkg.mod:name`, and packs."""
     for tool in settings.tools.values():
         for key in _OBJECTS:
             if isinstance(value := getattr(tool, key, None), str):

@@ -60,7 +60,7 @@ def read_tools(
         if not isinstance(named, str):
             continue  # the model says so
         path = expansion.directory / Path(named).expanduser()
-        for one in _spec(path, place(file, line_of(["spec", str(number)]))):
+        for one in _spec(path, place(file, line_of(["spec", str(number)])), expansion.files):
             if one.name in found:
                 what = f"a tool of this name is there already ({origins[one.name]})"
                 raise ConfigError(what, file=one.file, key=one.key, hint="Give one of them another name.")
@@ -121,7 +121,7 @@ def _refuse_clashes(
             raise ConfigError(what, file=file, key=key or dotted(["tools", name]), hint=hint)
 
 
-def _spec(path: Path, named_at: str) -> "Iterator[SpecTool]":
+def _spec(path: Path, named_at: str, files: dict[str, str]) -> "Iterator[SpecTool]":
     from mcpbridge.tools.spec_files import read_spec
 
     try:
@@ -134,6 +134,7 @@ def _spec(path: Path, named_at: str) -> "Iterator[SpecTool]":
         raise ConfigError("not UTF-8", file=str(path), hint="Save it as UTF-8.") from error
     if len(data) > _LARGEST_SPEC:
         raise ConfigError("larger than 4 MiB, which no spec is", file=str(path))
+    files[str(path)] = text
     yield from read_spec(text, str(path))
 
 

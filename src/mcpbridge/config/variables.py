@@ -8,11 +8,13 @@ variable brought in can pass for a reference later.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from msgspec import Struct, field
 
+from mcpbridge.base.redaction import SECRET_NAME
 from mcpbridge.upstream.projects import PROJECT_FIELDS, PROJECT_ROOT, ProjectText
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
@@ -60,6 +62,8 @@ class Expansion(Struct):
     """Each `${PROJECT_ROOT}` that stands where there is no project."""
     of_project: list[ProjectText] = field(default_factory=list[ProjectText])
     """The texts with a `${PROJECT_ROOT}`, which stays in them as it was written."""
+    files: dict[str, str] = field(default_factory=dict[str, str])
+    """By path, the text of each file that can choose what runs; those of secrets change nothing in that."""
 
     def of(self, value: object, key: tuple[str, ...] = ()) -> object:
         """The value with every string in it expanded. What is missing stays as it was written, and is noted."""
@@ -95,18 +99,18 @@ class Expansion(Struct):
         if match[0] == "$${":
             return "${"
         try:
-            brought_in = self._look_up(match[0], match[1])
+            brought_in = self._look_up(match[0], match[1], key)
         except _NotThereError as error:
             self.missing.append(Missing(key, str(error), error.variable))
             return match[0]
         self.resolved.append(Resolved(key, match[1], brought_in))
         return brought_in
 
-    def _look_up(self, written: str, body: str) -> str:
+    def _look_up(self, written: str, body: str, key: tuple[str, ...]) -> str:
         if not written.endswith("}"):
             raise _NotThereError(f"{written[:40]!r} lacks its closing brace (write $${{ for a plain ${{)")
         kind, colon, rest = body.partition(":")
-        source = self._sources().get(kind) if colon else None
+        source = self._sources(key).get(kind) if colon else None
         if source:
             return source(rest)
         variable = _VARIABLE.fullmatch(body)
@@ -120,10 +124,10 @@ class Expansion(Struct):
             raise _NotThereError(f"missing variable ${{{name}}}", name)
         return value
 
-    def _sources(self) -> dict[str, Callable[[str], str]]:
-        return {"file": self._from_file, "cmd": _not_yet("cmd"), "keyring": _not_yet("keyring")}
+    def _sources(self, key: tuple[str, ...]) -> dict[str, Callable[[str], str]]:
+        return {"file": partial(self._from_file, key), "cmd": _not_yet("cmd"), "keyring": _not_yet("keyring")}
 
-    def _from_file(self, name: str) -> str:
+    def _from_file(self, key: tuple[str, ...], name: str) -> str:
         path = self.directory / Path(name).expanduser()
         try:
             with path.open(encoding="utf-8") as file:
@@ -133,6 +137,8 @@ class Expansion(Struct):
             raise _NotThereError(f"cannot read ${{file:{name}}}: {reason}") from error
         if len(text) > _LARGEST_FILE:
             raise _NotThereError(f"cannot read ${{file:{name}}}: larger than 64 KiB")
+        if not _is_secret(key):
+            self.files[str(path)] = text
         return text.removesuffix("\n").removesuffix("\r")
 
 
@@ -140,6 +146,11 @@ _ELSEWHERE = (
     f"${{{PROJECT_ROOT}}} has no meaning here: it may stand in a server's "
     f"{', '.join(f'`{name}`' for name in sorted(PROJECT_FIELDS - {'command'}))}"
 )
+
+
+def _is_secret(key: tuple[str, ...]) -> bool:
+    """Whether a value stands where people keep secrets, which change often and choose no program."""
+    return bool({"headers", "auth", "metadata"}.intersection(key)) or bool(SECRET_NAME.search(key[-1] if key else ""))
 
 
 def _has_project(key: tuple[str, ...]) -> bool:

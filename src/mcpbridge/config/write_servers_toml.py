@@ -1,14 +1,17 @@
 """Writes changes of the user's own servers.toml: checked as a whole before, with a backup, whole or not at all."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
 from mcpbridge.config.load import Loaded, read
+from mcpbridge.config.trust import TrustStore, whole_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,29 @@ class Change:
     def written(self) -> bytes:
         """What it holds afterwards."""
         return encoded(self.after, self.data or b"")
+
+
+@contextmanager
+def trust_kept(path: Path, environ: Mapping[str, str], after: str) -> Generator[None]:
+    """Within, one of our own commands writes `after` to a configuration: it stays trusted if it was.
+
+    A file that is new is trusted, since nobody else wrote any of it; the user's own needs no trust.
+    """
+    store = TrustStore(environ)
+    is_new = not path.exists() and path.parent != config_directory(environ)
+    is_kept = is_new or (store.find(path) is not None and _is_trusted(path, environ, store))
+    yield
+    if is_kept:
+        loaded = read(path, environ, text=after)
+        store.add(path, whole_content(loaded.settings, loaded.content))
+
+
+def _is_trusted(path: Path, environ: Mapping[str, str], store: TrustStore) -> bool:
+    try:
+        loaded = read(path, environ)
+    except ConfigError:
+        return False
+    return store.trusts(path, whole_content(loaded.settings, loaded.content))
 
 
 def prepared(path: Path, edit: Callable[[str], str], environ: Mapping[str, str]) -> Change:
@@ -53,6 +79,11 @@ def write(change: Change, environ: Mapping[str, str]) -> None:
     Raises:
         ConfigError: it cannot be written, or somebody else changed the file meanwhile.
     """
+    with trust_kept(change.path, environ, change.after):
+        _write(change, environ)
+
+
+def _write(change: Change, environ: Mapping[str, str]) -> None:
     if change.data is not None:
         Backups(environ).keep("change", change.path, change.data, datetime.now())
     else:
@@ -62,15 +93,3 @@ def write(change: Change, environ: Mapping[str, str]) -> None:
     except ChangedMeanwhile:
         hint = "Nothing was written; do it once more."
         raise ConfigError("somebody else changed it meanwhile", file=str(change.path), hint=hint) from None
-
-
-def undo(change: Change) -> None:
-    """Have the file as it was, unless somebody else changed it since.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
-    try:
-        replace_file(change.path, change.written, change.data, private=True)
-    except ChangedMeanwhile:
-        return

@@ -48,7 +48,7 @@ class Bridge(AgentMethods):
 
         Args:
             config: a file (`servers.toml`, or any mcpServers JSON), the same tables as a mapping, or None: the file
-                that commands find (`$MCPBRIDGE_CONFIG`, `./servers.toml`, the user's own).
+                that commands find (`$MCPBRIDGE_CONFIG`, `./servers.toml` if it is trusted, the user's own).
             tools: the program's own: functions, or what `tool`, `ToolBuilder`, `adapt_function` and so on make.
             approver: asked first whether a call may be made that somebody must agree to.
             hooks: see all calls, after those of the configuration; made with `before` and `after`.

@@ -1,8 +1,8 @@
 """Locks that all processes of one user see. The system frees a lock when its holder dies."""
 
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -29,6 +29,23 @@ async def file_lock(path: Path, seconds: float) -> AsyncGenerator[None]:
         yield
     finally:
         os.close(descriptor)  # frees it
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """The same for a thread that may wait: as long as another holds it. Holders keep it for a moment only.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows; two at a time are unlikely
+        yield
+        return
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _try_lock(descriptor: int) -> bool:

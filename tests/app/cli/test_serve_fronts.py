@@ -104,8 +104,8 @@ async def test_a_client_does_not_run_what_stands_in_the_directory_that_it_is_ope
     place.config({"evil": {"command": "sh", "args": ["-c", "touch owned"]}})
     finished = await place.run("serve")
     assert finished.code == 2
-    assert "servers.toml is not taken unasked" in finished.err
-    assert "--config servers.toml" in finished.err
+    assert f"mcpbridge trust {place.folder / 'servers.toml'}" in finished.err
+    assert f"--config {place.folder / 'servers.toml'}" in finished.err
     assert not (place.folder / "owned").exists()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from mcpbridge.app.cli.config.config_path import load_trusted
 from mcpbridge.app.cli.failures import CommandFailed, fail, failure_code, only_error, report
 from mcpbridge.app.cli.output import note, progress, visible
 from mcpbridge.app.cli.prompts import ask_at_terminal
@@ -23,7 +24,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.base.settings import LogSettings
 from mcpbridge.base.suggestions import nearest
-from mcpbridge.config.load import Loaded, load
+from mcpbridge.config.load import Loaded
 from mcpbridge.config.schema import Settings
 from mcpbridge.core.model import BUILTIN, TOOLS
 from mcpbridge.engine.requests import RequestFailed
@@ -42,7 +43,7 @@ _QUIET = LogSettings(level="critical")
 
 
 def run(
-    command: Command, config: str | None, *, as_json: bool = False, load: Callable[[str | None], Loaded] = load
+    command: Command, config: str | None, *, as_json: bool = False, load: Callable[[str | None], Loaded] = load_trusted
 ) -> int:
     """Load the configuration, run the command on an event loop and return its exit code. Errors are reported."""
     redact = Redactor()

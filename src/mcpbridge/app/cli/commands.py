@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "remove": ("config.edit", "Take one out of it."),
     "enable": ("config.edit", "Switch a server or a tool on."),
     "disable": ("config.edit", "Switch one off."),
+    "trust": ("config.trust", "Trust a servers.toml of a working directory."),
+    "untrust": ("config.trust", "Trust it no longer."),
     # -- servers and tools
     "manage": ("tools.manage", "Have a tool of your own do a management command."),
     "list": ("tools.list", "List what the servers offer."),

@@ -150,10 +150,10 @@ def log_of(config: Path) -> Path:
     return Path(log_path(daemon_key(config), os.environ))
 
 
-def ensure_daemon(config: Path, *, stays: bool = True) -> RunningBridge:
+def ensure_daemon(config: Path, *, stays: bool = True, is_found: bool = False) -> RunningBridge:
     """The daemon of this configuration, started if none runs, once it serves.
 
-    `stays`: it does not end for want of clients.
+    `stays`: it does not end for want of clients. `is_found`: nobody named the file, so it must stay trusted.
 
     Raises:
         CommandFailed: it does not come up.
@@ -168,7 +168,8 @@ def ensure_daemon(config: Path, *, stays: bool = True) -> RunningBridge:
         if connection is None:
             claimed = claim(runtime_directory(os.environ), daemon_key(config))
             if claimed is not None:
-                start_daemon(claimed, str(config), str(log), os.environ, *["--no-idle-exit"] * stays)
+                options = [*["--no-idle-exit"] * stays, *["--found"] * is_found]
+                start_daemon(claimed, str(config), str(log), os.environ, *options)
                 claimed.close()
                 is_ours = True
                 continue

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from mcpbridge.app.cli.config.config_path import load_trusted
 from mcpbridge.app.cli.failures import report
 from mcpbridge.app.cli.http_address import (
     DEFAULT_ADDRESS,
@@ -35,9 +36,11 @@ from mcpbridge.app.cli.http_address import (
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
 from mcpbridge.app.stdio_proxy.handshake import project_of, working_directory
+from mcpbridge.base.config_file import find_config
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.config.load import Loaded, load, only_server
+from mcpbridge.config.load import Loaded, only_server, read
+from mcpbridge.config.trust import NotTrusted
 from mcpbridge.protocol.error_codes import INTERNAL_ERROR
 from mcpbridge.protocol.jsonrpc import encode_error
 
@@ -59,7 +62,7 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
     redact = Redactor()
     try:
         is_asked = options.http is not None or os.isatty(0)  # by a person or a service, in a directory of their choice
-        loaded = load(options.config, here=is_asked)
+        loaded = _loaded(options.config, is_asked=is_asked)
         token, address = _access(options, loaded, os.environ)
         admin_token = take_admin_token(os.environ)
         http = loaded.settings.http
@@ -89,6 +92,23 @@ def serve(arguments: Sequence[str], *, head: bytes = b"") -> int:
         if code is None:
             raise
         return code
+
+
+def _loaded(config: str | None, *, is_asked: bool) -> Loaded:
+    """The configuration to serve. `is_asked`: a person at a terminal, or a service, chose the directory.
+
+    A client starts this in whatever directory is opened. What lies there is left alone unless it is trusted.
+
+    Raises:
+        ConfigError: there is none, it is wrong, or it is not trusted.
+    """
+    try:
+        return load_trusted(config)
+    except NotTrusted:
+        users = None if is_asked else find_config(None, os.environ, here=False)
+        if users is None:
+            raise
+        return read(Path(users), os.environ)
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

@@ -27,6 +27,7 @@ from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded, only_server, read
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.trust import NotTrusted, TrustStore, place_of, whole_content
 from mcpbridge.library.bridge import Bridge
 
 log = get_logger("mcpbridge.reload")
@@ -60,14 +61,16 @@ class Reloading:
         log_level: Level | None = None,
         warnings: Iterable[str] = (),
         missing: frozenset[str] = frozenset(),
+        trust: TrustStore | None = None,
     ) -> None:
         """`redact` learns the secrets that an edit brings. `environ`: what variables stand for.
 
         `view`: the one server that is served alone. `log_level`: given on the command line, so the file's never counts.
         `warnings`: those of the file that were told at the start; they are not logged again. `missing`: see `Loaded`.
+        `trust`: nobody named the file, so an edit waits until a person trusts it here.
         """
         self._bridge, self._path, self._redact = bridge, path, redact
-        self._environ, self._view = environ, view
+        self._environ, self._view, self._trust = environ, view, trust
         self._log_level: Level | None = log_level
         self._more: dict[str, str] = {}
         self._lock = asyncio.Lock()
@@ -133,6 +136,10 @@ class Reloading:
         self._beside = _files_named_in(self._path)
         self._seen = self._look()  # first: what changes from here on is another edit
         loaded = read(self._path, {**self._more, **self._environ})
+        if self._trust is not None:
+            content = whole_content(loaded.settings, loaded.content)
+            if not self._trust.trusts(self._path, content):
+                raise NotTrusted(place_of(self._path), self._trust.why_not(self._path, content))
         if not self._view:
             return loaded
         return replace(loaded, settings=only_server(loaded.settings, self._view))
@@ -196,8 +203,9 @@ class Reloading:
                 return stamp
 
     def _look(self) -> _Stamp:
-        """How the file is now, and those that it takes values from by `${file:PATH}`."""
-        return tuple(_stamp(path) for path in (self._path, *self._beside))
+        """How the file is now, those that it takes values from by `${file:PATH}`, and what is known of trust."""
+        trust = () if self._trust is None else (self._trust.path,)
+        return tuple(_stamp(path) for path in (self._path, *self._beside, *trust))
 
 
 def _files_named_in(path: Path) -> tuple[Path, ...]:

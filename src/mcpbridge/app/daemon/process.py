@@ -16,6 +16,7 @@ from mcpbridge.base.directories import cache_directory, runtime_directory
 from mcpbridge.base.log import Level, get_logger
 from mcpbridge.base.redaction import Redactor
 from mcpbridge.config.load import Loaded
+from mcpbridge.config.trust import TrustStore
 from mcpbridge.library.bridge import Bridge
 from mcpbridge.upstream.auth.browser import has_browser, open_page
 from mcpbridge.upstream.auth.oauth_tokens import Page
@@ -79,6 +80,7 @@ async def running(
             log_level=log_level,
             warnings=loaded.warnings,
             missing=loaded.missing,
+            trust=TrustStore(os.environ) if loaded.is_found else None,
         )
         answers = control_answers(bridge, redact, facts, reloading.reload, more)
         async with reloading.watching(), publish(answers, directory, look_every=look_every):

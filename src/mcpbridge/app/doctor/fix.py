@@ -17,6 +17,7 @@ from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, decoded, encoded, read_bytes, replace_file
 from mcpbridge.config.load import read
+from mcpbridge.config.write_servers_toml import trust_kept
 
 
 def applied(text: str, edit: Edit) -> str:
@@ -81,7 +82,7 @@ class Repair:
 
     def __init__(self, path: Path, environ: Mapping[str, str], *, now: Callable[[], datetime] = datetime.now) -> None:
         self._path = path.resolve()  # what a link points to is changed, and the link stays
-        self._backups, self._now = Backups(environ), now
+        self._backups, self._now, self._environ = Backups(environ), now, environ
         self.backup: Path | None = None
         """The copy of the file as it was before the first change; None: nothing was changed."""
 
@@ -104,7 +105,8 @@ class Repair:
         if self.backup is None:
             self.backup = self._backups.keep("doctor", self._path, data, self._now())
         try:
-            replace_file(self._path, encoded(before, data), encoded(after, data), private=True)
+            with trust_kept(self._path, self._environ, after):
+                replace_file(self._path, encoded(before, data), encoded(after, data), private=True)
         except ChangedMeanwhile as error:
             hint = "Run `mcpbridge doctor` once more."
             raise ConfigError("somebody else changed it meanwhile", file=str(self._path), hint=hint) from error

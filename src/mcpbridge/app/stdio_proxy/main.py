@@ -19,7 +19,7 @@ from mcpbridge.app.stdio_proxy.handshake import hello, working_directory
 from mcpbridge.app.stdio_proxy.relay import Alone, Refused, Relay
 from mcpbridge.app.stdio_proxy.start_daemon import STANDALONE, log_path, start_daemon, start_standalone
 from mcpbridge.app.stdio_proxy.start_retries import Daemons
-from mcpbridge.base.config_file import find_config
+from mcpbridge.base.config_file import find_config, found_here
 from mcpbridge.base.directories import key_of, runtime_path
 
 TYPE_CHECKING = False  # that of `typing`, without the import
@@ -66,7 +66,12 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
     """
     environ = dict(os.environ)
     options = None if environ.get(STANDALONE, "0") not in ("", "0") else read_options(arguments)
-    config = None if options is None else find_config(options.config, environ, here=os.isatty(0))
+    is_found = options is not None and found_here(options.config, environ)
+    if is_found and not _is_trusted():
+        is_found = False
+        if os.isatty(0):
+            return USAGE
+    config = None if options is None else find_config(options.config, environ, here=is_found)
     if options is None or config is None or not _are_open(0, 1):
         return standalone(arguments, b"")
     before = {number: signal.getsignal(number) for number in _ENDING}
@@ -74,7 +79,7 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
     try:
         os.set_blocking(wakes_fd, False)
         signal.set_wakeup_fd(wakes_fd, warn_on_full_buffer=False)
-        return _relay(options, config, arguments, environ, signals_fd)
+        return _relay(options, config, arguments, environ, signals_fd, is_found=is_found)
     except Refused as refused:
         _say(str(refused))
         return USAGE
@@ -91,12 +96,19 @@ def serve(arguments: "Sequence[str]", standalone: "Callable[[Sequence[str], byte
 
 
 def _relay(
-    options: Options, config: str, arguments: "Sequence[str]", environ: "Mapping[str, str]", signals_fd: int
+    options: Options,
+    config: str,
+    arguments: "Sequence[str]",
+    environ: "Mapping[str, str]",
+    signals_fd: int,
+    *,
+    is_found: bool,
 ) -> int:
     key, cwd = key_of(config), working_directory()
     level = ("--log-level", options.log_level) if options.log_level else ()
+    more = (*level, *["--found"] * is_found)
     log = log_path(key, environ)
-    daemons = Daemons(runtime_path(environ), key, lambda claim: start_daemon(claim, config, log, environ, *level))
+    daemons = Daemons(runtime_path(environ), key, lambda claim: start_daemon(claim, config, log, environ, *more))
     said = hello(environ, cwd, project=options.project, server=options.server, profile=options.profile)
     relay = Relay(ClientEnd(0, 1, signals_fd), daemons, said, partial(_start_standalone, arguments, environ))
     _end_on_signals(relay)
@@ -112,6 +124,23 @@ def _start_standalone(
 ) -> "tuple[socket.socket, Popen[bytes]]":
     _say(f"goes on without a daemon: {reason}")
     return start_standalone(arguments, environ)
+
+
+def _is_trusted() -> bool:
+    """Whether a person trusts the configuration of the working directory; asks them if there is a terminal.
+
+    This loads all settings, and happens only where nobody named a configuration.
+    """
+    from mcpbridge.app.cli.config.config_path import load_trusted
+    from mcpbridge.base.errors import ConfigError
+
+    try:
+        load_trusted(None)
+    except ConfigError as error:
+        if os.isatty(0):
+            _say(str(error))
+        return False
+    return True
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -6,8 +6,8 @@ copies hold secrets, a project's folder is under version control, and some clien
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from mcpbridge.base.directories import state_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.edit import Undo
 from mcpbridge.config.files.write_file import ChangedMeanwhile, read_bytes, replace_file
+from mcpbridge.storage.file_locks import locked
 
 _INDEX = "installs.json"
 _LOCK = "installs.lock"
@@ -102,7 +103,7 @@ class Backups:
 
     def _update(self, change: Callable[[dict[str, Record]], object]) -> None:
         self._make(self._state)
-        with _alone(self._state / _LOCK):
+        with locked(self._state / _LOCK):
             before = self._read()
             records = _records(before)
             change(records)
@@ -116,19 +117,6 @@ class Backups:
                 folder.chmod(0o700)
         except OSError as error:
             raise ConfigError(f"cannot be made: {error.strerror}", file=str(folder)) from error
-
-
-@contextmanager
-def _alone(path: Path) -> Generator[None]:
-    """No other install remembers anything meanwhile."""
-    try:
-        import fcntl
-    except ImportError:  # Windows; two at a time are unlikely
-        yield
-        return
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _records(data: bytes | None) -> dict[str, Record]:

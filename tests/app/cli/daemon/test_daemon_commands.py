@@ -45,6 +45,7 @@ def here(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     for name, value in place.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(place.folder)
+    monkeypatch.setenv("MCPBRIDGE_CONFIG", str(place.folder / "servers.toml"))  # else a person would be asked
 
     def run_command(*words: str) -> Finished:
         capsys.readouterr()

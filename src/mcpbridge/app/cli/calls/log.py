@@ -14,6 +14,7 @@ import anyio
 import click
 
 from mcpbridge.app.cli.bridge_session import run
+from mcpbridge.app.cli.config.config_path import load_only_to_look
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import config_option
 from mcpbridge.app.cli.output import first_line, json_text, note, print_table, print_text, size_text, visible
@@ -89,7 +90,7 @@ def log_command(
         await _show(read, printed, limit, follow=follow)
         return OK
 
-    return run(show, config, as_json=as_json)
+    return run(show, config, as_json=as_json, load=load_only_to_look)
 
 
 _HOW_TO = "To log them, add to the configuration:\n\n    [call_log]\n    enabled = true\n"

@@ -198,7 +198,7 @@ def import_command(
         if plan.written and not dry_run:
             if not yes:
                 plan = _agreed(found, plan, around.environ, asks_for_files=secrets_to is None, replacing=replacing)
-            backup = carry_out(plan, datetime.now().astimezone())
+            backup = carry_out(plan, datetime.now().astimezone(), around.environ)
     except Exception as error:
         known = report(error, as_json=as_json)
         if known is None:

@@ -15,13 +15,14 @@ from mcpbridge.app.cli.clients.install import (
     show_changes,
 )
 from mcpbridge.app.cli.clients.launch_command import launching
-from mcpbridge.app.cli.config.config_path import configuration_to_write
+from mcpbridge.app.cli.config.config_path import configuration_to_write, load_trusted
 from mcpbridge.app.cli.failures import fail, report
 from mcpbridge.app.cli.options import config_option
 from mcpbridge.app.cli.output import note, print_table, print_text, visible
 from mcpbridge.app.client_config.discover.found import ClientEnvironment, FoundServer
 from mcpbridge.app.client_config.install import all_targets, plan_install
 from mcpbridge.app.exit_codes import OK, USAGE
+from mcpbridge.base.config_file import found_here
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.files.backups import Backups
 from mcpbridge.config.files.write_file import ChangedMeanwhile, replace_file
@@ -61,6 +62,8 @@ def init_command(
             advice = "Say --yes to take over all servers and install into all clients that are found."
             fail(USAGE, "`mcpbridge init` asks at a terminal, and there is none", advice)
         around = client_environment(project)
+        if found_here(config, around.environ):  # it is about to be put into clients
+            load_trusted(config)
         path = configuration_to_write(config, around.environ)
         plan = _take_over(path, around, secrets_to, yes=yes)
         return _install(plan, path, around, yes=yes, replaces=replaces)

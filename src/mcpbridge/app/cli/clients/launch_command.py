@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mcpbridge.app.cli.config.config_path import absolute
+from mcpbridge.app.cli.config.config_path import absolute, load_only_to_look, load_trusted
 from mcpbridge.app.cli.output import note
 from mcpbridge.app.client_config.discover.found import ClientEnvironment
 from mcpbridge.app.client_config.entry import Launch, is_fleeting, launch_of_this_program
 from mcpbridge.app.client_config.importing.needed_variables import variables_of
 from mcpbridge.app.client_config.install import Target
-from mcpbridge.base.config_file import FILE_NAME
+from mcpbridge.base.config_file import FILE_NAME, found_here
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.config.load import find
@@ -103,6 +103,8 @@ def _configuration(config: str | None, usual: Path, environ: Mapping[str, str]) 
             raise
         note(f"there is no configuration yet; `mcpbridge import` or `mcpbridge init` writes {usual}")
         return usual
+    if found_here(config, environ):  # from now on clients name it
+        load_trusted(config)
     if path != usual and not config and not environ.get("MCPBRIDGE_CONFIG"):
         note(f"it serves {path}, the configuration of this directory (--config FILE names another)")
     return path
@@ -135,9 +137,7 @@ def _token_for(url: str, config: str | None, environ: Mapping[str, str]) -> str:
 
 
 def _check_profile(config: str | None, profile: str) -> None:
-    from mcpbridge.config.load import load  # needs all settings, which takes a while
-
-    known = load(config).settings.profiles
+    known = load_only_to_look(config).settings.profiles
     if profile not in known:
         raise ConfigError(
             f"no profile is called {profile!r}", key="--profile", hint=f"Known: {', '.join(sorted(known)) or 'none'}."

@@ -4,6 +4,7 @@ A server leaves its file only if it is in servers.toml by then, under whatever n
 there: its variables are set, its secrets kept.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -88,7 +89,7 @@ def write(plan: Plan) -> None:
     Raises:
         ConfigError: it cannot be written, or somebody else wrote it meanwhile.
     """
-    backup = carry_out(plan, datetime.now().astimezone()) if plan.written else None
+    backup = carry_out(plan, datetime.now().astimezone(), os.environ) if plan.written else None
     for line in to_do(plan):
         note(visible(line))
     if plan.written:

@@ -1,14 +1,21 @@
-"""Which configuration file a command means: the one that it reads, and the one that it writes."""
+"""Which configuration file a command means: the one that it reads, and the one that it writes.
+
+Commands that start or connect to anything read it with `load_trusted`. `click` is not loaded here: `serve` asks, too.
+"""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from mcpbridge.app.cli.output import visible
 from mcpbridge.base.config_file import FILE_NAME
 from mcpbridge.base.directories import config_directory
 from mcpbridge.base.errors import ConfigError
-from mcpbridge.config.load import Loaded, find, read
+from mcpbridge.base.redaction import Redactor
+from mcpbridge.config.load import Loaded, find, load, read
 from mcpbridge.config.schema import Settings
+from mcpbridge.config.trust import TrustStore, what_runs, whole_content
 
 
 def configuration_to_write(named: str | None, environ: Mapping[str, str]) -> Path:
@@ -33,6 +40,51 @@ def config_path(explicit: str | None) -> Path:
         ConfigError: there is none.
     """
     return find(explicit, os.environ).resolve()
+
+
+def load_trusted(config: str | None) -> Loaded:
+    """The configuration that is meant, if it may be used: one that nobody named is asked about at the terminal.
+
+    Raises:
+        NotTrusted: nobody named it, and nobody said yes.
+        ConfigError: there is none, or it is wrong.
+    """
+    return load(config, agree=ask_for_trust)
+
+
+def load_only_to_look(config: str | None) -> Loaded:
+    """The configuration that is meant, for a command that starts and connects to nothing of it.
+
+    Raises:
+        ConfigError: there is none, or it is wrong.
+    """
+    return read(find(config, os.environ), os.environ)
+
+
+def ask_for_trust(loaded: Loaded, store: TrustStore) -> bool:
+    """Show the person at the terminal what a configuration would start, and ask.
+
+    Without a terminal the answer is no.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    path = str(loaded.settings.source)
+    why = store.why_not(path, whole_content(loaded.settings, loaded.content))
+    print(visible(f"{path}: {why}.\n{describe_what_runs(loaded)}"), file=sys.stderr)
+    print("Trust it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+_SHOWN_LINES = 40
+
+
+def describe_what_runs(loaded: Loaded) -> str:
+    """What a configuration starts and connects to, a line each; no secrets."""
+    lines = list(what_runs(loaded.settings))
+    if len(lines) > _SHOWN_LINES:
+        lines[_SHOWN_LINES:] = [f"… and {len(lines) - _SHOWN_LINES} more"]
+    redact = Redactor(loaded.secrets)
+    return redact("\n".join(f"  {' '.join(line.split())[:500]}" for line in lines)) or "  it starts nothing"
 
 
 def load_or_default(config: str | None) -> Loaded:

@@ -19,6 +19,7 @@ from anyio import to_thread
 from msgspec.structs import replace as replace_struct
 
 from mcpbridge.app.cli import bridge_session
+from mcpbridge.app.cli.config.config_path import load_only_to_look, load_trusted
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
@@ -30,7 +31,7 @@ from mcpbridge.app.doctor.report import Report, ServerReport, ToolReport
 from mcpbridge.app.doctor.start_servers import Boot
 from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.config.load import Loaded, load
+from mcpbridge.config.load import Loaded
 from mcpbridge.upstream.settings import ServerSettings
 
 _Value = TypeVar("_Value", Finding, ServerReport, ToolReport, Outcome)
@@ -254,7 +255,7 @@ def doctor_command(*, config: str | None, **given: Any) -> int:
     warned: list[str] = []
 
     def load_quietly(named: str | None) -> Loaded:
-        loaded = load(named)
+        loaded = load_only_to_look(named) if options.no_start else load_trusted(named)
         warned.extend(loaded.warnings)  # they are among the findings
         return replace_struct(loaded, warnings=())
 

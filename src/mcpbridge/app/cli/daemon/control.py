@@ -11,7 +11,7 @@ from typing import Any, cast
 import click
 
 from mcpbridge.app.admin.control_socket import SILENT, Document
-from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.config.config_path import config_path, load_trusted
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
@@ -29,7 +29,6 @@ from mcpbridge.app.cli.running_bridges import (
 )
 from mcpbridge.app.exit_codes import OK, TIMED_OUT, UNREACHABLE, USAGE
 from mcpbridge.base.version import __version__
-from mcpbridge.config.load import read
 
 
 @click.command("up")
@@ -47,9 +46,11 @@ def up_command(*, config: str | None, as_json: bool) -> int:
     around = survey(path)
     around.require_answer(path)
     before = [one for one in around.daemons if one.ask("stay").get("stays")]  # else it is about to end
-    if not before:
-        read(path, os.environ)  # what is wrong with it is better said here than in the log of a process that ended
-    found = before[-1] if before else ensure_daemon(path)
+    if before:
+        found = before[-1]
+    else:
+        loaded = load_trusted(config)  # what is wrong with it is better said here than in the log of a process
+        found = ensure_daemon(path, is_found=loaded.is_found)
     show_started(found, "runs already" if before else "started", as_json=as_json)
     return OK
 
@@ -130,12 +131,16 @@ def restart_command(*, config: str | None, as_json: bool) -> int:
     an upgrade the new one is of the new release. Exit code 7: it does not answer, or does not start anew.
     """
     path = config_path(config)
-    read(path, os.environ)
+    is_found = load_trusted(config).is_found
     around = survey(path)
     around.require_answer(path)
     running = around.daemons
     known = {(one.daemon or {})["instance"] for one in running}
-    found = [_restarted(one, path, known) for one in running][-1] if running else ensure_daemon(path)
+    found = (
+        [_restarted(one, path, known, is_found=is_found) for one in running][-1]
+        if running
+        else ensure_daemon(path, is_found=is_found)
+    )
     if found.status.get("version") != __version__:
         version = found.status.get("version")
         note(
@@ -145,15 +150,15 @@ def restart_command(*, config: str | None, as_json: bool) -> int:
     return OK
 
 
-def _restarted(before: RunningBridge, config: Path, known: set[str]) -> RunningBridge:
+def _restarted(before: RunningBridge, config: Path, known: set[str], *, is_found: bool) -> RunningBridge:
     """The next daemon in the same process, or in another one that a client has started meanwhile.
 
-    `known`: those that ran before; the new one is added.
+    `known`: those that ran before; the new one is added. `is_found`: see `ensure_daemon`.
     """
     if not _becomes_ours(before):
         if not end_and_wait(before, "yield"):
             fail(TIMED_OUT, f"process {before.pid} does not end", f"`kill -9 {before.pid}` ends it.")
-        return ensure_daemon(config, stays=(before.daemon or {}).get("idle_exit_s") is None)
+        return ensure_daemon(config, stays=(before.daemon or {}).get("idle_exit_s") is None, is_found=is_found)
     process = process_handle(before.pid)
     try:
         before.ask("restart")
@@ -164,7 +169,7 @@ def _restarted(before: RunningBridge, config: Path, known: set[str]) -> RunningB
                     known.add(instance)
                     return one
             if has_ended(before.pid, process, within=_RESTART_POLL):  # in between it has no control socket
-                return ensure_daemon(config)
+                return ensure_daemon(config, is_found=is_found)
             if time.monotonic() > deadline:
                 fail(TIMED_OUT, f"process {before.pid} has not started anew", "See `mcpbridge logs`.")
     finally:

@@ -30,9 +30,10 @@ from mcpbridge.app.cli.http_address import (
 )
 from mcpbridge.app.cli.signals import END_WITHIN, ended_by_signals
 from mcpbridge.app.exit_codes import INTERRUPTED, OK
+from mcpbridge.base.config_file import found_here
 from mcpbridge.base.errors import ConfigError
 from mcpbridge.base.redaction import Redactor
-from mcpbridge.config.load import Loaded, find, read
+from mcpbridge.config.load import Loaded, find, read, require_trust
 from mcpbridge.storage.http_token import http_token_path
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def daemon(arguments: Sequence[str]) -> int:
             print(f"mcpbridge: another daemon serves {config} already; see `mcpbridge status`", file=sys.stderr)
             return _busy() if supervision.is_supervised else OK
         loaded = read(config, os.environ)
+        if options.found or found_here(options.config, os.environ):
+            loaded = require_trust(loaded, os.environ)
         admin_token = take_admin_token(os.environ)
         redact = Redactor([*loaded.secrets, *filter(None, [admin_token])])
         ending = _run(options, config, loaded, redact, held, supervision, admin_token)
@@ -113,6 +116,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--managed-socket", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--also-listen-fd", type=int, action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--also-lock-fd", type=int, action="append", default=[], help=argparse.SUPPRESS)
+    parser.add_argument("--found", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--anew", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--look-every", type=float, default=5.0, help=argparse.SUPPRESS)
     parser.add_argument("--log-level", choices=_LEVELS, help="the least severe level to log, instead of the file's")

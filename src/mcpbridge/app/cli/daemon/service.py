@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from mcpbridge.app.cli.config.config_path import config_path
+from mcpbridge.app.cli.config.config_path import config_path, load_trusted
 from mcpbridge.app.cli.failures import fail
 from mcpbridge.app.cli.options import as_json_option, config_option
 from mcpbridge.app.cli.output import note, print_json, visible
@@ -20,7 +20,6 @@ from mcpbridge.app.exit_codes import OK, UNREACHABLE, USAGE
 from mcpbridge.app.stdio_proxy.daemon_lock import socket_path
 from mcpbridge.base.directories import config_directory, daemon_key, runtime_directory
 from mcpbridge.config.files.write_file import replace_file
-from mcpbridge.config.load import read
 
 _ON_MAC = sys.platform == "darwin"
 _NAME = "mcpbridge"
@@ -63,7 +62,7 @@ def install(*, config: str | None, name: str, http: str, socket: bool, prints: b
     (`NAME=value`, one a line), and in the environment of clients that connect. Exit code 2 for a wrong configuration.
     """
     path = config_path(config)
-    read(path, os.environ)
+    load_trusted(config)
     if socket and _ON_MAC:
         raise click.UsageError("--socket is for systemd.")
     plan = _plan(path, name, http, is_activated=socket)

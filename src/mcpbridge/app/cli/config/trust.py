@@ -1,0 +1,92 @@
+"""`mcpbridge trust` and `untrust`: say which configurations of working directories may be used without being named."""
+
+import os
+from pathlib import Path
+
+import click
+
+from mcpbridge.app.cli.config.config_path import describe_what_runs
+from mcpbridge.app.cli.failures import fail
+from mcpbridge.app.cli.options import as_json_option
+from mcpbridge.app.cli.output import print_json, print_table, print_text, visible
+from mcpbridge.app.exit_codes import OK, USAGE
+from mcpbridge.base.config_file import FILE_NAME
+from mcpbridge.base.errors import ConfigError
+from mcpbridge.config.load import read
+from mcpbridge.config.trust import Decision, TrustStore, changed_files, place_of, whole_content
+
+
+def _configuration(named: str | None) -> Path:
+    """The file that is meant: one that is named, or `servers.toml` of a directory; the working directory's if none is.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = Path(named).expanduser() if named else Path(FILE_NAME)
+    return Path(place_of(path / FILE_NAME if path.is_dir() else path))
+
+
+@click.command("trust")
+@click.argument("path", required=False)
+@click.option("--list", "lists", is_flag=True, help="List the files that are trusted, and which of them changed since.")
+@as_json_option
+def trust_command(*, path: str | None, lists: bool, as_json: bool) -> int:
+    """Trust a configuration of a working directory: PATH, or ./servers.toml.
+
+    Commands that start its servers use it from now on without being asked, as it is now: once it, or a spec file or a
+    Python module beside it that it names, changes, they ask again. What it starts is shown. Exit code 2: there is no
+    such file, or it is wrong.
+    """
+    store = TrustStore(os.environ)
+    if lists:
+        if path is not None:
+            raise click.UsageError("--list goes without a PATH.")
+        return _list(store, as_json=as_json)
+    file = _configuration(path)
+    if not file.is_file():
+        fail(USAGE, visible(f"there is no configuration at {file}"), "Name one: mcpbridge trust PATH.")
+    loaded = read(file, os.environ)
+    content = whole_content(loaded.settings, loaded.content)
+    store.add(file, content)
+    if as_json:
+        print_json({"path": str(file), "trusted": True, "files": sorted(content)})
+        return OK
+    print_text(f"trusted {file}")
+    print_text(describe_what_runs(loaded))
+    return OK
+
+
+@click.command("untrust")
+@click.argument("path", required=False)
+@as_json_option
+def untrust_command(*, path: str | None, as_json: bool) -> int:
+    """Trust a configuration no longer: PATH, or ./servers.toml. What runs with it goes on until it ends."""
+    file = _configuration(path)
+    was_trusted = TrustStore(os.environ).remove(file)
+    if as_json:
+        print_json({"path": str(file), "trusted": False, "was_trusted": was_trusted})
+    else:
+        print_text(f"{file} is trusted no longer" if was_trusted else f"{file} was not trusted")
+    return OK
+
+
+def _list(store: TrustStore, *, as_json: bool) -> int:
+    found = [{"path": path, "state": _state(path, one), "at": one.at} for path, one in sorted(store.all().items())]
+    if as_json:
+        print_json({"trusted": found})
+    elif found:
+        print_table(["File", "State", "Trusted at"], [[one["path"], one["state"], one["at"]] for one in found])
+    else:
+        print_text("no configuration is trusted")
+    return OK
+
+
+def _state(path: str, decision: Decision) -> str:
+    """How a file is compared with what was trusted."""
+    if not Path(path).is_file():
+        return "gone"
+    try:
+        loaded = read(Path(path), os.environ)
+    except ConfigError:
+        return "changed"  # what was trusted could be read
+    return "changed" if changed_files(decision, whole_content(loaded.settings, loaded.content)) else "trusted"
