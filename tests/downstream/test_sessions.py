@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcpbridge.config.schema import Settings
-from mcpbridge.core.context import CallContext
+from mcpbridge.core.context import CallContext, Session
 from mcpbridge.downstream.client import LONGEST_NAME, Client
 from mcpbridge.downstream.http.server import ListenAddress, bind_port, serve_http
 from mcpbridge.downstream.sessions import Sessions
@@ -83,6 +86,60 @@ def test_when_all_are_in_use_a_newcomer_takes_the_place_of_the_oldest() -> None:
     assert sessions.of("bob") is second
     clock.now = 3
     assert sessions.of("ann") is not oldest
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 6)), max_size=60),
+    st.integers(1, 5),
+)
+def test_places_are_given_as_promised_whatever_comes(uses: list[tuple[int, int, int]], places: int) -> None:
+    """The same object while in use; of a full house the idle one goes, else one's own oldest, else the oldest."""
+    clock = Clock()
+    sessions = Sessions(places=places, idle=10, clock=clock)
+    expected: dict[tuple[str, str], tuple[Session, float]] = {}  # those used longest ago first
+    for who, client, pause in uses:
+        clock.now += pause
+        key = f"user {who}", f"client {client}"
+        session = sessions.of(*key)
+        known = expected.pop(key, None)
+        if known is not None and clock.now - known[1] < 10:
+            assert session is known[0]
+        else:
+            assert known is None or session is not known[0]
+            if len(expected) == places:
+                oldest = next(iter(expected))
+                own = next((other for other in expected if other[0] == key[0]), oldest)
+                del expected[oldest if clock.now - expected[oldest][1] >= 10 else own]
+        expected[key] = session, clock.now
+        assert len(sessions) == len(expected) <= places
+
+
+@pytest.mark.parametrize("idles", [False, True])
+def test_room_is_made_in_the_same_number_of_steps_however_many_there_are(idles: bool) -> None:
+    """It happens on the event loop, for each new user."""
+
+    def steps(places: int) -> int:
+        clock = Clock()
+        sessions = Sessions(places=places, idle=10, clock=clock)
+        for number in range(places):
+            sessions.of(f"user {number}")
+        clock.now = 11 if idles else 1
+        count = 0
+
+        def counted(*_: object) -> Any:
+            nonlocal count
+            count += 1
+            return counted
+
+        before = sys.gettrace()
+        sys.settrace(counted)
+        try:
+            sessions.of("somebody new")
+        finally:
+            sys.settrace(before)
+        return count
+
+    assert steps(2000) == steps(20)
 
 
 @pytest.mark.parametrize("name", ["ann", ""])

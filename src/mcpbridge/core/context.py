@@ -40,6 +40,8 @@ class Session(Struct, eq=False, weakref=True):
     """For hooks and local tools; the bridge itself keeps nothing in it."""
     run: str = ""
     """The run of the program that it is for, if it is for one alone."""
+    program: object = None
+    """The program as the client of this session, where it answers questions: it lives as long as the session."""
 
 
 class Cancellation:

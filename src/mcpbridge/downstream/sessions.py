@@ -27,72 +27,69 @@ _PLACES = 10_000
 _IDLE = 3600.0
 """Seconds without a request after which a session is over."""
 
-_Key = tuple[str, str]
-"""Client name and conversation."""
+_Key = tuple[str, str, str]
+"""Principal, client name and conversation."""
 
 
-class _Kept:
-    __slots__ = ("session", "used")
+class _Entry:
+    __slots__ = ("last_used", "session")
 
     def __init__(self, session: Session, now: float) -> None:
-        self.session, self.used = session, now
+        self.session, self.last_used = session, now
 
 
 class Sessions:
-    """Sessions by principal, client name and conversation. The one unused longest makes room."""
+    """Sessions by principal, client name and conversation. The one unused longest makes room.
+
+    Finding one and making room take the same time whatever their number: entries are in the order of their use, of all
+    and of each principal.
+    """
 
     def __init__(self, *, places: int = _PLACES, idle: float = _IDLE, clock: Callable[[], float] = monotonic) -> None:
         self._places, self._idle, self._clock = places, idle, clock
-        self._kept: dict[str, OrderedDict[_Key, _Kept]] = {}
-        """By principal; those used longest ago first."""
-        self._count = 0
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        """Those used longest ago first."""
+        self._own: dict[str, OrderedDict[_Key, None]] = {}
+        """By principal, in the same order."""
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<Sessions: {len(self._entries)} of {self._places}, {len(self._own)} principals>"
 
     def of(self, principal: str, client: str = "", conversation: str = "") -> Session:
         """The session of these, the same object as long as it is in use."""
         now = self._clock()
-        own = self._kept.get(principal)
-        if own is None:
-            own = self._kept[principal] = OrderedDict()
-        key = client, conversation
-        kept = own.get(key)
-        if kept is not None and now - kept.used < self._idle:
-            kept.used = now
-            own.move_to_end(key)
-            return kept.session
-        if kept is not None:
-            self._drop(principal, key)
-            own = self._kept.setdefault(principal, OrderedDict())
-        if self._count >= self._places:
-            self._make_room(principal, now)
-            own = self._kept.setdefault(principal, OrderedDict())
+        key = principal, client, conversation
+        entry = self._entries.get(key)
+        if entry is not None and now - entry.last_used < self._idle:
+            entry.last_used = now
+            self._entries.move_to_end(key)
+            self._own[principal].move_to_end(key)
+            return entry.session
+        if entry is not None:
+            self._drop(key)
+        if len(self._entries) >= self._places:
+            self._drop(self._least_wanted(principal, now))
         session = Session(principal, client)
-        own[key] = _Kept(session, now)
-        self._count += 1
+        self._entries[key] = _Entry(session, now)
+        self._own.setdefault(principal, OrderedDict())[key] = None
         return session
 
-    def _make_room(self, principal: str, now: float) -> None:
-        """Let go of what is idle, else of the oldest: of the same principal first, so that nobody crowds others out."""
-        for other, own in list(self._kept.items()):
-            while own and now - next(iter(own.values())).used >= self._idle:
-                self._drop(other, next(iter(own)))
-        if self._count < self._places:
-            return
-        own = self._kept.get(principal)
-        if not own:
-            filled = {other: next(iter(kept.values())).used for other, kept in self._kept.items() if kept}
-            principal = min(filled, key=filled.__getitem__)
-            own = self._kept[principal]
-        self._drop(principal, next(iter(own)))
+    def _least_wanted(self, principal: str, now: float) -> _Key:
+        """One that is idle, else the principal's own oldest, so that nobody crowds others out; else the oldest."""
+        oldest = next(iter(self._entries))
+        if now - self._entries[oldest].last_used >= self._idle or principal not in self._own:
+            return oldest
+        return next(iter(self._own[principal]))
 
-    def _drop(self, principal: str, key: _Key) -> None:
-        own = self._kept[principal]
+    def _drop(self, key: _Key) -> None:
+        del self._entries[key]
+        own = self._own[key[0]]
         del own[key]
-        self._count -= 1
         if not own:
-            del self._kept[principal]
+            del self._own[key[0]]
 
 
 def make_one_turn(frames: Iterable[Frame]) -> None:

@@ -23,6 +23,7 @@ from mcpbridge.core.settings_precedence import resolve
 from mcpbridge.pipeline.result_cache import CACHE_META, CachedResult, CachedResults, opened
 from mcpbridge.pipeline.settings import CacheSettings
 from mcpbridge.pipeline.stage import Stage
+from mcpbridge.pipeline.stages import cache as cache_stage
 from mcpbridge.pipeline.stages.cache import Cache
 from mcpbridge.protocol.body import Body
 from mcpbridge.upstream.settings import ServerSettings
@@ -304,3 +305,30 @@ async def test_a_client_that_leaves_takes_its_own_signal_only() -> None:
         await asyncio.wait([second])
         await asyncio.sleep(0)
         assert server.calls[0].context.cancelled
+
+
+async def test_a_server_that_renames_its_tools_all_the_time_does_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the forgotten ones were used still counts in the sums."""
+    monkeypatch.setattr(cache_stage, "MOST_TOOLS", 5)
+    async with cached() as (cache, _):
+
+        async def answer(call: Call) -> Body:
+            return Body(b'{"content":[]}')
+
+        for number in range(40):
+            tool = Tool()
+            tool.name = f"t{number}"
+            tool.id = f"s/t{number}"
+            stage = cache.stage(tool, CallOptions(cache=60, effect="read"))
+            assert stage is not None
+            for _ in range(2):
+                call = call_of(Caller())
+                call.tool = tool
+                await stage(call, answer)
+        status = cache.status()
+        assert [tool["tool"] for tool in status["tools"]] == [f"s/t{number}" for number in range(35, 40)]
+        assert (status["misses"], status["hits"]) == (40, 40)
+        assert cache.clear(tool="t3") == 1, "its name is known by its id still"
+        assert cache.clear(tool="s/t39") == 1

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Raw
@@ -92,7 +91,6 @@ class Program:
         """`project`: URI of the directory that it works in; empty: none."""
         self._answers, self._project = answers, project
         self._sessions = Sessions()
-        self._clients: WeakKeyDictionary[Session, Client] = WeakKeyDictionary()
         self._requests = 0
 
     def next_id(self) -> bytes:
@@ -111,9 +109,9 @@ class Program:
         session = session or self._sessions.of(user)
         if self._answers is None:
             return self._made(user, session)
-        client = self._clients.get(session)
-        if client is None:  # one for all its requests: servers keep a session for each client that they may ask
-            client = self._clients[session] = self._made(user, session)
+        client = session.program
+        if not isinstance(client, Client):  # one for all requests: servers keep a session for each whom they may ask
+            client = session.program = self._made(user, session)
             client.profile, client.asked = self._answers.profile, self._answers
         return client
 

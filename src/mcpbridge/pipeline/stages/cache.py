@@ -82,9 +82,15 @@ _SPENT = object()
 class _Use(Struct):
     """How the cache served one tool."""
 
+    names: frozenset[str] = frozenset()
+    """Of the tool, by which it can be dropped."""
     hits: int = 0
     misses: int = 0
     shared: int = 0
+
+
+MOST_TOOLS = 10_000
+"""Tools whose use is told apart: a server that gives its tools new names all the time must not fill the memory."""
 
 
 class Cache:
@@ -101,8 +107,10 @@ class Cache:
         self.settings, self._servers, self._calls, self.clock = settings, servers, calls, clock
         self.runs = SharedRuns()
         self.kept = CachedResults(settings.max_bytes, settings.max_result)
-        self.uses: dict[str, _Use] = {}
-        self._names: dict[str, frozenset[str]] = {}
+        self._uses: dict[str, _Use] = {}
+        """By tool; those whose stage was made longest ago first."""
+        self._former = _Use()
+        """Of tools that are not told apart any more, together."""
         self._epochs = Counter[str]()
         self._offers: dict[str, object] = {}
 
@@ -121,8 +129,7 @@ class Cache:
         if tool is None:
             return _Tasks(self) if any(map(self._is_used, self._servers)) else None
         if options.cache > 0:
-            self._names[tool.id] = names_of(tool)
-            return _Cached(self, tool, options, self._servers.get(tool.server))
+            return _Cached(self, tool, options, self._servers.get(tool.server), self._use_of(tool))
         may_write = options.effect != "read" and not options.seems_read
         return _Write(self) if may_write and self._is_used(tool.server) else None
 
@@ -159,22 +166,24 @@ class Cache:
         meant = ToolGlobs([tool])
 
         def is_meant(kept: CachedResult) -> bool:
-            return server in ("", kept.server) and (
-                not tool or meant.match(kept.server, self._names.get(kept.tool, ()))
-            )
+            if server not in ("", kept.server):
+                return False
+            use = self._uses.get(kept.tool)
+            names = use.names if use is not None else (kept.tool.removeprefix(f"{kept.server}/"),)
+            return not tool or meant.match(kept.server, names)
 
         return self.kept.drop(is_meant)
 
     def status(self) -> dict[str, Any]:
         """What is kept and how it served, as JSON values."""
-        sizes = self.kept.by_tool(self.clock())
+        sizes, uses = self.kept.by_tool(self.clock()), [self._former, *self._uses.values()]
         return {
             "entries": len(self.kept),
             "bytes": self.kept.bytes,
             "max_bytes": self.settings.max_bytes,
-            "hits": sum(use.hits for use in self.uses.values()),
-            "misses": sum(use.misses for use in self.uses.values()),
-            "shared": sum(use.shared for use in self.uses.values()),
+            "hits": sum(use.hits for use in uses),
+            "misses": sum(use.misses for use in uses),
+            "shared": sum(use.shared for use in uses),
             "tools": [
                 {
                     "tool": tool,
@@ -184,9 +193,20 @@ class Cache:
                     "misses": use.misses,
                     "shared": use.shared,
                 }
-                for tool, use in sorted(self.uses.items())
+                for tool, use in sorted(self._uses.items())
             ],
         }
+
+    def _use_of(self, tool: Tool) -> _Use:
+        use = self._uses.pop(tool.id, None) or _Use()
+        use.names = names_of(tool)
+        self._uses[tool.id] = use
+        if len(self._uses) > MOST_TOOLS:
+            former = self._uses.pop(next(iter(self._uses)))
+            self._former.hits += former.hits
+            self._former.misses += former.misses
+            self._former.shared += former.shared
+        return use
 
     def _is_used(self, server: str) -> bool:
         settings = self._servers.get(server)
@@ -207,13 +227,13 @@ def _of_calls(settings: OfferSettings | None) -> OfferSettings | None:
 class _Cached:
     """Stage: calls of one tool whose results are kept."""
 
-    def __init__(self, cache: Cache, tool: Tool, options: CallOptions, server: OfferSettings | None) -> None:
+    def __init__(self, cache: Cache, tool: Tool, options: CallOptions, server: OfferSettings | None, use: _Use) -> None:
         self._cache, self._id, self._seconds = cache, tool.id, options.cache
         self._definition = canonical_digest(tool.definition)
         self._is_shared = options.is_cache_shared
         self._is_apart = isinstance(server, ServerSettings) and server.share != "shared"
         self._may_ask = not isinstance(server, ServerSettings) or server.questions == "auto"
-        self._use = cache.uses.setdefault(tool.id, _Use())
+        self._use = use
 
     async def __call__(self, call: Call, proceed: CallHandler) -> Body:
         if call.continues or call.takes_task or call.instance is not None:
